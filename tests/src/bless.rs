@@ -1,8 +1,8 @@
-//! Expected outputs kept as files.
+//! Expected outputs, stored as files.
 
 use std::path::Path;
 
-/// Compares `text` with `file` of this package; with `LATTICE_BLESS=1` writes it there instead.
+/// Compares `text` with `file` of this package. With `LATTICE_BLESS=1` writes `text` to the file instead.
 ///
 /// # Panics
 /// When they differ.

@@ -1,4 +1,4 @@
-//! Simulated BMCs of a site's nodes, and the file that names them to control.
+//! Simulated BMCs of a site's nodes, with control's BMC list.
 
 use lattice_fake_bmc::{FakeBmc, Tree};
 use std::{
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One BMC for each node; they end when this is dropped.
+/// One simulated BMC per node. Dropping the value ends them.
 #[derive(Debug)]
 pub struct Bmcs {
     all: BTreeMap<String, FakeBmc>,
@@ -18,7 +18,7 @@ pub struct Bmcs {
 }
 
 impl Bmcs {
-    /// Starts them, all with the tree of that name in the fixtures.
+    /// Starts the BMCs, all with the fixture tree `tree`.
     pub async fn start(tree: &str, nodes: &[&str]) -> Self {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
         let tree = Tree::load(&fixtures.join(tree)).unwrap();
@@ -31,13 +31,13 @@ impl Bmcs {
         Self { all, folder }
     }
 
-    /// A file beside the list.
+    /// Path of a file in the folder of the BMC list.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes the list, with these lines at its top. Each node is the system of that id, or without
-    /// one the only system of its BMC. Returns what names the list to control.
+    /// Writes the BMC list, with `lines` at its top. Each node is the system with the id `system`, or the only system
+    /// of its BMC without an id. Returns the line of control's configuration that names the list.
     pub fn listed(&self, lines: &str, system: Option<&str>) -> String {
         let password = self.path("password");
         fs::write(&password, "lattice-bmc\n").unwrap();

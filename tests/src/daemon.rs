@@ -8,10 +8,10 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-/// Lines shown when a test fails of a daemon that ended by itself, and of one that runs.
+/// Number of log lines printed when a test fails: of a daemon that ended by itself, and of any other.
 const LAST_LINES: (usize, usize) = (12, 4);
 
-/// A daemon with its configuration. It is killed when this is dropped; what it started lives on.
+/// A daemon with its configuration. Dropping the value kills the daemon; processes that the daemon started survive.
 #[derive(Debug)]
 pub struct Daemon {
     name: String,
@@ -24,7 +24,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon that does not run yet. What it prints goes beside its configuration.
+    /// Creates a daemon that does not run yet. Its output goes into a file in the folder of its configuration.
     pub fn new(name: &str, program: impl Into<PathBuf>, config: PathBuf) -> Self {
         Self {
             name: name.to_owned(),
@@ -37,47 +37,47 @@ impl Daemon {
         }
     }
 
-    /// Puts it on a host of its own.
+    /// Places the daemon on a host of its own.
     pub fn place(&mut self, place: Option<Netns>) {
         self.place = place;
     }
 
-    /// From its next start on the machine seems to it to have been booted under this id. Root only.
+    /// Sets the boot id that the daemon sees from its next start on. Root only.
     pub fn boot(&mut self, id: &str) {
         let file = self.config.with_extension(format!("boot-{id}"));
         std::fs::write(&file, format!("{id}\n")).unwrap();
         self.boot = Some(file);
     }
 
-    /// What it is called.
+    /// Name of the daemon.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its configuration is.
+    /// Path of the configuration.
     pub fn config(&self) -> &Path {
         &self.config
     }
 
-    /// Another program from its next start on: an upgrade.
+    /// Replaces the program from the next start on: an upgrade.
     pub fn replace_program(&mut self, program: impl Into<PathBuf>) {
         self.program = program.into();
     }
 
-    /// A variable of its environment from its next start on.
+    /// Sets an environment variable from the next start on.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Where what it prints goes.
+    /// Path of the daemon's output.
     pub fn log_file(&self) -> PathBuf {
         self.config.with_extension("log")
     }
 
-    /// Starts it.
+    /// Starts the daemon.
     ///
     /// # Panics
-    /// When it runs already.
+    /// When the daemon already runs.
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let log = File::options()
@@ -102,45 +102,45 @@ impl Daemon {
         self.child = Some(command.spawn().unwrap());
     }
 
-    /// Its process id.
+    /// Process id of the daemon.
     ///
     /// # Panics
-    /// When it does not run.
+    /// When the daemon does not run.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// Whether it was started and has not ended.
+    /// Whether the daemon was started and has not ended.
     pub fn is_running(&mut self) -> bool {
         let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
         self.child.as_mut().is_some_and(running)
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the daemon.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// SIGKILL: nothing is flushed, nobody is told. Waits until it is gone.
+    /// Kills the daemon with SIGKILL: the daemon flushes nothing and notifies no peer. Waits until it has ended.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// Waits until it has ended, and says with what.
+    /// Waits until the daemon has ended, and returns its exit status.
     pub fn ended(&mut self) -> ExitStatus {
         self.child.take().expect("it runs").wait().unwrap()
     }
 
-    /// Everything it printed so far.
+    /// Output of the daemon up to now.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 }
 
-/// A command that sees another boot id. Its process is the program itself.
+/// Command with another boot id. Its process is the program itself.
 fn booted(id: &Path, program: &Path) -> Command {
     let mut command = Command::new("unshare");
     let script = r#"mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@""#;

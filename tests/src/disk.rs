@@ -1,4 +1,4 @@
-//! A small disk that a test can fill.
+//! Disk-full faults: a small disk that a test can fill.
 
 use std::{
     fs,
@@ -6,18 +6,18 @@ use std::{
     process::Command,
 };
 
-/// More than an agent keeps in a test.
+/// Size in MiB: more than an agent stores in a test.
 const MIB: usize = 16;
 
-/// A filesystem in memory, away from everything else. It is unmounted when this is dropped.
+/// A separate file system in memory. Dropping the value unmounts it.
 #[derive(Debug)]
 pub struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Mounts one there. `None`, and a word of it, where only root could; that fails where nothing
-    /// may be missing (`LATTICE_REQUIRE_PEERS=1`).
+    /// Mounts a disk at the path. Without root returns `None` and prints the reason; with `LATTICE_REQUIRE_PEERS=1`
+    /// panics instead.
     pub fn mount(at: &Path) -> Option<Self> {
         fs::create_dir(at).unwrap();
         let mut mount = Command::new("mount");
@@ -38,13 +38,13 @@ impl Disk {
         self.at.join("fill")
     }
 
-    /// Takes all that is left of it.
+    /// Fills the remaining space.
     pub fn fill(&self) {
         let written = fs::write(self.file(), vec![1; MIB << 20]);
         assert!(written.is_err(), "it is larger than it should be");
     }
 
-    /// Gives it back.
+    /// Frees the space that [`Disk::fill`] took.
     pub fn free(&self) {
         fs::remove_file(self.file()).unwrap();
     }

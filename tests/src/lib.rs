@@ -1,8 +1,8 @@
-//! A whole cluster as child processes, and what watches it: for the tests of this package, which
-//! are about what spans crates. It must not decide anything a daemon decides; what it knows of the
-//! cluster it reads where anybody could: the API, the quorum, `/proc`, files that jobs wrote.
+//! Test harness: a whole cluster as child processes, and its observers, for tests that span crates. The harness takes
+//! no decision of a daemon. It reads the state of the cluster from public sources: the API, the quorum, `/proc`, and
+//! files that jobs wrote.
 //!
-//! Begin with [`site::Site`].
+//! Start with [`site::Site`].
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ pub mod wait;
 
 use std::path::Path;
 
-/// The programs under test. Only a test can name them: see [`programs!`].
+/// Programs under test. Only a test can name them: see [`programs!`].
 #[derive(Debug, Clone, Copy)]
 pub struct Programs {
     /// `lattice-quorum`.
@@ -57,7 +57,7 @@ macro_rules! programs {
     };
 }
 
-/// Lets any user make files in `folder`: jobs run as somebody else where the test is root.
+/// Lets any user create files in `folder`: jobs run as another user when the test is root.
 pub fn open_to_others(folder: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o1777)).unwrap();

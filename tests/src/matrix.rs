@@ -1,15 +1,15 @@
-//! Tables as text: aligned, one line a row.
+//! Aligned text tables, one line per row.
 
 use std::fmt::{self, Write as _};
 
-/// Rows of cells below a head.
+/// Table: rows of cells below a header.
 #[derive(Debug, Clone, Default)]
 pub struct Matrix {
     rows: Vec<Vec<String>>,
 }
 
 impl Matrix {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
         Self {
             rows: vec![head.into_iter().map(Into::into).collect()],

@@ -1,5 +1,4 @@
-//! Three quorum members as processes, without anybody else: on loopback, on hosts of their own, or
-//! with a member's data on a small disk.
+//! Three quorum members as processes, without other daemons: on loopback, or on hosts of their own.
 
 use crate::{
     daemon::Daemon,
@@ -21,31 +20,31 @@ use std::{
 };
 
 const CLUSTER: &str = "faults";
-/// Their numbers.
+/// Ids of the members.
 pub const IDS: [VoterId; 3] = [1, 2, 3];
-/// Where each listens on a host of its own.
+/// Port of each member on a host of its own.
 const PORT: u16 = 7100;
 
-/// Three members.
+/// Three quorum members.
 #[derive(Debug)]
 pub struct Members {
-    /// By number, at number - 1.
+    /// Daemons by id, at index id - 1.
     daemons: Vec<Daemon>,
     hosts: Vec<Netns>,
     network: Option<Network>,
     addrs: Vec<SocketAddr>,
     authority: Authority,
-    /// Of data, credentials and configurations.
+    /// Folder of data, credentials and configurations.
     folder: tempfile::TempDir,
 }
 
 impl Members {
-    /// Members on loopback. None runs yet; `extra` lines go into each configuration.
+    /// Prepares members on loopback, not started; `extra` lines go into each configuration.
     pub fn prepare(program: &str, extra: &str) -> Self {
         Self::make(program, extra, None)
     }
 
-    /// Members on hosts of their own; see [`Network::turn`].
+    /// Prepares members on hosts of their own; see [`Network::turn`].
     pub fn on_hosts(program: &str, extra: &str) -> Self {
         Self::make(program, extra, Some(Network::new()))
     }
@@ -110,53 +109,53 @@ impl Members {
         text + extra
     }
 
-    /// A member's data directory.
+    /// Data directory of a member.
     pub fn data(&self, id: VoterId) -> PathBuf {
         self.path(&format!("data-{id}"))
     }
 
-    /// A member's process.
+    /// Daemon of a member.
     pub fn member(&mut self, id: VoterId) -> &mut Daemon {
         &mut self.daemons[id as usize - 1]
     }
 
-    /// Signals a member.
+    /// Sends a signal to a member.
     pub fn signal(&self, id: VoterId, signal: Signal) {
         self.daemons[id as usize - 1].signal(signal);
     }
 
-    /// A member's host.
+    /// Host of a member.
     ///
     /// # Panics
-    /// When they have none.
+    /// When members have no hosts of their own.
     pub fn host(&self, id: VoterId) -> &Netns {
         &self.hosts[id as usize - 1]
     }
 
-    /// The network between hosts.
+    /// Network between the hosts.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no network.
     pub fn network(&self) -> &Network {
         self.network.as_ref().expect("members on hosts")
     }
 
-    /// Starts all of them.
+    /// Starts all members.
     pub fn start_all(&mut self) {
         self.daemons.iter_mut().for_each(Daemon::start);
     }
 
-    /// Kills all of them.
+    /// Kills all members.
     pub fn kill_all(&mut self) {
         self.daemons.iter_mut().for_each(Daemon::kill);
     }
 
-    /// A client of all members, as a control of that name, that takes its time.
+    /// Client of all members, with the identity of a control of that name and a deadline of 60 s.
     pub fn client(&self, name: &str) -> QuorumClient {
         self.client_of(name, self.addrs.clone())
     }
 
-    /// A client that knows of one member only, though others may send it on.
+    /// Client with the address of one member only; the member may redirect it to others.
     pub fn client_of_one(&self, name: &str, id: VoterId) -> QuorumClient {
         self.client_of(name, vec![self.addr(id)])
     }
@@ -169,7 +168,7 @@ impl Members {
         QuorumClient::with_config(self.mesh(name), addrs, config)
     }
 
-    /// An endpoint of a control of that name.
+    /// Mesh endpoint with the identity of a control of that name.
     pub fn mesh(&self, name: &str) -> Mesh {
         let own = self.network.as_ref().map(Network::own_ip);
         let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -177,15 +176,15 @@ impl Members {
         Mesh::bind((ip, 0).into(), credentials, MeshConfig::default()).unwrap()
     }
 
-    /// Where a member is.
+    /// Mesh address of a member.
     pub fn addr(&self, id: VoterId) -> SocketAddr {
         self.addrs[id as usize - 1]
     }
 
-    /// Waits until a member that was started has ended, and says how and with which words.
+    /// Waits until a started member has ended, and returns its exit code and output.
     ///
     /// # Panics
-    /// When it does not end.
+    /// When the member does not end.
     pub async fn ends(&mut self, id: VoterId) -> (Option<i32>, String) {
         let begun = Instant::now();
         while self.member(id).is_running() {
@@ -196,7 +195,7 @@ impl Members {
         (status.code(), self.member(id).said())
     }
 
-    /// Moves a member's data directory away, as its own words advise.
+    /// Moves a member's data directory away, as the member's error message advises.
     pub fn begin_anew(&self, id: VoterId) {
         let (data, away) = (self.data(id), self.path(&format!("away-{id}")));
         let _ = fs::remove_dir_all(&away);
@@ -204,7 +203,7 @@ impl Members {
     }
 }
 
-/// What each member says that answers, by number.
+/// Status of each member that answers.
 pub async fn statuses(client: &QuorumClient) -> Vec<MemberStatus> {
     let all = client.status().await;
     all.into_iter()
@@ -212,8 +211,7 @@ pub async fn statuses(client: &QuorumClient) -> Vec<MemberStatus> {
         .collect()
 }
 
-/// Waits until these members, and they alone, agree on a leader among them, and says who it is and
-/// in which term.
+/// Waits until these members, and no others, agree on a leader among them. Returns the leader's id and term.
 pub async fn led(client: &QuorumClient, among: &[VoterId]) -> (VoterId, u64) {
     eventually("members agree on a leader", || async {
         let mut found = statuses(client).await;
@@ -227,7 +225,7 @@ pub async fn led(client: &QuorumClient, among: &[VoterId]) -> (VoterId, u64) {
     .await
 }
 
-/// Waits until a member has applied all that the others had when this was called.
+/// Waits until a member has applied the log up to the newest index at the time of the call.
 pub async fn caught_up(client: &QuorumClient, id: VoterId) {
     let newest = statuses(client).await;
     let newest = newest.iter().map(|status| status.applied_index).max();
@@ -239,7 +237,7 @@ pub async fn caught_up(client: &QuorumClient, id: VoterId) {
     .await;
 }
 
-/// Every file below a folder with its content.
+/// All files below a folder with their contents, sorted by path.
 pub fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];

@@ -1,5 +1,5 @@
-//! Watches the one thing that must never be: a node that is free, or another's, while a process of
-//! a job lives on it.
+//! Monitor of the main invariant: a node is never free or held by another allocation while a process of a job runs on
+//! it.
 
 use crate::{observer::Observer, procs::Jobs};
 use lattice_quorum_types::node::Holder;
@@ -9,23 +9,23 @@ use std::{
 };
 use tokio::{sync::oneshot, task::JoinHandle, time::MissedTickBehavior};
 
-/// Between two looks.
+/// Time between two samples.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// What was seen.
+/// Result of a monitor.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Looks.
+    /// Number of samples.
     pub looks: u64,
-    /// Longest time between two of them: without a leader nobody says who holds a node.
+    /// Longest time between two samples. Without a leader there is no sample, because no member reports the holders.
     pub longest_gap: Duration,
-    /// Most processes of jobs that lived at one look.
+    /// Largest number of job processes in one sample.
     pub most_processes: usize,
-    /// What must not be, each once.
+    /// Violations, each once.
     pub violations: BTreeSet<String>,
 }
 
-/// Runs until it is asked what it saw.
+/// Running monitor; [`Monitor::seen`] ends it.
 #[derive(Debug)]
 pub struct Monitor {
     stop: oneshot::Sender<()>,
@@ -33,7 +33,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to watch.
+    /// Starts to sample.
     pub fn start(observer: Observer, mut jobs: Jobs) -> Self {
         let (stop, mut stopped) = oneshot::channel();
         let watching = tokio::spawn(async move {
@@ -51,15 +51,15 @@ impl Monitor {
         Self { stop, watching }
     }
 
-    /// Ends it.
+    /// Ends the monitor and returns its result.
     pub async fn seen(self) -> Seen {
         let _ = self.stop.send(());
         self.watching.await.unwrap()
     }
 }
 
-/// A process that lives before and after the quorum was asked lived while it answered, so whom the
-/// answer names has to be its holder.
+/// Takes one sample. A process that lives before and after the quorum's answer lived at the time of the answer, so its
+/// attempt must be the holder of the node.
 async fn look(observer: &Observer, jobs: &mut Jobs, seen: &mut Seen) {
     let before = jobs.alive();
     let Some(hot) = observer.hot().await else {

@@ -1,5 +1,4 @@
-//! Hosts of their own on this machine: network namespaces on a bridge, which can be cut from each
-//! other and healed. Root only.
+//! Hosts on this machine: network namespaces on bridges, which can be separated and reconnected. Root only.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -8,40 +7,40 @@ use std::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Held by the one test of this process that has a network.
+/// Held by the only test of this process that has a network.
 static ONE: Mutex<()> = Mutex::const_new(());
 
-/// Begins every namespace's name; the process that made it follows.
+/// Prefix of every namespace's name; the id of the creating process follows.
 const PREFIX: &str = "lattice-test-";
 
-/// An address that no card has.
+/// MAC address that no interface has.
 const NOBODY: &str = "02:00:00:00:00:01";
 
-/// A host: a network namespace with one address.
+/// Host: a network namespace with one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Netns {
     name: String,
-    /// The end of its cable that is in the bridge.
+    /// Interface of the host's link on the bridge.
     cable: String,
     ip: Ipv4Addr,
 }
 
 impl Netns {
-    /// A command that runs there. Its process is the program itself, not something around it.
+    /// Command on the host. Its process is the program itself, without a wrapper.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// Its address.
+    /// Address of the host.
     pub fn ip(&self) -> IpAddr {
         self.ip.into()
     }
 }
 
-/// Two bridges: hosts on one see each other, and nobody on the other. This process is on the
-/// first.
+/// Two bridges: hosts on the same bridge reach each other, and no host on the other bridge. This process is on the
+/// first bridge.
 #[derive(Debug)]
 pub struct Network {
     id: u32,
@@ -54,18 +53,18 @@ fn ip(args: &[&str]) {
     assert!(done.status.success(), "ip {}: {said}", args.join(" "));
 }
 
-/// A host's notion of who has which address.
+/// Changes an entry of a host's neighbor table.
 fn neighbour(host: &Netns, args: &[&str]) {
     ip(&[&["-n", host.name.as_str(), "neigh"], args].concat());
 }
 
 impl Network {
-    /// Waits until this process has no other network, because the names of namespaces follow the process
-    /// id. `None` where namespaces cannot be made: the test prints that it is skipped. The test holds the
-    /// guard for as long as its network exists.
+    /// Waits until this process has no other network, because the names of namespaces contain the process id. The test
+    /// holds the guard as long as its network exists. `None` where namespaces cannot be created: the test prints that
+    /// it is skipped.
     ///
     /// # Panics
-    /// Where nothing may be missing (`LATTICE_REQUIRE_PEERS=1`).
+    /// When namespaces cannot be created and `LATTICE_REQUIRE_PEERS=1` is set.
     pub async fn turn() -> Option<MutexGuard<'static, ()>> {
         let turn = ONE.lock().await;
         let Err(reason) = Self::possible() else {
@@ -77,7 +76,7 @@ impl Network {
         None
     }
 
-    /// Whether this process may make one; else why not.
+    /// Checks whether this process may create a namespace; the error is the reason.
     fn possible() -> Result<(), String> {
         let name = format!("{PREFIX}{}-probe", std::process::id());
         let make = Command::new("ip").args(["netns", "add", &name]).output();
@@ -89,7 +88,7 @@ impl Network {
         Ok(())
     }
 
-    /// Both bridges, without hosts. What a killed test left is removed.
+    /// Creates both bridges, without hosts. Removes networks of killed tests first.
     pub fn new() -> Self {
         remove_left();
         let network = Self {
@@ -106,12 +105,12 @@ impl Network {
         network
     }
 
-    /// The address of this process in it.
+    /// Address of this process in the network.
     pub fn own_ip(&self) -> IpAddr {
         self.address(1).into()
     }
 
-    /// Another host, on the first bridge.
+    /// Adds a host on the first bridge.
     pub fn host(&mut self, name: &str) -> Netns {
         let n = self.next();
         let host = Netns {
@@ -145,7 +144,7 @@ impl Network {
         host
     }
 
-    /// Moves a host to the other bridge: it sees those that were moved too, and nobody else.
+    /// Moves a host to the other bridge: it reaches only hosts that were moved too.
     pub fn move_away(&self, host: &Netns) {
         ip(&[
             "link",
@@ -156,12 +155,12 @@ impl Network {
         ]);
     }
 
-    /// Pulls a host's cable: it sees nobody.
+    /// Disconnects a host: it reaches no other host.
     pub fn unplug(&self, host: &Netns) {
         ip(&["link", "set", &host.cable, "nomaster"]);
     }
 
-    /// Back to the first bridge.
+    /// Moves a host back to the first bridge.
     pub fn heal(&self, host: &Netns) {
         ip(&[
             "link",
@@ -172,7 +171,7 @@ impl Network {
         ]);
     }
 
-    /// What `from` sends to `to` is lost without a word from now on; what `to` sends arrives.
+    /// Drops the packets from `from` to `to` silently; packets in the other direction arrive.
     pub fn mute(&self, from: &Netns, to: &Netns) {
         let args = ["replace", &to.ip.to_string(), "lladdr", NOBODY];
         neighbour(
@@ -181,7 +180,7 @@ impl Network {
         );
     }
 
-    /// What `from` sends to `to` arrives again.
+    /// Delivers the packets from `from` to `to` again.
     pub fn unmute(&self, from: &Netns, to: &Netns) {
         neighbour(from, &["del", &to.ip.to_string(), "dev", "eth0"]);
     }
@@ -190,7 +189,7 @@ impl Network {
         u8::try_from(self.hosts.len()).unwrap() + 2
     }
 
-    /// The address of the next host: for what has to be said before there is one.
+    /// Address of the next host, for configurations that need it before the host exists.
     pub fn next_ip(&self) -> IpAddr {
         self.address(self.next()).into()
     }
@@ -232,8 +231,8 @@ fn remove(id: u32) {
     for name in names(id) {
         quietly(&["netns", "del", &name]);
     }
-    // The kernel destroys a namespace, and the cables that end in it, some time after its name is gone. The next
-    // network of this process uses the names of these cables again.
+    // The kernel destroys a namespace, and the links that end in it, some time after its name is gone. The next network
+    // of this process uses the same names for its links.
     for cable in cables(id) {
         quietly(&["link", "del", &cable]);
     }
@@ -250,7 +249,7 @@ fn names(id: u32) -> Vec<String> {
         .collect()
 }
 
-/// Ends of cables on this side, of the networks of one process.
+/// Bridge-side interfaces of the networks of one process.
 fn cables(id: u32) -> Vec<String> {
     let args = ["-brief", "link", "show", "type", "veth"];
     let list = Command::new("ip").args(args).output().unwrap();
@@ -268,7 +267,7 @@ fn all_names() -> Vec<String> {
     list.lines().filter_map(first).collect()
 }
 
-/// Of tests whose process is gone.
+/// Removes the networks of tests that have ended.
 fn remove_left() {
     for name in all_names() {
         let rest = name

@@ -1,4 +1,4 @@
-//! What the quorum holds, read from itself: control may be dead meanwhile.
+//! Observer: reads the committed state from the quorum itself, so it works without a control.
 
 use crate::wait::eventually;
 use futures::Stream;
@@ -14,14 +14,14 @@ use std::{
     path::Path,
 };
 
-/// Reads of the replicated state. Clones share connections.
+/// Reader of the replicated state. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct Observer {
     quorum: QuorumClient,
 }
 
 impl Observer {
-    /// With credentials from a folder, as a control.
+    /// Connects as a control, with credentials from a folder.
     pub fn new(ip: IpAddr, credentials: &Path, members: Vec<SocketAddr>) -> Self {
         let credentials = Credentials::load(credentials).unwrap();
         let mesh = Mesh::bind((ip, 0).into(), credentials, MeshConfig::default()).unwrap();
@@ -30,7 +30,7 @@ impl Observer {
         }
     }
 
-    /// Tree, nodes, allocations that have not ended; linearizable. `None`: no leader answers.
+    /// Linearizable read of projects, nodes and live allocations. `None`: no leader answers.
     pub async fn hot(&self) -> Option<Hot> {
         match self.quorum.read(Query::Hot).await {
             Ok(Answer::Hot(hot)) => Some(*hot),
@@ -39,7 +39,7 @@ impl Observer {
         }
     }
 
-    /// One allocation, ended ones too.
+    /// Reads one allocation, live or ended.
     pub async fn allocation(&self, id: AllocationId) -> Option<Allocation> {
         match self.quorum.read(Query::Allocation { id }).await {
             Ok(Answer::Allocation(found)) => found.map(|found| *found),
@@ -48,7 +48,7 @@ impl Observer {
         }
     }
 
-    /// A lease; `None` before it was ever taken, or when no leader answers.
+    /// Reads a lease; `None` before its first acquisition, or when no leader answers.
     pub async fn lease(&self, name: &LeaseName) -> Option<LeaseView> {
         match self.quorum.read(Query::Leases).await {
             Ok(Answer::Leases(all)) => all.into_iter().find(|lease| lease.name == name.as_str()),
@@ -57,19 +57,19 @@ impl Observer {
         }
     }
 
-    /// How far the log was applied by whoever is furthest; `None`: no member answers.
+    /// Largest applied log index of any member; `None`: no member answers.
     pub async fn log_index(&self) -> Option<u64> {
         let all = self.quorum.status().await;
         let said = all.into_iter().filter_map(|(_, status)| status.ok());
         said.map(|status| status.applied_index).max()
     }
 
-    /// Everything that was committed after `since`, as it comes.
+    /// Stream of everything that is committed after `since`.
     pub fn watch(&self, since: Revision) -> impl Stream<Item = WatchItem> + Send + use<> {
         self.quorum.watch(since)
     }
 
-    /// What somebody would do who says that it is a control.
+    /// Proposes as an intruder with the identity of a control, until a member answers.
     pub async fn propose(&self, envelope: Envelope) -> Result<Applied, Refusal> {
         eventually("a proposal is answered", || async {
             self.quorum.propose(envelope.clone()).await.ok()
@@ -77,13 +77,13 @@ impl Observer {
         .await
     }
 
-    /// How many members let us in.
+    /// Number of members that accept this client.
     pub async fn let_in_by(&self) -> usize {
         let all = self.quorum.status().await;
         all.iter().filter(|(_, status)| status.is_ok()).count()
     }
 
-    /// Who leads, as most members say; `None` while they do not agree, or do not answer in time.
+    /// Leader according to a majority of the members; `None` while they do not agree, or do not answer in time.
     pub async fn leader(&self) -> Option<VoterId> {
         let all = self.quorum.status().await;
         let mut said: Vec<VoterId> = Vec::new();

@@ -1,4 +1,4 @@
-//! Processes of this machine, as `/proc` shows them.
+//! Processes of this machine, from `/proc`.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::{
@@ -7,31 +7,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A process; a later one with the same number has another start.
+/// A process. A later process with the same pid has another start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: i32,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
 }
 
-/// What a process of a job says of itself in its environment.
+/// Identity of a job's process, from its environment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OfJob {
-    /// The node it runs for.
+    /// Node for which the process runs.
     pub node: String,
-    /// Its allocation.
+    /// Allocation of the process.
     pub allocation: u64,
-    /// Its attempt.
+    /// Attempt of the process.
     pub attempt: u32,
 }
 
-/// The variable by which the jobs of one site are told from all others on the machine. The site's
-/// tests put it into every request.
+/// Variable that distinguishes the jobs of one site from all others on the machine. The site's tests put it into every
+/// request.
 pub const SITE_VARIABLE: &str = "TEST_SITE";
 
-/// Every live process; zombies are gone.
+/// All live processes, without zombies.
 pub fn all() -> Vec<Process> {
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -39,7 +39,7 @@ pub fn all() -> Vec<Process> {
     pids.filter_map(process).collect()
 }
 
-/// A process by its number, if it lives.
+/// The process with this pid, if it lives.
 pub fn process(pid: i32) -> Option<Process> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
@@ -51,7 +51,7 @@ pub fn process(pid: i32) -> Option<Process> {
     Some(Process { pid, start_ticks })
 }
 
-/// Signals exactly this process, never a later one with its number.
+/// Sends a signal to exactly this process, never to a later one with the same pid.
 pub fn signal(target: Process, signal: Signal) {
     let handle =
         Pid::from_raw(target.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -61,22 +61,22 @@ pub fn signal(target: Process, signal: Signal) {
     }
 }
 
-/// Processes of the jobs of one site. What was there before the site is never looked at again.
+/// Processes of the jobs of one site. Processes that existed before the site are ignored.
 #[derive(Debug)]
 pub struct Jobs {
     site: String,
     strangers: BTreeSet<Process>,
     known: BTreeMap<Process, OfJob>,
-    /// Without the mark, and since when they are known.
+    /// Processes without the site's variable, with the time of their first observation.
     unmarked: BTreeMap<Process, Instant>,
 }
 
-/// A process that executes the job does so within milliseconds of its birth; one that is older and
-/// carries no mark never will.
+/// Time after which a process without the site's variable can never belong to a job. A job's process executes the job
+/// within milliseconds of its creation.
 const SETTLED: Duration = Duration::from_secs(1);
 
 impl Jobs {
-    /// For the site with this name; made before any job of it runs.
+    /// Creates the value for the site with this name; must be called before the site's first job.
     pub fn of_site(site: &str) -> Self {
         Self {
             site: site.to_owned(),
@@ -86,7 +86,7 @@ impl Jobs {
         }
     }
 
-    /// Every process of a job that lives now.
+    /// All live processes of jobs.
     pub fn alive(&mut self) -> BTreeMap<Process, OfJob> {
         let (mut alive, mut unmarked) = (BTreeMap::new(), BTreeMap::new());
         for process in all() {
@@ -124,7 +124,7 @@ impl Jobs {
     }
 }
 
-/// Processes whose command line names something in `folder`.
+/// Processes with a path in `folder` on their command line.
 pub fn naming(folder: &Path) -> Vec<Process> {
     let folder = folder.to_str().unwrap().as_bytes();
     let names = |process: &Process| {
@@ -134,7 +134,7 @@ pub fn naming(folder: &Path) -> Vec<Process> {
     all().into_iter().filter(names).collect()
 }
 
-/// Every process of a site's jobs.
+/// All processes of a site's jobs.
 pub fn of_site(site: &str) -> BTreeMap<Process, OfJob> {
     let mut jobs = Jobs {
         site: site.to_owned(),

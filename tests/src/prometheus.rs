@@ -1,5 +1,5 @@
-//! A real Prometheus that scrapes a page of numbers, which a test writes. It shows how often it was asked, so that a
-//! test that nothing happens counts questions instead of seconds.
+//! A real Prometheus that scrapes a page written by a test. It counts its queries, so a test for the absence of an
+//! effect can count queries instead of seconds.
 
 use crate::{site::free_addresses, wait::eventually};
 use std::{
@@ -14,15 +14,15 @@ use std::{
     time::Duration,
 };
 
-/// Its package's program.
+/// Program of the Prometheus package.
 const PROGRAM: &str = "prometheus";
-/// How often it reads the page.
+/// Scrape interval.
 const SCRAPES: &str = "200ms";
 
-/// Values by the series' name, in the page's own words.
+/// Values by series name, as text in the exposition format.
 type Page = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// A running Prometheus, with its page. Dropping it ends it.
+/// Running Prometheus with its page. Dropping the value ends it.
 #[derive(Debug)]
 pub struct Prometheus {
     addr: SocketAddr,
@@ -32,11 +32,10 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one; when it returns it answers. `None` where it is not installed; with `LATTICE_REQUIRE_PEERS` that
-    /// is a failure.
+    /// Starts Prometheus and waits until it answers. `None` where it is not installed.
     ///
     /// # Panics
-    /// When it is required and not installed, or does not start.
+    /// When Prometheus is not installed and `LATTICE_REQUIRE_PEERS` is set, or when it does not start.
     pub async fn start() -> Option<Self> {
         let folder = tempfile::Builder::new()
             .prefix("lattice-prometheus-")
@@ -69,23 +68,23 @@ impl Prometheus {
         Some(started)
     }
 
-    /// Where it is asked.
+    /// URL of the Prometheus API.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// From its next look on the series has this value, in the words of the exposition format: a number, `NaN`.
+    /// Sets the value of a series from the next scrape on, as text of the exposition format: a number, or `NaN`.
     pub fn says(&self, series: &str, value: &str) {
         let mut page = self.page.lock().unwrap();
         page.insert(series.to_owned(), value.to_owned());
     }
 
-    /// From its next look on there is no such series.
+    /// Removes a series from the next scrape on.
     pub fn is_silent(&self, series: &str) {
         self.page.lock().unwrap().remove(series);
     }
 
-    /// How many queries it has answered, whatever it answered; `None` while it starts.
+    /// Number of queries that Prometheus has answered, with any result; `None` while it starts.
     pub async fn asked(&self) -> Option<u64> {
         let addr = self.addr;
         let own = tokio::task::spawn_blocking(move || get(addr, "/metrics"));
@@ -118,7 +117,7 @@ fn run(folder: &Path, addr: SocketAddr) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Answers every request with the page, until nobody else holds it.
+/// Answers every request with the page, until the page has no other owner.
 fn serve(page: Page) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -131,7 +130,7 @@ fn serve(page: Page) -> SocketAddr {
             for (series, value) in &*page.lock().unwrap() {
                 writeln!(text, "{series} {value}").unwrap();
             }
-            // Who goes away before the answer asks again.
+            // A client that closes the connection before the answer repeats its request.
             let _ = stream.and_then(|stream| answer(stream, &text));
         }
     });
@@ -154,7 +153,7 @@ fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     write!(stream, "{head}Content-Length: {length}\r\n\r\n{text}")
 }
 
-/// A page over plain HTTP.
+/// Gets a page over plain HTTP.
 fn get(addr: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(addr).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;

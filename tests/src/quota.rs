@@ -1,9 +1,9 @@
-//! The cases for limits in a tree of projects, as `fixtures/quota/nested_quota_cases.yaml` writes them,
-//! and what runs them. Whom they ask is a [`Quorum`]: the state machine by itself, or a cluster over its
-//! public interfaces; what the words of the file mean is here, once.
+//! Runner for the cases of nested project limits in `fixtures/quota/nested_quota_cases.yaml`. The cases run against a
+//! [`Quorum`]: the state machine alone, or a cluster with its public interfaces. This module defines the meaning of the
+//! file's words once.
 //!
-//! The mapping: each root is a tenant; `allocate` is a submit that is then placed; `release` is
-//! every rank exiting 0; `actor: admin:X` is a user who administers project X.
+//! Mapping: each root is a tenant; `allocate` is a submit followed by a placement; `release` means that every rank
+//! exits with 0; `actor: admin:X` is a user with administrator rights on project X.
 
 use serde::Deserialize;
 pub use serde_yaml_ng::Value;
@@ -12,24 +12,24 @@ use std::{
     fmt::Write as _,
 };
 
-/// Ceilings by the file's names: `nodes`, `allocations`. `null` lifts one. What is no number of
-/// nodes, or no name of a ceiling, is kept as it is: whoever is asked must refuse it.
+/// Limits by the file's names: `nodes`, `allocations`. `null` removes a limit. Invalid names and values are kept,
+/// because the tested side must refuse them.
 pub type Ceilings = BTreeMap<String, Value>;
 
-/// A file of cases.
+/// File of cases.
 #[derive(Debug, Deserialize)]
 pub struct File {
     version: u32,
-    /// In their order.
+    /// Cases, in the order of the file.
     pub cases: Vec<Case>,
 }
 
-/// One of them: a tree, how to come to it, and what happens then.
+/// One case: a tree of projects, its setup, and the tested steps.
 #[derive(Debug, Deserialize)]
 pub struct Case {
-    /// Its name.
+    /// Id of the case.
     pub id: String,
-    /// What it shows.
+    /// Title of the case.
     pub title: String,
     #[serde(default)]
     tree: Vec<Planted>,
@@ -38,7 +38,7 @@ pub struct Case {
     steps: Vec<Step>,
 }
 
-/// A project as the setup leaves it.
+/// Project after the setup.
 #[derive(Debug, Deserialize)]
 struct Planted {
     project: String,
@@ -82,81 +82,80 @@ struct Usage {
     hierarchical: u64,
 }
 
-/// A level that refuses.
+/// Level with a limit that refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Violated {
-    /// Its project's path; in the file, its name.
+    /// Path of the project; in the file, its name.
     pub project: String,
-    /// The limit.
+    /// Name of the limit.
     pub quota: String,
-    /// What counted before.
+    /// Usage before the request.
     pub current: Option<u64>,
-    /// What was asked for.
+    /// Requested amount.
     pub requested: Option<u64>,
-    /// The ceiling.
+    /// Value of the limit.
     pub limit: Option<u64>,
 }
 
-/// A project as it is found.
+/// State of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Its `max_nodes`.
+    /// `max_nodes` of the project.
     pub max_nodes: Option<u64>,
-    /// Its `max_concurrent_allocations`.
+    /// `max_concurrent_allocations` of the project.
     pub max_allocations: Option<u64>,
-    /// Nodes it uses itself.
+    /// Nodes used by the project itself.
     pub own: u64,
-    /// Nodes that everything below it uses.
+    /// Nodes used by all projects below it.
     pub below: u64,
 }
 
-/// What kind of "no" it was.
+/// Kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Limits would be exceeded.
+    /// The request would exceed limits.
     OverLimit,
-    /// Limits would contradict each other.
+    /// The limits would contradict each other.
     LimitsConflict,
-    /// No such project.
+    /// The project does not exist.
     UnknownProject,
-    /// It exists already.
+    /// The project already exists.
     Exists,
-    /// It has children or allocations.
+    /// The project has children or allocations.
     NotEmpty,
-    /// The actor may not.
+    /// The actor lacks the permission.
     Forbidden,
-    /// What was asked can never be.
+    /// The request can never be valid.
     Invalid,
 }
 
-/// A "no".
+/// Refusal.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// Of which kind.
+    /// Kind of the refusal.
     pub kind: Kind,
-    /// As it is told.
+    /// Text of the refusal.
     pub text: String,
-    /// The levels it names, in its order, by their paths.
+    /// Levels in the refusal, in its order, with their paths.
     pub levels: Vec<Violated>,
 }
 
-/// Who asks.
+/// Actor of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
-    /// The system's administrator.
+    /// The system administrator.
     System,
-    /// A user of this name, who administers what names them.
+    /// User of this name, an administrator of the projects that list the user.
     User(String),
 }
 
-/// Whom the cases ask. Projects are named by their paths, allocations by what [`Quorum::allocate`]
-/// called them.
+/// Tested side of the cases. Projects are given by path, allocations by the id of [`Quorum::allocate`].
 #[allow(
     async_fn_in_trait,
     reason = "awaited where it is called, in tests alone; a lint only where this module is public"
 )]
 pub trait Quorum {
-    /// A project, closed but for `limits`.
+    /// Creates a project with these limits and one administrator; limits that are not named are closed.
     async fn create(
         &mut self,
         actor: &Actor,
@@ -164,40 +163,40 @@ pub trait Quorum {
         limits: &Ceilings,
         admin: &str,
     ) -> Result<(), Refused>;
-    /// An empty project goes.
+    /// Deletes an empty project.
     async fn delete(&mut self, actor: &Actor, path: &str) -> Result<(), Refused>;
-    /// All or none.
+    /// Changes limits, all or none.
     async fn set_limits(
         &mut self,
         actor: &Actor,
         changes: &[(String, &Ceilings)],
     ) -> Result<(), Refused>;
-    /// Submits and places.
+    /// Submits and places an allocation.
     async fn allocate(&mut self, path: &str, nodes: &Value, id: &str) -> Result<(), Refused>;
-    /// Every rank exits 0.
+    /// Ends an allocation: every rank exits with 0.
     async fn release(&mut self, id: &str) -> Result<(), Refused>;
-    /// So many nodes more.
+    /// Adds nodes to an allocation.
     async fn grow(&mut self, id: &str, by: i64) -> Result<(), Refused>;
-    /// So many nodes less, given back.
+    /// Removes nodes from an allocation.
     async fn shrink(&mut self, id: &str, by: i64) -> Result<(), Refused>;
-    /// Off its nodes.
+    /// Suspends an allocation, which loses its nodes.
     async fn suspend(&mut self, id: &str) -> Result<(), Refused>;
-    /// Asks for nodes again, and gets them.
+    /// Resumes an allocation: it requests nodes again and gets them.
     async fn resume(&mut self, id: &str) -> Result<(), Refused>;
-    /// A project as it is; `None` where there is none.
+    /// State of a project; `None` where it does not exist.
     async fn standing(&mut self, path: &str) -> Option<Standing>;
-    /// The largest request that would be accepted now; `None`: any.
+    /// Largest request that would be accepted now; `None`: unlimited.
     async fn headroom(&mut self, path: &str) -> Option<u64>;
-    /// All members stop and start again.
+    /// Stops all members and starts them again.
     async fn restart(&mut self);
-    /// Everything it knows, to see whether a refusal left a trace.
+    /// The whole state, to check that a refusal changed nothing.
     async fn everything(&mut self) -> Vec<u8>;
 }
 
-/// The cases in a text.
+/// Parses a file of cases.
 ///
 /// # Errors
-/// What it cannot be read as.
+/// The reason why the text is not valid.
 pub fn read(text: &str) -> Result<File, String> {
     let file: File = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
     match (file.version, file.cases.len()) {
@@ -208,12 +207,12 @@ pub fn read(text: &str) -> Result<File, String> {
 }
 
 impl Case {
-    /// Every project that the case names as somebody's child or root.
+    /// All steps of the case, with its setup.
     fn named(&self) -> impl Iterator<Item = &Step> {
         self.setup.iter().chain(&self.steps)
     }
 
-    /// The most nodes that it could hold at a time, if nothing were refused.
+    /// Upper bound of the nodes held at a time, if no step were refused.
     pub fn nodes_at_most(&self) -> u64 {
         let asked = self.named().filter_map(|step| match step.op.as_str() {
             "allocate" => step.nodes.as_ref().and_then(Value::as_u64),
@@ -223,7 +222,7 @@ impl Case {
         asked.filter(|nodes| *nodes < 100_000).sum()
     }
 
-    /// Users who ask something in it, where its names stand behind `prefix`.
+    /// Users that act in the case, with their names under `prefix`.
     pub fn users(&self, prefix: &str) -> BTreeSet<String> {
         let actors = self.named().map(|step| step.actor(prefix));
         let user = |actor| match actor {
@@ -234,10 +233,10 @@ impl Case {
     }
 }
 
-/// Runs one case: its names stand below, or for tenants are prefixed by, `prefix`.
+/// Runs one case. Names of tenants get the prefix `prefix`, which keeps cases apart.
 ///
 /// # Errors
-/// Every step that did not come out as written, one line each.
+/// The first step with another outcome than written.
 pub async fn run(case: &Case, quorum: &mut impl Quorum, prefix: &str) -> Result<(), String> {
     let mut run = Run {
         quorum,
@@ -275,7 +274,7 @@ struct Run<'a, Q> {
 }
 
 impl<Q: Quorum> Run<'_, Q> {
-    /// Where a project is; of one that was never made, where its tenant would be.
+    /// Path of a project; for a project that was never created, the path of a tenant of its name.
     fn path(&self, name: &str) -> String {
         let made = self.paths.get(name).cloned();
         made.unwrap_or_else(|| format!("{}{name}", self.prefix))
@@ -326,7 +325,7 @@ impl<Q: Quorum> Run<'_, Q> {
         }
     }
 
-    /// Takes one step; the outer error is one of the file or of what was found.
+    /// Runs one step. The outer error is an error of the file, or a failed check.
     async fn step(&mut self, step: &Step) -> Result<Result<(), Refused>, String> {
         let missing = |field: &str| format!("it has no {field}");
         let project = || step.project.as_deref().ok_or_else(|| missing("project"));
@@ -461,12 +460,12 @@ impl<Q: Quorum> Run<'_, Q> {
         }
     }
 
-    /// The file's word for a refusal.
+    /// Returns the file's word for a refusal.
     fn word(&self, step: &Step, refused: &Refused) -> &'static str {
         match refused.kind {
             Kind::OverLimit => "over_limit",
             Kind::LimitsConflict => {
-                // Lowered below its children, unless it was them that were raised.
+                // The parent was lowered below its children, unless the children were raised.
                 let changed = |level: &Violated| {
                     let mut changes = step.changes.iter();
                     changes.any(|change| self.path(&change.project) == level.project)

@@ -1,5 +1,5 @@
-//! Clients that write records while members are killed, stopped and cut off, and keep account of
-//! what was acknowledged; in the end each must be there, once.
+//! Clients that write records while members are killed, stopped and disconnected. They list acknowledged records; at
+//! the end each of these must exist exactly once.
 
 use crate::wait::{PATIENCE, until};
 use lattice_mesh::{Clock as _, SystemClock};
@@ -21,10 +21,10 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// Between one writer's records: what is written in all is looked for in the end.
+/// Pause between two records of one writer; bounds the number of records to check at the end.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A command of an administrator under this key.
+/// Command of an administrator with this idempotency key.
 pub fn admin(key: &str, command: Command) -> Envelope {
     Envelope {
         schema: SCHEMA,
@@ -39,10 +39,10 @@ pub fn admin(key: &str, command: Command) -> Envelope {
     }
 }
 
-/// Proposes until the outcome is known: the key makes that harmless.
+/// Proposes until the outcome is known; the key makes repetition harmless.
 ///
 /// # Panics
-/// When nobody answers.
+/// When no member answers within the patience.
 pub async fn settle(client: &QuorumClient, envelope: Envelope) -> Result<Applied, Refusal> {
     assert!(envelope.key.is_some());
     let begun = Instant::now();
@@ -56,7 +56,7 @@ pub async fn settle(client: &QuorumClient, envelope: Envelope) -> Result<Applied
     }
 }
 
-/// Makes what records rest on, and these nodes.
+/// Creates the project for the records, and these nodes.
 pub async fn prepare(client: &QuorumClient, nodes: &[NodeId]) {
     let limits = Limits {
         max_nodes: Some(10),
@@ -70,7 +70,7 @@ pub async fn prepare(client: &QuorumClient, nodes: &[NodeId]) {
         description: String::new(),
     };
     settle(client, admin("project", project)).await.unwrap();
-    // What nobody could ever be given is refused.
+    // A request that no node could satisfy is refused, so one node is needed.
     let some = NodeId::new("n1").unwrap();
     for node in nodes.iter().chain([&some]) {
         let register = Command::RegisterNode {
@@ -83,7 +83,7 @@ pub async fn prepare(client: &QuorumClient, nodes: &[NodeId]) {
     }
 }
 
-/// One record.
+/// Submit command of one record.
 fn record(name: &str) -> Command {
     Command::Submit {
         spec: Box::new(AllocationSpec {
@@ -103,16 +103,16 @@ fn record(name: &str) -> Command {
     }
 }
 
-/// An acknowledged record.
+/// Acknowledged record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Its name.
+    /// Name of the record.
     pub name: String,
-    /// What it made.
+    /// Revision that the record created.
     pub revision: Revision,
 }
 
-/// Writers that go on until they are stopped.
+/// Writers that run until they are stopped.
 #[derive(Debug)]
 pub struct Recorder {
     stop: Arc<AtomicBool>,
@@ -121,7 +121,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts so many writers. `name` begins what they write.
+    /// Starts `writers` writers. `name` is the prefix of their records.
     pub fn start(client: &QuorumClient, name: &str, writers: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
@@ -149,18 +149,18 @@ impl Recorder {
         }
     }
 
-    /// How many were acknowledged so far.
+    /// Number of acknowledged records.
     pub fn count(&self) -> usize {
         self.acknowledged.lock().unwrap().len()
     }
 
-    /// Waits until so many more are acknowledged.
+    /// Waits until `more` further records are acknowledged.
     pub async fn writes(&self, more: usize) {
         let target = self.count() + more;
         until("more is acknowledged", || self.count() >= target).await;
     }
 
-    /// Ends the writers, once each has its answer, and gives what was acknowledged.
+    /// Stops the writers after their last answers, and returns the acknowledged records.
     pub async fn stop(self) -> Vec<Acknowledged> {
         self.stop.store(true, Ordering::Relaxed);
         for writer in self.writers {
@@ -170,10 +170,10 @@ impl Recorder {
     }
 }
 
-/// Reads all records and compares: each acknowledged one is there, and none twice.
+/// Reads all records and checks that each acknowledged record exists, and none twice.
 ///
 /// # Panics
-/// When one is lost or doubled.
+/// When a record is lost or exists twice.
 pub async fn all_there(client: &QuorumClient, acknowledged: &[Acknowledged]) {
     let names = names(client).await;
     let found: BTreeSet<_> = names.iter().map(String::as_str).collect();
@@ -186,7 +186,7 @@ pub async fn all_there(client: &QuorumClient, acknowledged: &[Acknowledged]) {
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
 }
 
-/// The names of all records.
+/// Names of all records.
 async fn names(client: &QuorumClient) -> Vec<String> {
     let (mut names, mut after) = (Vec::new(), AllocationId(0));
     loop {

@@ -1,29 +1,28 @@
-//! What jobs run: scripts whose every step waits for a file, so that a test decides how far they
-//! are, and which write down that they ran.
+//! Job scripts. Each step waits for a file, so a test controls the progress, and the script records that it ran.
 
 use crate::procs::{self, Process};
 use std::path::{Path, PathBuf};
 
-/// One job's files.
+/// Files of one job.
 #[derive(Debug, Clone)]
 pub struct Script {
     folder: PathBuf,
 }
 
-/// How a job behaves.
+/// Behavior of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Runs until it may exit, with 7.
+    /// Runs until it may exit, with code 7.
     Plain,
-    /// The same; asked to end, it holds out until it may stop.
+    /// Like `Plain`, but after SIGTERM it continues until it may stop.
     Stubborn,
-    /// Exits with 7 at once; a process it left in a session of its own does not heed being asked
-    /// to end, and runs until it may exit.
+    /// Exits with code 7 at once, and leaves a process in a session of its own. That process ignores SIGTERM and runs
+    /// until it may exit.
     LeavesAnother,
 }
 
 impl Script {
-    /// A job with its files in `folder`, which is made and which any user may write to.
+    /// Creates a job with its files in `folder`. The folder is created, and any user may write to it.
     pub fn in_folder(folder: PathBuf) -> Self {
         std::fs::create_dir_all(&folder).unwrap();
         crate::open_to_others(&folder);
@@ -34,7 +33,7 @@ impl Script {
         self.folder.join(name)
     }
 
-    /// The shell script.
+    /// Text of the shell script.
     pub fn text(&self, behaviour: Behaviour) -> String {
         let at = self.folder.display();
         let head = format!(
@@ -60,38 +59,37 @@ impl Script {
         head + &body
     }
 
-    /// Lets it exit.
+    /// Permits the job to exit.
     pub fn may_exit(&self) {
         std::fs::write(self.file("exit"), "").unwrap();
     }
 
-    /// Lets a stubborn one stop.
+    /// Permits a stubborn job to stop.
     pub fn may_stop(&self) {
         std::fs::write(self.file("stop"), "").unwrap();
     }
 
-    /// Whether a file of that name was made by the job; where each rank makes one of its own, the rank's
-    /// number comes behind it.
+    /// Whether the job created this file. Files of a single rank have the rank's number as extension.
     pub fn has(&self, name: &str) -> bool {
         self.file(name).exists()
     }
 
-    /// Where its files are.
+    /// Folder of the files.
     pub fn path(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether its first process has said which it is, and that it runs.
+    /// Whether the first process of rank 0 has recorded its pid.
     pub fn has_main(&self) -> bool {
         self.main(0).is_some()
     }
 
-    /// The first process of the latest attempt at a rank, while it lives.
+    /// First process of the latest attempt at a rank, while it lives.
     pub fn process(&self, rank: u32) -> Option<Process> {
         procs::process(self.main(rank)?)
     }
 
-    /// Whether its first process ran and is gone.
+    /// Whether the first process of rank 0 ran and is gone.
     pub fn main_is_gone(&self) -> bool {
         self.main(0)
             .is_some_and(|pid| procs::process(pid).is_none())
@@ -99,11 +97,11 @@ impl Script {
 
     fn main(&self, rank: u32) -> Option<i32> {
         let text = std::fs::read_to_string(self.file(&format!("main.{rank}"))).ok()?;
-        // With its end: it may be half written.
+        // A line without its end may be half written.
         text.strip_suffix('\n')?.parse().ok()
     }
 
-    /// What ran: one line `allocation.attempt.rank` each time.
+    /// Runs of the job: one line `allocation.attempt.rank` each.
     pub fn effects(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.file("effects")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

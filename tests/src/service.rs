@@ -1,5 +1,5 @@
-//! A service of the site that is no daemon: commands over the quorum's client API under a lease of its
-//! own, for what the control's reconcilers do not ask for yet.
+//! A service of the site without a daemon: it proposes commands with the quorum's client API under a lease of its own.
+//! It serves for commands that control's reconcilers do not propose yet.
 
 use crate::{site::Site, wait::eventually};
 use lattice_mesh::{Credentials, Mesh, MeshConfig};
@@ -16,10 +16,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Longer than any test takes.
+/// Longer than any test, milliseconds.
 const LEASE_MS: u64 = 600_000;
 
-/// A service with its lease.
+/// Service with its lease.
 #[derive(Debug)]
 pub struct Service {
     quorum: QuorumClient,
@@ -27,19 +27,20 @@ pub struct Service {
     fence: Mutex<Option<Fence>>,
 }
 
-/// This machine's time, as proposers stamp it.
+/// Current time of this machine, as in proposals.
 pub fn now() -> UnixMillis {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     UnixMillis(u64::try_from(now.as_millis()).unwrap())
 }
 
 impl Service {
-    /// With the credentials of a control that is none, under a lease of its own.
+    /// Creates a service with a control's credentials and a lease of its own; no such control runs.
     pub async fn new(site: &Site) -> Self {
         Self::under(site, LeaseName::new("tests.place").unwrap()).await
     }
 
-    /// The same in the place of a vCluster's scheduler, which assigns its work; there must be no other.
+    /// Creates a service in place of a vCluster's scheduler, which assigns its allocations; there must be no other
+    /// scheduler.
     pub async fn scheduler(site: &Site, vcluster: &VclusterName) -> Self {
         Self::under(site, LeaseName::of_scheduler(vcluster)).await
     }
@@ -57,7 +58,7 @@ impl Service {
         service
     }
 
-    /// Takes the lease, or renews it.
+    /// Acquires or renews the lease.
     pub async fn lease(&self) {
         let acquire = Command::AcquireLease {
             lease: self.lease.clone(),
@@ -72,7 +73,7 @@ impl Service {
         *self.fence.lock().unwrap() = Some(Fence { lease, epoch });
     }
 
-    /// Until it is answered: each has a key of its own, so that a repeat is none.
+    /// Proposes commands until they are answered. Each has a key of its own, so repetition is harmless.
     pub async fn propose(&self, commands: Vec<Command>) -> Vec<Result<Outcome, Refusal>> {
         let service = Principal {
             name: "service:control/tests".to_owned(),
@@ -82,7 +83,7 @@ impl Service {
         self.propose_as(service, fence, commands).await
     }
 
-    /// One command of an operator's, who needs no lease; it may be refused.
+    /// Proposes one command of an operator, without a lease; it may be refused.
     pub async fn as_operator(&self, command: Command) -> Result<Outcome, Refusal> {
         let operator = Principal {
             name: "olga".to_owned(),
@@ -117,22 +118,22 @@ impl Service {
             .collect()
     }
 
-    /// All of them, none of which may be refused.
+    /// Proposes commands that must all be accepted.
     ///
     /// # Panics
-    /// When one is.
+    /// When a command is refused.
     pub async fn done(&self, commands: Vec<Command>) {
         for reply in self.propose(commands).await {
             reply.unwrap();
         }
     }
 
-    /// One command, which may be refused.
+    /// Proposes one command, which may be refused.
     pub async fn try_one(&self, command: Command) -> Result<Outcome, Refusal> {
         self.propose(vec![command]).await.remove(0)
     }
 
-    /// Tree, nodes and allocations as they are committed.
+    /// Committed projects, nodes and allocations.
     pub async fn hot(&self) -> Hot {
         eventually("the members answer", || async {
             match self.quorum.read(Query::Hot).await {
@@ -143,7 +144,7 @@ impl Service {
         .await
     }
 
-    /// One allocation.
+    /// Reads one allocation.
     pub async fn allocation(&self, id: AllocationId) -> Allocation {
         eventually("the allocation is known", || async {
             match self.quorum.read(Query::Allocation { id }).await {
@@ -154,7 +155,7 @@ impl Service {
         .await
     }
 
-    /// These nodes as they are now, each with the boot by which the control knows it.
+    /// Current versions of these nodes, each with the boot id that control has for it.
     pub async fn expected(&self, site: &Site, names: &[&str]) -> Vec<ExpectedNode> {
         let hot = self.hot().await;
         let mut expected = Vec::new();

@@ -1,5 +1,5 @@
-//! A cluster as an operator founds it: authority and certificates from the command line, daemons
-//! with configuration files, agents enrolled with a join token.
+//! A cluster as an operator sets it up: authority and certificates from the command line, daemons with configuration
+//! files, agents enrolled with a join token.
 
 mod addresses;
 mod plan;
@@ -34,20 +34,20 @@ use std::{
 
 const CLUSTER: &str = "site";
 
-/// What a quorum member is called, by its number.
+/// Name of a quorum member, by id.
 fn quorum_name(id: u64) -> String {
     format!("quorum-{id}")
 }
 
-/// What a control is called, from 1.
+/// Name of a control, from 1.
 fn control_name(n: usize) -> String {
     format!("control-{n}")
 }
 
-/// Everybody's work.
+/// Project of all test jobs.
 pub const PROJECT: &str = "acme";
 
-/// What somebody shows: the administrator `ada`, or one of the plan's users.
+/// API token of a user: the administrator `ada`, or one of the plan's users.
 pub fn token(name: &str) -> String {
     match name {
         "ada" => prepare::TOKEN.to_owned(),
@@ -55,31 +55,31 @@ pub fn token(name: &str) -> String {
     }
 }
 
-/// A running cluster. Dropping it ends everything, jobs too.
+/// A running cluster. Dropping the value ends all its processes, including jobs.
 #[derive(Debug)]
 pub struct Site {
     programs: Programs,
-    /// Members by number from 1, at number - 1.
+    /// Members by id from 1, at index id - 1.
     pub quorum: Vec<Daemon>,
-    /// Controls.
+    /// Controls, in order of their names from 1.
     pub controls: Vec<Daemon>,
     /// Agents by node.
     pub agents: BTreeMap<String, Daemon>,
-    /// Hosts, where there are some: of agents by node, of the others by the daemon's name.
+    /// Hosts, where the plan has hosts: of agents by node, of other daemons by name.
     pub hosts: BTreeMap<String, Netns>,
-    /// Small disks with the folders of agents, by node: where a filesystem can be mounted.
+    /// Small disks with the folders of agents, by node, where a file system could be mounted.
     pub disks: BTreeMap<String, Disk>,
-    /// The network between hosts.
+    /// Network between the hosts.
     pub network: Option<Network>,
     addresses: Addresses,
     apis: Vec<Client>,
-    /// The control that is asked, from 0.
+    /// Index of the control that receives requests.
     asked: usize,
     folder: tempfile::TempDir,
 }
 
 impl Site {
-    /// Founds a cluster; when it returns, every node is ready.
+    /// Sets up a cluster; returns when every node is ready.
     pub async fn found(programs: Programs, plan: &Plan) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("lattice-site-")
@@ -121,12 +121,12 @@ impl Site {
         site
     }
 
-    /// A path in the cluster's folder.
+    /// Path in the cluster's folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Processes of its jobs; call it before there are any.
+    /// Processes of the site's jobs; must be called before the first job.
     pub fn jobs(&self) -> Jobs {
         Jobs::of_site(self.name())
     }
@@ -135,13 +135,13 @@ impl Site {
         self.folder.path().file_name().unwrap().to_str().unwrap()
     }
 
-    /// A command of the `lattice` command line, with an environment of its own.
+    /// Runs a `lattice` command with an environment of its own.
     pub fn cli(&self, args: &[&str]) -> Output {
         let command = Command::new(self.programs.cli);
         self.to_control(command, self.asked, args).output().unwrap()
     }
 
-    /// A command on the host of one of the controls, from 0, that asks this one.
+    /// Returns a `lattice` command on the host of control `n`, from 0, with that control as its server.
     ///
     /// # Panics
     /// When the site has no hosts.
@@ -168,10 +168,10 @@ impl Site {
         command
     }
 
-    /// The same, which must succeed; what it printed.
+    /// Runs a `lattice` command that must succeed, and returns its output.
     ///
     /// # Panics
-    /// When it does not.
+    /// When the command fails.
     pub fn lattice(&self, args: &[&str]) -> String {
         let done = self.cli(args);
         let said = String::from_utf8_lossy(&done.stderr);
@@ -179,23 +179,23 @@ impl Site {
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// The same as a document.
+    /// Runs a `lattice` command that must succeed, and returns its JSON output.
     pub fn lattice_json(&self, args: &[&str]) -> serde_json::Value {
         let printed = self.lattice(&[args, &["-o", "json"]].concat());
         serde_json::from_str(&printed).unwrap()
     }
 
-    /// The API of the control that is asked: the first, where nothing else was said.
+    /// API of the selected control, by default the first.
     pub fn api(&self) -> &Client {
         &self.apis[self.asked]
     }
 
-    /// From now on another control is asked, from 0.
+    /// Selects another control, from 0.
     pub fn ask_control(&mut self, n: usize) {
         self.asked = n;
     }
 
-    /// The API of one of the controls, from 0.
+    /// API of control `n`, from 0.
     pub fn api_of(&self, n: usize) -> &Client {
         &self.apis[n]
     }
@@ -205,7 +205,7 @@ impl Site {
         &self.addresses.quorum
     }
 
-    /// Addresses of the controls' interfaces.
+    /// HTTPS addresses of the controls.
     pub fn https(&self) -> &[SocketAddr] {
         &self.addresses.https
     }
@@ -215,17 +215,17 @@ impl Site {
         &self.addresses.control
     }
 
-    /// The file that tells the fake GPU driver of a node what shall go wrong.
+    /// File that controls the faults of a node's fake GPU driver.
     pub fn driver_control(&self, node: &str) -> PathBuf {
         self.path(&format!("hosts/{node}/nvml-control.json"))
     }
 
-    /// Credentials of a control that is none, to look on with.
+    /// Credentials of a control that does not run, for observers.
     pub fn observer_credentials(&self) -> PathBuf {
         self.path("observer")
     }
 
-    /// Reads of the quorum's own state.
+    /// Observer of the quorum's own state.
     pub fn observer(&self) -> Observer {
         let own = self.network.as_ref().map(Network::own_ip);
         let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -233,7 +233,7 @@ impl Site {
         Observer::new(ip, &self.observer_credentials(), quorum)
     }
 
-    /// [`Site::is_up`]; a daemon that ended has a mistake in what it was given.
+    /// Waits as [`Site::is_up`] does; fails at once when a daemon ends because of its configuration.
     async fn comes_up(&mut self) {
         let api = self.api().clone();
         let begun = Instant::now();
@@ -254,7 +254,7 @@ impl Site {
         .await;
     }
 
-    /// What the first control counts, as Prometheus reads it for the administrator; `None`: it does not answer.
+    /// Metrics of the first control, with the administrator's token; `None`: the control does not answer.
     pub async fn metrics(&self) -> Option<String> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let ca = std::fs::read(self.path("https/https-ca.pem")).ok()?;
@@ -268,10 +268,10 @@ impl Site {
         get.send().await.ok()?.text().await.ok()
     }
 
-    /// The agent of a node.
+    /// Agent of a node.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the node has no agent.
     pub fn agent(&mut self, node: &str) -> &mut Daemon {
         self.agents.get_mut(node).expect("an agent of that name")
     }
@@ -282,8 +282,8 @@ impl Drop for Site {
         self.agents.clear();
         self.controls.clear();
         self.quorum.clear();
-        // What agents started outlives them by design: supervisors name their folder, and jobs
-        // carry the site's name.
+        // Processes that agents started survive the agents by design: supervisors have the folder on their command
+        // line, and jobs carry the site's name.
         for process in procs::naming(self.folder.path()) {
             if i32::try_from(std::process::id()) != Ok(process.pid) {
                 procs::signal(process, Signal::KILL);
@@ -292,7 +292,7 @@ impl Drop for Site {
         for process in procs::of_site(self.name()).into_keys() {
             procs::signal(process, Signal::KILL);
         }
-        // Before the folder that they are in goes.
+        // Disks must be unmounted before their folder is removed.
         self.disks.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! When the steps of something came about, as a table or as JSON.
+//! Stopwatch for the steps after an action, printed as a table or as JSON.
 
 use serde_json::json;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Times the steps that follow what somebody does.
+/// Times the steps that follow an action.
 #[derive(Debug)]
 pub struct Stopwatch {
     from: Instant,
@@ -14,7 +14,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Somebody does something now.
+    /// Starts with an action.
     pub fn begin() -> Self {
         Self {
             from: Instant::now(),
@@ -22,17 +22,17 @@ impl Stopwatch {
         }
     }
 
-    /// Somebody does something else now: what follows is counted from here.
+    /// Restarts with another action: later steps count from now.
     pub fn again(&mut self) {
         self.from = Instant::now();
     }
 
-    /// A step came about.
+    /// Records a step.
     pub fn step(&mut self, name: &'static str) {
         self.steps.push((name, self.from.elapsed()));
     }
 
-    /// Prints a table, or with `LATTICE_OUTPUT=json` one object: milliseconds since what was done.
+    /// Prints a table, or with `LATTICE_OUTPUT=json` one object: milliseconds since the action.
     #[expect(clippy::print_stdout, reason = "what the test shows")]
     pub fn print(&self) {
         if std::env::var("LATTICE_OUTPUT").is_ok_and(|format| format == "json") {

@@ -1,4 +1,4 @@
-//! Waiting for something to come about.
+//! Waiting for conditions, with a bound.
 
 use std::{
     future::Future,
@@ -6,15 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step of a test takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Between two looks.
+/// Time between two checks.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks until `found` finds something.
+/// Calls `found` until it returns a value.
 ///
 /// # Panics
-/// When it does not within [`PATIENCE`].
+/// When `found` returns no value within [`PATIENCE`].
 pub async fn eventually<T, F>(what: &str, mut found: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
@@ -32,24 +32,24 @@ where
     }
 }
 
-/// [`eventually`] for what needs no waiting itself.
+/// Waits like [`eventually`] for a condition without async code.
 ///
 /// # Panics
-/// When it does not come about within [`PATIENCE`].
+/// When the condition does not hold within [`PATIENCE`].
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually(what, || std::future::ready(is_so().then_some(()))).await;
 }
 
-/// Between two beats of [`Looks`]' own clock.
+/// Time between two beats of the clock of [`Looks`].
 const BEAT: Duration = Duration::from_millis(100);
-/// A beat that comes so much later than it should: this machine stood still, and everybody on it.
+/// Delay of a beat after which the whole machine counts as stalled.
 const LATE: Duration = Duration::from_millis(500);
-/// So long after that somebody may be taken for silent: until the next ping is answered and told.
+/// Time after a stall in which silence is excused: until the next ping is answered and reported.
 const RECOVERS: Duration = Duration::from_secs(5);
 
-/// Counts looks at who is alive, and says of each whether silence may be held against anybody: what
-/// a busy machine takes away from everybody is nobody's. It asks nobody but the machine, so that
-/// whoever is looked at cannot excuse himself by answering late.
+/// Counts liveness checks, and decides for each whether silence counts as a failure. Silence during a stall of the
+/// whole machine is no failure. Only the machine's own clock decides, so a checked daemon cannot excuse itself by a
+/// late answer.
 #[derive(Debug)]
 pub struct Looks {
     beats: Arc<Mutex<Beats>>,
@@ -59,12 +59,12 @@ pub struct Looks {
 #[derive(Debug)]
 struct Beats {
     last: Instant,
-    /// From the last beat before to the first one after.
+    /// Stalls: each from the last beat before to the first beat after.
     stood_still: Vec<(Instant, Instant)>,
 }
 
 impl Looks {
-    /// From now on the machine is watched, in a thread that does nothing else.
+    /// Starts to watch the machine in a thread of its own.
     pub fn begin() -> Self {
         let beats = Beats {
             last: Instant::now(),
@@ -82,14 +82,14 @@ impl Looks {
         Self { beats, counted: 0 }
     }
 
-    /// Whether who was silent at a look that ended then is to blame. Such looks are counted.
+    /// Whether silence at a check that ended at `at` is a failure. Such checks are counted.
     pub fn may_blame(&mut self, at: Instant) -> bool {
         let may = self.beats.lock().unwrap().may_blame(at);
         self.counted += u64::from(may);
         may
     }
 
-    /// Looks at which silence was to blame.
+    /// Number of checks at which silence was a failure.
     pub fn counted(&self) -> u64 {
         self.counted
     }
@@ -105,7 +105,7 @@ impl Beats {
 
     fn may_blame(&self, at: Instant) -> bool {
         let mut apart = self.stood_still.iter();
-        // Another thread may see sooner that the machine goes on.
+        // Another thread may notice the end of a stall earlier than the beat thread.
         at.saturating_duration_since(self.last) <= BEAT + LATE
             && !apart.any(|(begun, ended)| (*begun..=*ended + RECOVERS).contains(&at))
     }

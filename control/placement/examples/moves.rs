@@ -132,7 +132,7 @@ fn timed<T>(times: usize, decide: impl Fn() -> T) -> Vec<Duration> {
     timed_of(times, || (), |()| decide())
 }
 
-/// Same, with an input prepared before each repetition outside the measured time.
+/// Sorted durations of all repetitions. The input of each is prepared before it, outside the measured time.
 fn timed_of<P, T>(times: usize, ready: impl Fn() -> P, decide: impl Fn(P) -> T) -> Vec<Duration> {
     let once = |_| {
         let ready = ready();

@@ -75,8 +75,8 @@ impl<'a> Aheads<'a> {
         self.each[number].settle();
     }
 
-    /// Adds the reservation of a job with set of nodes `set`, `could_use`. The job does not contest nodes that
-    /// windows hold back from it now.
+    /// Adds the reservation of a job. `could_use` is every node that fits the job; `set` is the number of that set. The
+    /// job does not contest nodes that windows hold back from it now.
     pub(crate) fn add(
         &mut self,
         set: usize,

@@ -474,7 +474,8 @@ impl<'a> Cycle<'a> {
         from: u64,
         end: Option<u64>,
     ) -> Option<Chosen> {
-        // Claimed nodes of the user need no headroom. Nodes busy until then come next: they delay no other job.
+        // Claimed nodes of the user come first, since they need no headroom. Without any, nodes busy until then come
+        // first, since they delay no other job.
         let first = self.eligible(set).own.as_ref().unwrap_or(&self.busy);
         self.choose_for(open, Some(first), ask, from, end)
     }

@@ -216,7 +216,8 @@ pub enum Blocker {
         from: UnixMillis,
         /// End of the reservation; `None`: until it is deleted.
         until: Option<UnixMillis>,
-        /// Whether the allocation has no walltime; with one, it might end in time.
+        /// Whether the allocation has no walltime and the reservation has not begun; with a walltime, it might end
+        /// before.
         unbounded: bool,
     },
     /// The allocation names a reservation that has not begun.

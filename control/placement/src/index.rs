@@ -19,7 +19,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) name: String,
-    /// Parent domain, its parent, and so on; all supply the node. A cycle is cut where it closes.
+    /// Parent domain, its parent, and so on: their budgets are charged too. A cycle is cut where it closes.
     pub(crate) ancestors: Vec<usize>,
 }
 

@@ -99,7 +99,7 @@ impl Machine {
         Self::of(view, &view.nodes)
     }
 
-    /// Same, including the nodes that the vCluster has lent.
+    /// State of the nodes that the vCluster uses now and of those that it has lent.
     pub(crate) fn with_loans(view: &ClusterView) -> Self {
         if view.on_loan.is_empty() {
             return Self::new(view);

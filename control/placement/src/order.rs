@@ -31,7 +31,7 @@ pub(crate) struct Scorer {
 struct OfSet {
     /// Cumulative node counts of the largest groups.
     by_span: Arc<[u32]>,
-    /// Same, for free nodes only.
+    /// Cumulative counts of free nodes in the largest groups.
     free_by_span: Vec<u32>,
     /// Time for writing the GPU memory of one node at the policy's bandwidth, minutes.
     checkpoint_minutes: Option<f64>,

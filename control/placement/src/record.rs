@@ -83,7 +83,7 @@ pub struct Cycle {
     pub policy: Policy,
     /// Changes of the view since the last plan. `None`: a [`Line::View`] precedes this line.
     pub delta: Option<Box<Delta>>,
-    /// Jobs with promised nodes, which were planned with these jobs in the queue too.
+    /// Jobs that wait for promised nodes and were planned as part of the queue too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub promised: BTreeMap<AllocationId, PendingView>,
     /// Placements, in order.

@@ -153,7 +153,7 @@ pub struct LoanView {
     /// Longest time from recall until the node is free, milliseconds; sooner if the borrower's job ends before. See
     /// [`crate::movement::lend::loan_release_at`].
     pub release_after_ms: u64,
-    /// Time of the recall; `None`: not recalled.
+    /// Time of the recall; `None`: not recalled, so plans assume a recall now.
     pub recalled_at: Option<UnixMillis>,
 }
 
@@ -210,8 +210,8 @@ pub enum Liveness {
     Unreachable,
 }
 
-/// Health of a node, best first: of several reports about one node, the greatest counts. Unknown ranks below degraded,
-/// since it may be worse than a fault that leaves the node usable.
+/// Health of a node, best first: of several reports about one node, the greatest counts. Unknown counts as worse than
+/// degraded, since the unknown state may be worse than a fault that leaves the node usable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {

@@ -1,14 +1,14 @@
-//! What a replay costs: one row for each kind, on one core, or JSON.
+//! Time and memory of replays: one row per kind, on one core, as text or JSON.
 //!
 //! `cargo run --profile dist -p lattice-replay --example speed -- --only easy`
 //!
-//! `ricc` is RICC's log (447,794 records) by EASY on its 8,192 cores; `easy`, `books` and `quorum` are made work on
-//! 10,000 nodes in 80 groups, by EASY, by the product without a judge, and by the product with the quorum as the judge;
-//! `vector` is what a sweep does for one vector: 100,000 jobs on 1,500 nodes in 12 groups; `reserving` is the same with
-//! four reservations in place of one. Bytes are the largest part of
-//! the process that was in memory beyond what was before, over the jobs; so each row is a process of its own.
+//! `ricc` is RICC's log (447,794 records) with EASY on its 8,192 cores. `easy`, `books` and `quorum` are a generated
+//! workload on 10,000 nodes in 80 groups: with EASY, with the product without a judge, and with the product and the
+//! quorum as judge. `vector` is one vector of a sweep: 100,000 jobs on 1,500 nodes in 12 groups. `reserving` is the
+//! same with four reservations instead of one. Bytes are the peak memory of the process above its initial memory, per
+//! job; therefore each row is a process of its own.
 //!
-//! `--swf FILE` writes the work of `vector` as a log, for a sweep over it (`examples/sweep.sh`).
+//! `--swf FILE` writes the workload of `vector` as a log, for a sweep (`examples/sweep.sh`).
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
@@ -32,7 +32,7 @@ use std::{
     time::Instant,
 };
 
-/// As the `lattice` program has it.
+/// The allocator of the `lattice` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -44,29 +44,29 @@ const RICC: &str = concat!(
 /// Time and memory of replays.
 #[derive(Debug, Parser)]
 struct Args {
-    /// These rows alone.
+    /// Run only these rows.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Kind>,
-    /// Jobs of made work.
+    /// Number of jobs of generated workloads.
     #[arg(long, default_value_t = 1_000_000)]
     jobs: u32,
-    /// Work over what 10,000 nodes can do.
+    /// Work over the capacity of 10,000 nodes.
     #[arg(long, default_value_t = LOAD)]
     load: f64,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Write the work of `vector` to this file, and nothing else.
+    /// Write the workload of `vector` to this file, and do nothing else.
     #[arg(long)]
     swf: Option<PathBuf>,
-    /// One row, in this process.
+    /// Run one row in this process.
     #[arg(long, hide = true)]
     row: Option<Kind>,
 }
 
-/// By which 500 jobs wait on average.
+/// Load at which 500 jobs wait on average.
 const LOAD: f64 = 1.0;
-/// The same of 1,500 nodes, for 100.
+/// Load of the 1,500 nodes at which 100 jobs wait on average.
 const VECTOR_LOAD: f64 = 0.97;
 const VECTOR_JOBS: u32 = 100_000;
 
@@ -92,7 +92,7 @@ impl Kind {
     ];
 }
 
-/// One row.
+/// Row of the results.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     kind: Kind,
@@ -226,7 +226,7 @@ fn of_a_vector(plan: Plan) -> Plan {
     }
 }
 
-/// In the Standard Workload Format.
+/// Writes the workload in the Standard Workload Format.
 fn write_swf(path: &Path, workload: &Workload) -> anyhow::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     for job in &workload.jobs {
@@ -269,7 +269,7 @@ fn made(kind: Kind, args: &Args) -> anyhow::Result<(Workload, Machine, Decider, 
     })
 }
 
-/// The most that was in memory.
+/// Peak memory of this process, bytes.
 fn peak_bytes() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! What must hold of every schedule, whoever made it. Nothing here knows how a scheduler decides.
+//! Invariants of every schedule. The checks do not depend on how a scheduler decides.
 
 #[cfg(test)]
 mod tests;
@@ -9,15 +9,15 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Of each kind more is wrong than anybody reads.
+/// Largest number of reported faults of each kind; more are not useful to a reader.
 const MOST: u64 = 5;
 
-/// What was found.
+/// Faults of a schedule.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// The first of each kind.
+    /// Descriptions of the first faults of each kind.
     pub told: Vec<String>,
-    /// How many there are.
+    /// Number of all faults.
     pub count: u64,
     by_kind: BTreeMap<Kind, u64>,
 }
@@ -42,19 +42,19 @@ impl Faults {
     }
 }
 
-/// What is known of a schedule beside starts.
+/// Facts about a schedule other than starts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known<'a> {
-    /// Which nodes jobs had.
+    /// Nodes of each job.
     pub nodes: Option<&'a NodeSets>,
-    /// What the first job that waited was promised, in the order in which it was said.
+    /// Promises to the first waiting job, in the order in which they were made.
     pub promises: Option<&'a [Promise]>,
-    /// The first that waits stays the first until it has started. Where other factors than age count, another one
-    /// may overtake it.
+    /// The first waiting job stays the first until it has started. Where factors other than age count, another job may
+    /// overtake it.
     pub keeps_order: bool,
 }
 
-/// Looks at a schedule on a machine of `size`.
+/// Checks a schedule on a machine of `size`.
 pub fn check(workload: &Workload, served: &[Served], size: u64, known: Known<'_>) -> Faults {
     let mut faults = Faults::default();
     for (job, served) in workload.jobs.iter().zip(served) {
@@ -78,7 +78,7 @@ pub fn check(workload: &Workload, served: &[Served], size: u64, known: Known<'_>
     faults
 }
 
-/// Never more in use than there is.
+/// Checks that usage never exceeds the size of the machine.
 fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults) {
     let pairs = workload
         .jobs
@@ -91,7 +91,7 @@ fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults
             [(served.start_ms, procs), (served.end_ms(job), -procs)]
         })
         .collect();
-    // What is given back is there for who starts in the same instant.
+    // Ends sort before starts of the same instant, so that released processors can be used again at once.
     steps.sort_unstable();
     let mut used = 0_i64;
     for (at, change) in steps {
@@ -104,8 +104,8 @@ fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults
     }
 }
 
-/// Nobody who was promised a start as the first that waits starts later than that, or is promised a later one, as
-/// long as they are the first; unless another one was served in turn meanwhile, where the order may change.
+/// Checks promises: as long as a job is the first, it starts no later than promised, and its promised start does not
+/// move to a later time. Where the order may change, a job that was served in turn meanwhile lifts the promise.
 fn kept(
     workload: &Workload,
     served: &[Served],
@@ -119,7 +119,7 @@ fn kept(
         .map(|served| served.start_ms)
         .collect();
     in_turn.sort_unstable();
-    // Whether somebody was served in turn from one time to another.
+    // Whether another job was served in turn in this period.
     let overtaken = |from: u64, until: u64| {
         let next = in_turn.partition_point(|at| *at < from);
         !keeps_order && in_turn.get(next).is_some_and(|at| *at <= until)
@@ -149,7 +149,7 @@ fn kept(
         .chain([u64::MAX]);
     for (promise, until) in promises.iter().zip(ends) {
         let start = start(promise);
-        // As long as it is the first; where the order is kept that is till it starts.
+        // A promise holds as long as the job is the first. Where the order is kept, that is until the job starts.
         let is_first = keeps_order || start <= until;
         let earlier_in_turn = || overtaken(promise.at_ms, start.saturating_sub(1));
         if start > promise.starts_ms && is_first && !earlier_in_turn() {
@@ -163,7 +163,7 @@ fn kept(
     }
 }
 
-/// Each job has as many nodes as it asks for, and no node is two jobs' at once.
+/// Checks that each job has as many nodes as requested, and that no two jobs hold a node at once.
 fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: &mut Faults) {
     let mut held: BTreeMap<u32, Vec<(u64, u64, u32)>> = BTreeMap::new();
     for (place, (job, served)) in workload.jobs.iter().zip(served).enumerate() {
@@ -182,7 +182,7 @@ fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: 
             });
         }
         for node in set {
-            // There are not 2^32 jobs.
+            // There are fewer than 2^32 jobs.
             let hold = (served.start_ms, served.end_ms(job), place as u32);
             held.entry(*node).or_default().push(hold);
         }

@@ -1,8 +1,8 @@
-//! Policies side by side: how they differ, and what of that is noise.
+//! Comparison of policies: their differences, and which of them are noise.
 //!
-//! Single replays are chaotic: moving one submit by a few seconds may change the mean slowdown by percents. So the same
-//! work is served again with its submits shaken ([`crate::workload::shake`]), each policy by the same seeds, and the
-//! difference is looked at seed by seed.
+//! Single replays are chaotic: a shift of one submit by a few seconds may change the mean slowdown by percents.
+//! Therefore each policy is replayed with shaken submits ([`crate::workload::shake`]), all policies with the same
+//! seeds. Differences are taken seed by seed.
 
 use crate::metrics::Metrics;
 use serde::Serialize;
@@ -10,28 +10,28 @@ use serde::Serialize;
 #[cfg(test)]
 mod tests;
 
-/// Which way a measure is better.
+/// Direction in which a measure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Less.
+    /// Lower is better.
     Lower,
-    /// More.
+    /// Higher is better.
     Higher,
-    /// Neither way: it only tells how.
+    /// Neither: the measure only describes.
     Neither,
 }
 
 /// One measure of a schedule.
 #[derive(Clone, Copy)]
 pub struct Measure {
-    /// As in JSON.
+    /// Name in JSON.
     pub name: &'static str,
-    /// For people.
+    /// Title in reports.
     pub title: &'static str,
-    /// s, %, or nothing.
+    /// Unit: `s`, or empty.
     pub unit: &'static str,
-    /// Which way it is better.
+    /// Direction in which the measure is better.
     pub better: Better,
     of: fn(&Metrics) -> Option<f64>,
 }
@@ -43,12 +43,12 @@ impl std::fmt::Debug for Measure {
 }
 
 impl Measure {
-    /// Its value of one schedule; `None` where it is not known.
+    /// Value of the measure for one schedule; `None` where the schedule does not have it.
     pub fn of(&self, metrics: &Metrics) -> Option<f64> {
         (self.of)(metrics)
     }
 
-    /// The one of that name.
+    /// Returns the measure of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         MEASURES.iter().find(|measure| measure.name == name)
     }
@@ -56,7 +56,7 @@ impl Measure {
 
 macro_rules! measures {
     ($($name:ident $title:literal $unit:literal $better:ident $of:expr;)*) => {
-        /// All that are compared, and may be an objective.
+        /// All measures: each is compared, and may be an objective.
         pub const MEASURES: &[Measure] = &[$(Measure {
             name: stringify!($name),
             title: $title,
@@ -95,71 +95,70 @@ measures! {
     preempted "preempted" "" Lower |m| Some(m.preempted as f64);
 }
 
-/// A mean over seeds.
+/// Mean over seeds, and its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The mean.
+    /// Mean over seeds.
     pub mean: f64,
-    /// Standard deviation of one seed; 0 of one alone.
+    /// Standard deviation between seeds; 0 for a single seed.
     pub deviation: f64,
 }
 
-/// How a policy differs from the first one in a measure.
+/// Difference of a policy from the first policy in one measure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
-    /// Mean over seeds.
+    /// Mean difference over seeds.
     pub mean: f64,
-    /// The true mean is within so much of it, 95 times of a hundred (Student's t over the seeds); `None` of one
-    /// seed alone.
+    /// Half-width of the 95 % confidence interval of the mean (Student's t over the seeds); `None` for a single seed.
     pub within: Option<f64>,
-    /// The mean over the first policy's own; `None` where that is 0.
+    /// Mean difference over the first policy's mean; `None` where that is 0.
     pub relative: Option<f64>,
-    /// What is to be made of it.
+    /// Conclusion from the difference.
     pub verdict: Verdict,
 }
 
-/// What is to be made of a difference.
+/// Conclusion from a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// There is none.
+    /// There is no difference.
     Same,
-    /// It may as well be none.
+    /// The difference is not significant.
     Noise,
-    /// One seed says nothing.
+    /// A single seed allows no conclusion.
     OneSeed,
-    /// Others were served: what is measured of them says nothing of the policies.
+    /// The policies served different numbers of jobs, so measures of these jobs cannot be compared.
     OtherJobs,
-    /// There is one, and it is neither better nor worse.
+    /// There is a difference, and it is neither better nor worse.
     Other,
-    /// Better than the first.
+    /// Better than the first policy.
     Better,
-    /// Worse than the first.
+    /// Worse than the first policy.
     Worse,
 }
 
 /// One measure of all policies.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// Which, as in JSON.
+    /// Name of the measure in JSON.
     pub measure: &'static str,
-    /// For people.
+    /// Title in reports.
     #[serde(skip)]
     pub title: &'static str,
-    /// s, or nothing.
+    /// Unit: `s`, or empty.
     pub unit: &'static str,
-    /// Which way it is better.
+    /// Direction in which the measure is better.
     pub better: Better,
-    /// By policy.
+    /// Value by policy.
     pub values: Vec<Spread>,
-    /// By policy from the second on.
+    /// Differences by policy, from the second policy on.
     pub differences: Vec<Difference>,
 }
 
-/// Compares policies: of each the metrics by seed, all by the same seeds. Measures that are not known of all are left
-/// out.
+/// Compares policies. `sides` has the metrics of each policy by seed; all policies have the same seeds. Leaves out
+/// measures that are not known for all policies.
 pub fn compare(sides: &[Vec<Metrics>]) -> Vec<Row> {
-    // How many of them were served says how much of the same they were.
+    // Equal numbers of served jobs show that the policies served the same jobs.
     let served =
         |side: &Vec<Metrics>| -> Vec<u64> { side.iter().map(|metrics| metrics.jobs).collect() };
     let first = sides.first().map(served).unwrap_or_default();
@@ -243,7 +242,7 @@ fn difference(first: &[f64], other: &[f64], better: Better) -> Difference {
     }
 }
 
-/// The 97.5 % quantile of Student's t (any table of it; NIST/SEMATECH e-Handbook, 1.3.6.7.2).
+/// The 97.5 % quantile of Student's t (any table; NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 fn student(freedom: usize) -> f64 {
     const QUANTILES: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,

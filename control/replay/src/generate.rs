@@ -1,8 +1,8 @@
-//! A workload made of a seed: for sizes of machines and traces of which nobody publishes one.
+//! Workload generator from a seed: for machine sizes and kinds of traces that are not published.
 //!
-//! Sizes are powers of two with some in between, run times log-uniform from a minute to a day, estimates one to five
-//! times as long and rounded up to what people write; arrivals are a Poisson process that swings with the day. Not a
-//! model of any site: Lublin and Feitelson (JPDC 63(11), 2003) have one.
+//! Sizes are powers of two with some sizes in between. Run times are log-uniform from a minute to a day. Estimates are
+//! one to five times as long and rounded up to usual values. Arrivals are a Poisson process with a daily cycle. The
+//! generator models no site; Lublin and Feitelson (JPDC 63(11), 2003) have a model.
 
 use crate::trace::{Job, Request, UNKNOWN, Unit, Workload};
 use lattice_rng::Rng;
@@ -10,7 +10,7 @@ use std::f64::consts::TAU;
 
 const MINUTE_MS: u64 = 60_000;
 const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
-/// What people write for an estimate.
+/// Usual walltimes of users.
 const ROUND_MS: [u64; 10] = [
     5 * MINUTE_MS,
     15 * MINUTE_MS,
@@ -24,24 +24,24 @@ const ROUND_MS: [u64; 10] = [
     5 * DAY_MS,
 ];
 
-/// What is made.
+/// Parameters of a generated workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
-    /// Of what it is made.
+    /// Seed.
     pub seed: u64,
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: u32,
     /// Nodes of the machine.
     pub nodes: u32,
-    /// Work over what the machine can do: at 1 the queue grows without end.
+    /// Work over the capacity of the machine: at 1 the queue grows without end.
     pub load: f64,
-    /// The largest job, nodes.
+    /// Size of the largest job, nodes.
     pub largest: u32,
-    /// How many tenants submit.
+    /// Number of tenants that submit.
     pub tenants: u32,
 }
 
-/// Makes it.
+/// Generates the workload.
 pub fn generate(plan: Plan) -> Workload {
     let mut rng = Rng::new(plan.seed, "workload");
     let mut jobs: Vec<Job> = Vec::with_capacity(plan.jobs as usize);
@@ -70,7 +70,7 @@ pub fn generate(plan: Plan) -> Workload {
     let mean_gap_ms = span_ms / f64::from(plan.jobs.max(1));
     let mut at = 0.0;
     for job in &mut jobs {
-        // Twice as many by day as by night.
+        // About twice as many arrivals at the daily peak as at its low.
         let by_day = 1.0 + 0.33 * (TAU * at / DAY_MS as f64).sin();
         at += -(1.0 - rng.part()).ln() * mean_gap_ms / by_day;
         job.submit_ms = at as u64 / 1000 * 1000;
@@ -92,7 +92,7 @@ pub fn generate(plan: Plan) -> Workload {
     }
 }
 
-/// Three of four are powers of two.
+/// Draws a size; three of four are powers of two.
 fn size(rng: &mut Rng, largest: u32) -> u32 {
     let size = rng
         .spread(1, u64::from(largest) + 1)

@@ -1,10 +1,11 @@
-//! Replays workload traces against the product's own rules.
+//! Replay of workload traces against the product's own rules.
 //!
-//! It holds the readers that turn a recorded workload into typed jobs, and a day on a virtual clock: the real
-//! state machine, a cluster that is made of a seed, and what must hold of both whoever decides. Nothing here
-//! knows a real clock or a network: readers take bytes and return records, and the day's time is its own.
+//! The crate holds two parts. Readers turn a recorded workload into typed jobs. [`day`] runs the real state machine on
+//! a virtual clock, on a cluster that is generated from a seed, and checks invariants that hold for every scheduler. No
+//! module reads the wall clock or uses a network: readers take bytes and return records, and a simulated day has its
+//! own time.
 //!
-//! Begin with [`swf::Trace`], or with [`day::run`].
+//! Start with [`swf::Trace`], or with [`day::run`].
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! What a schedule is worth, by the conventions of the field. Every report says them; see [`CONVENTIONS`].
+//! Metrics of a schedule, by the conventions of the field. Every report lists them; see [`CONVENTIONS`].
 
 #[cfg(test)]
 mod tests;
@@ -10,14 +10,14 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Runs shorter than this count as so long in the bounded slowdown, seconds (Feitelson et al., JSSPP 1997).
+/// Run times below this bound count as the bound in the bounded slowdown, seconds (Feitelson et al., JSSPP 1997).
 const BOUND_S: f64 = 10.0;
-/// The part at either end that a window of utilization leaves out: the machine fills up and runs dry.
+/// Part of the makespan at either end that the utilization window leaves out: the machine fills up and drains there.
 const DROPPED: f64 = 0.05;
-/// Over which fairness is looked at while time passes, milliseconds.
+/// Period of the daily fairness, milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-/// The definitions, for reports.
+/// Definitions of the metrics, for reports.
 pub const CONVENTIONS: [&str; 9] = [
     "wait = start - submit; flow = end - submit",
     "bounded slowdown = max(1, (wait + run) / max(run, 10 s))",
@@ -34,22 +34,22 @@ pub const CONVENTIONS: [&str; 9] = [
      with a reservation; queue = jobs that wait, mean over the makespan",
 ];
 
-/// What was measured of one schedule.
+/// Metrics of one schedule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Jobs that started.
     pub jobs: u64,
-    /// Jobs that waited to the end for what never came.
+    /// Jobs that were taken and still waited at the end.
     pub never_started: u64,
-    /// Jobs that were submitted and not taken: by a limit, or since no nodes are what they ask for.
+    /// Jobs that were refused at submission: by a limit, or because no nodes match the request.
     pub refused: u64,
     /// Mean wait, seconds.
     pub mean_wait_s: f64,
     /// Median of waits, seconds.
     pub p50_wait_s: f64,
-    /// 95 of a hundred waits are no longer, seconds.
+    /// 95th percentile of waits, seconds.
     pub p95_wait_s: f64,
-    /// 99 of a hundred waits are no longer, seconds.
+    /// 99th percentile of waits, seconds.
     pub p99_wait_s: f64,
     /// Longest wait, seconds.
     pub max_wait_s: f64,
@@ -65,68 +65,68 @@ pub struct Metrics {
     pub weighted_bounded_slowdown: f64,
     /// Largest bounded slowdown.
     pub max_bounded_slowdown: f64,
-    /// Work over size times makespan.
+    /// Work over size times makespan, a fraction.
     pub utilization: f64,
-    /// The same in the window.
+    /// Utilization in the window, a fraction.
     pub utilization_window: f64,
-    /// From the first submit to the last end, seconds.
+    /// Makespan: from the first submit to the last end, seconds.
     pub makespan_s: f64,
-    /// Mean number of jobs that wait.
+    /// Mean number of waiting jobs.
     pub mean_queue: f64,
-    /// See [`CONVENTIONS`].
+    /// Jain's fairness index in the window; see [`CONVENTIONS`].
     pub jain_fairness: f64,
-    /// See [`CONVENTIONS`].
+    /// Jain's fairness index by day; see [`CONVENTIONS`].
     pub jain_fairness_by_day: f64,
-    /// See [`CONVENTIONS`].
+    /// Largest deficit of a party; see [`CONVENTIONS`].
     pub largest_deficit: f64,
-    /// The part of jobs that started within the target of their class; `None` where no class has one.
+    /// Fraction of jobs that started within the target of their class; `None` where no class has a target.
     pub qos_met_fraction: Option<f64>,
-    /// Jobs that started ahead of one with a reservation.
+    /// Jobs that started ahead of a job with a reservation.
     pub backfilled: u64,
-    /// How often jobs were taken off their nodes.
+    /// Number of preemptions.
     pub preempted: u64,
-    /// Mean number of topology groups that a job of more than one node touches; `None` where nodes have no place.
+    /// Mean number of topology groups of a job with more than one node; `None` where nodes have no place.
     pub group_span_mean: Option<f64>,
     /// Longest wait by size class, seconds.
     pub starvation: Vec<SizeClass>,
 }
 
-/// Jobs of about the same size.
+/// Jobs of similar size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizeClass {
-    /// The smallest size.
+    /// Smallest size of the class.
     pub from: u32,
-    /// The largest size.
+    /// Largest size of the class.
     pub to: u32,
-    /// How many.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Mean wait, seconds.
+    /// Mean wait of the class, seconds.
     pub mean_wait_s: f64,
-    /// Longest wait, seconds.
+    /// Longest wait of the class, seconds.
     pub max_wait_s: f64,
 }
 
-/// What metrics are judged by.
+/// Terms by which a schedule is measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Terms {
-    /// How large the machine is, in the workload's unit.
+    /// Size of the machine, in the workload's unit.
     pub size: u64,
-    /// Whether nodes lie in groups.
+    /// Whether nodes are in topology groups.
     pub has_groups: bool,
-    /// Between whom shares are compared; empty: between the workload's tenants.
+    /// Parties between which shares are compared; empty: the workload's tenants.
     pub parties: Vec<Party>,
-    /// By tenant of the workload, which of them it is.
+    /// Index of the party, by tenant of the workload.
     pub party_of: Vec<u32>,
-    /// By request of the workload, within what time its jobs are to start, milliseconds.
+    /// Target of the wait, milliseconds, by request of the workload.
     pub targets_ms: Vec<Option<u64>>,
 }
 
-/// Who is meant to have a share.
+/// Party with a share of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Party {
-    /// A name for people.
+    /// Name for reports.
     pub name: String,
-    /// Of the machine, from 0 to 1; `None`: an equal part of what the others leave.
+    /// Share of the machine, from 0 to 1; `None`: an equal part of the rest.
     pub share: Option<f64>,
 }
 
@@ -146,12 +146,12 @@ impl Terms {
     }
 }
 
-/// Seconds of milliseconds.
+/// Converts milliseconds to seconds.
 pub(crate) fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// The bounded slowdown of a job.
+/// Bounded slowdown of a job.
 pub fn bounded_slowdown(wait_ms: u64, run_ms: u64) -> f64 {
     let (wait, run) = (seconds(wait_ms), seconds(run_ms));
     ((wait + run) / run.max(BOUND_S)).max(1.0)
@@ -167,7 +167,7 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
     waits.sort_unstable();
     let jobs = waits.len();
     let mean = |of: &dyn Fn(&Job, &Served) -> f64| {
-        // The sum of nothing is -0.
+        // `sum()` of nothing is -0.
         let sum = started()
             .map(|(job, served)| of(job, served))
             .fold(0.0, |sum, value| sum + value);
@@ -246,7 +246,7 @@ pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics
     }
 }
 
-/// By party, what ran within a time, in seconds of one processor or node.
+/// Work within a period by party, in seconds of one processor or node.
 pub(crate) fn work_within(
     workload: &Workload,
     served: &[Served],
@@ -264,7 +264,7 @@ pub(crate) fn work_within(
     used
 }
 
-/// By party, the share that it is meant to have; adds up to 1 where that is not said of all.
+/// Intended share by party. Shares add up to 1 unless the cluster gives the share of every party.
 pub(crate) fn meant(workload: &Workload, terms: &Terms) -> Vec<f64> {
     let said = terms.parties.iter().map(|party| party.share);
     let nothing = std::iter::repeat_n(None, terms.parties(workload) - terms.parties.len());
@@ -282,8 +282,8 @@ pub(crate) fn meant(workload: &Workload, terms: &Terms) -> Vec<f64> {
         .collect()
 }
 
-/// (sum of x)^2 / (n x sum of x^2) of x = used / meant: 1 where all get the same part of what they are meant to (Jain,
-/// Chiu, Hawe 1984). Of nobody 1.
+/// Jain's fairness index (Jain, Chiu, Hawe 1984): (sum of x)^2 / (n x sum of x^2) with x = used / meant. The index is 1
+/// where all parties get the same part of their shares, and where no party used anything.
 fn jain(used: &[f64], meant: &[f64]) -> f64 {
     let ratios: Vec<f64> = used
         .iter()
@@ -313,7 +313,7 @@ fn largest_deficit(used: &[f64], meant: &[f64]) -> f64 {
     deficits.fold(0.0, f64::max)
 }
 
-/// Jain's index of each day, of tenants that had work there or wanted to; the mean weighted by work.
+/// Mean over days, weighted by work, of Jain's index of the parties with jobs that waited or ran on that day.
 fn by_day(
     workload: &Workload,
     served: &[Served],
@@ -322,7 +322,7 @@ fn by_day(
     (begin, end): (u64, u64),
 ) -> f64 {
     let days = (end - begin).div_ceil(DAY_MS).max(1);
-    // By day and party: what ran, and whether anything was there.
+    // Work by day and party. An entry of 0 is a party with waiting jobs only.
     let mut used: BTreeMap<(u64, u32), f64> = BTreeMap::new();
     for (job, served) in workload.jobs.iter().zip(served) {
         if !served.has_started() {
@@ -364,7 +364,7 @@ fn qos(workload: &Workload, served: &[Served], terms: &Terms) -> Option<f64> {
     (of > 0).then(|| met as f64 / of as f64)
 }
 
-/// By powers of two.
+/// Waits by size class; classes are powers of two.
 fn starvation(workload: &Workload, served: &[Served]) -> Vec<SizeClass> {
     let mut classes: BTreeMap<u32, SizeClass> = BTreeMap::new();
     for (job, served) in workload.jobs.iter().zip(served) {

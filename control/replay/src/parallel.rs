@@ -1,4 +1,4 @@
-//! The same for many things, on so many threads; what comes out is in the order of what went in.
+//! Parallel map over a slice; results are in the order of the items.
 
 use parking_lot::Mutex;
 use std::{
@@ -6,7 +6,8 @@ use std::{
     thread,
 };
 
-/// Does `work` for each of `items` on `threads`; `done` is told after each how many are.
+/// Calls `work` for each of `items` on `threads` threads. Calls `done` after each item with the number of finished
+/// items.
 pub fn map<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -32,6 +33,6 @@ pub fn map<T: Sync, R: Send>(
         }
     });
     let results = results.into_inner();
-    // Each place was filled: a thread that panicked has ended the scope with it.
+    // Each slot is filled: a panic in a thread would have propagated from the scope.
     results.into_iter().flatten().collect()
 }

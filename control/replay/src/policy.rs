@@ -1,43 +1,43 @@
-//! How a scheduler decides, as files and command lines say it: a profile by name, single weights, reservations.
+//! Scheduler policy in files and on command lines: a profile by name, single weights, reservations.
 
 use lattice_placement::{InvalidWeight, Policy, RawWeights, Reservations, Weights};
 use lattice_quorum_types::scheduler::WorkloadKind;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// No factor counts: first come, first served.
+/// Profile in which no factor counts: first come, first served.
 const NONE: &str = "none";
 const ALL: &str = "all";
 
-/// A policy as it is written. What it does not say is as by default.
+/// A policy as text. An absent field has its default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyText {
-    /// The weights of a kind of work: `hpc-batch`, `ml-training`, `service`, `sensitive`, `interactive`, `balanced`
-    /// (the default), or `none` (all 0).
+    /// Weights of a kind of work: `hpc-batch`, `ml-training`, `service`, `sensitive`, `interactive`, `balanced` (the
+    /// default), or `none` (all 0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Single weights on top of it.
+    /// Single weights that replace those of the profile.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, f64>,
-    /// How many blocked jobs get a reservation: a number, or `all`.
+    /// Number of blocked jobs that get a reservation, or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<ReservationsText>,
     /// Wait after which the wait time factor is ln 2, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_wait_s: Option<f64>,
-    /// What all nodes together write to checkpoint storage, GB/s.
+    /// Bandwidth of all nodes together to checkpoint storage, GB/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_gb_s: Option<f64>,
 }
 
-/// A number, or `all`.
+/// Number of reservations, or `all`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ReservationsText {
-    /// The first so many.
+    /// The first blocked jobs, up to this number.
     First(u32),
-    /// A word.
+    /// A word; only `all` is valid.
     Word(String),
 }
 
@@ -50,58 +50,58 @@ impl std::fmt::Display for ReservationsText {
     }
 }
 
-/// Why a policy is none.
+/// Reason why a policy is not valid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PolicyError {
-    /// No such profile.
+    /// Unknown profile.
     #[error("profile {name:?} has no weights; one of {}", profiles())]
     Profile {
-        /// As given.
+        /// Name as given.
         name: String,
     },
-    /// No such weight.
+    /// Unknown weight.
     #[error("there is no weight {name:?}; one of {}", Weights::NAMES.join(", "))]
     Weight {
-        /// As given.
+        /// Name as given.
         name: String,
     },
-    /// A weight that cannot be.
+    /// Weight out of range.
     #[error(transparent)]
     Value(#[from] InvalidWeight),
     /// Neither a number nor `all`.
     #[error("reservations is {text:?}; it must be a number or {ALL:?}")]
     Reservations {
-        /// As given.
+        /// Text as given.
         text: String,
     },
-    /// A number that cannot be.
+    /// Number that is not finite and above 0.
     #[error("{name} is {value}; it must be a number above 0")]
     Number {
-        /// Which.
+        /// Name of the field.
         name: &'static str,
-        /// As given.
+        /// Value as given.
         value: f64,
     },
-    /// The file is not read.
+    /// Policy file unreadable or malformed.
     #[error("{file}: {reason}")]
     File {
-        /// Which.
+        /// Path of the file.
         file: String,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
 }
 
-/// Names of all profiles.
+/// Names of all profiles, separated by commas.
 pub fn profiles() -> String {
     let named = WorkloadKind::ALL.into_iter().map(WorkloadKind::name);
     named.chain([NONE]).collect::<Vec<_>>().join(", ")
 }
 
-/// The weights of a profile by name.
+/// Returns the weights of a profile.
 ///
 /// # Errors
-/// When there is none.
+/// When there is no profile of that name.
 pub fn profile(name: &str) -> Result<Weights, PolicyError> {
     if name == NONE {
         return Ok(Weights::new(RawWeights::from([0.0; Weights::NAMES.len()]))?);
@@ -113,16 +113,16 @@ pub fn profile(name: &str) -> Result<Weights, PolicyError> {
 }
 
 impl PolicyText {
-    /// Whether everything is as by default.
+    /// Whether every field has its default.
     pub fn says_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The policy that is written.
+/// Converts the text of a policy.
 ///
 /// # Errors
-/// What cannot be.
+/// When a name is unknown or a value is out of range.
 pub fn read_policy(text: &PolicyText) -> Result<Policy, PolicyError> {
     let mut policy = Policy::default();
     if let Some(name) = &text.profile {
@@ -157,10 +157,10 @@ pub fn read_policy(text: &PolicyText) -> Result<Policy, PolicyError> {
     Ok(policy)
 }
 
-/// The policy of a profile's name, or of a file (YAML or JSON) in the form of [`PolicyText`].
+/// Returns the policy of a profile, or of a file (YAML or JSON) in the form of [`PolicyText`].
 ///
 /// # Errors
-/// When it is neither, or says what cannot be.
+/// When there is neither such a profile nor such a file, or the file is not valid.
 pub fn named(name_or_file: &str) -> Result<Policy, PolicyError> {
     match profile(name_or_file) {
         Ok(weights) => Ok(Policy {

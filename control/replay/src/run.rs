@@ -1,4 +1,4 @@
-//! One replay: a workload, a machine and who decides; and what came of it.
+//! One replay: a workload, a machine and a decider; the result is a schedule and its metrics.
 
 use crate::{
     check::{Faults, Known, check},
@@ -14,19 +14,20 @@ use lattice_quorum_types::VclusterName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who decides.
+/// Decider: the scheduler of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Decider {
-    /// A scheduler of the literature, on processors that are all alike.
+    /// A scheduler of the literature, on identical processors.
     Textbook(Textbook),
-    /// The product, on the cluster's nodes: each vCluster by this policy; `None`: as the cluster says, or by default.
+    /// The product, on the cluster's nodes: every vCluster has this policy. `None`: the policy of the cluster file, or
+    /// the default.
     Lattice(Option<Policy>),
-    /// Nobody: as it was recorded.
+    /// No scheduler: the recorded start times.
     Recorded,
 }
 
 impl Decider {
-    /// Its name where people write it.
+    /// Name of the decider in reports and on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Textbook(Textbook::Fcfs) => "fcfs",
@@ -39,17 +40,17 @@ impl Decider {
     }
 }
 
-/// Where a workload is replayed.
+/// Machine on which a workload is replayed.
 #[derive(Debug, Clone)]
 pub enum Machine {
-    /// So many processors or nodes that are all alike.
+    /// This number of identical processors or nodes.
     Alike(u64),
-    /// A cluster that is described.
+    /// A described cluster.
     Cluster(Box<Cluster>),
 }
 
 impl Machine {
-    /// How large it is.
+    /// Size of the machine: processors or nodes.
     pub fn size(&self) -> u64 {
         match self {
             Self::Alike(size) => *size,
@@ -57,10 +58,10 @@ impl Machine {
         }
     }
 
-    /// Its nodes.
+    /// Returns the machine as a cluster.
     ///
     /// # Errors
-    /// When it is too small or too large.
+    /// When the number of identical nodes is too small or too large.
     pub fn cluster(&self) -> Result<Cluster, LiveError> {
         match self {
             Self::Alike(size) => Ok(Cluster::alike(*size)?),
@@ -69,57 +70,58 @@ impl Machine {
     }
 }
 
-/// How it is done.
+/// Options of a replay.
 #[derive(Debug, Clone, Default)]
 pub struct How {
-    /// Order of events of one instant; `None`: one by one for schedulers of the literature, together for the product.
+    /// Order of events of one instant. `None`: one by one for schedulers of the literature. The product always takes
+    /// them together.
     pub order: Option<SameInstant>,
-    /// The vCluster whose policy the decider's is; `None`: all of them.
+    /// vCluster that gets the decider's policy; `None`: all vClusters.
     pub vcluster: Option<VclusterName>,
-    /// The product plans so often at least, milliseconds.
+    /// Longest time between two plans of the product, milliseconds.
     pub every_ms: Option<u64>,
-    /// Who judges what the product places.
+    /// Judge of the product's placements.
     pub judge: Judge,
-    /// What becomes of submits that are refused for now.
+    /// Treatment of submits that are refused for now.
     pub refused: Refused,
-    /// Keep which nodes jobs had.
+    /// Record the nodes of each job.
     pub keeps_nodes: bool,
-    /// Look at the schedule for what must hold of every one.
+    /// Check the schedule against the invariants of every schedule.
     pub checks: bool,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct Outcome {
-    /// When each job started.
+    /// Start of each job.
     pub schedule: Schedule,
-    /// What that is worth.
+    /// Metrics of the schedule.
     pub metrics: Metrics,
-    /// Jobs that were not served.
+    /// Jobs that were not replayed.
     pub skipped: Skipped,
-    /// What the product did beside it.
+    /// Other actions of the product; `None` for other deciders.
     pub deeds: Option<Deeds>,
-    /// How events of one instant were taken.
+    /// Order in which events of one instant were taken.
     pub order: SameInstant,
-    /// What does not hold of it, where that was asked.
+    /// Violated invariants; `None` when the schedule was not checked.
     pub faults: Option<Faults>,
 }
 
-/// Why there is no replay.
+/// Error of a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The product.
+    /// Error of the product's replay.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// A schedule that was not recorded.
+    /// The trace contains no wait times, so there is no recorded schedule.
     #[error("the trace does not say for how long its jobs waited")]
     NotRecorded,
 }
 
-/// Replays a workload; it fits the machine ([`crate::workload::fit`]).
+/// Replays a workload that fits the machine ([`crate::workload::fit`]).
 ///
 /// # Errors
-/// When the cluster cannot be, or nothing was recorded.
+/// When the cluster is not valid, or the trace contains no wait times.
 pub fn run(
     workload: &Workload,
     machine: &Machine,
@@ -133,7 +135,7 @@ pub fn run(
     let mut order = how.order.unwrap_or(SameInstant::OneByOne);
     match decider {
         Decider::Textbook(policy) => {
-            // A size beyond this is refused where machines are made.
+            // [`Machine::cluster`] rejects a size beyond this.
             let size = u32::try_from(machine.size()).unwrap_or(u32::MAX);
             textbook::run(*policy, size, order, &workload.jobs, &mut schedule);
         }
@@ -176,7 +178,7 @@ pub fn run(
     metrics.refused = skipped.refused();
     metrics.never_started = metrics.never_started.saturating_sub(metrics.refused);
     let is_recorded = *decider == Decider::Recorded;
-    // What was recorded elsewhere is not ours to check.
+    // A recorded schedule is not checked: its scheduler had other rules.
     let faults = (how.checks && !is_recorded).then(|| {
         let known = Known {
             nodes: schedule.nodes.as_ref(),
@@ -195,7 +197,7 @@ pub fn run(
     })
 }
 
-/// Whether who came first is the first till it has started: where nothing but age counts.
+/// Whether the first waiting job stays the first until it starts. This holds where only age counts.
 fn keeps_order(decider: &Decider) -> bool {
     match decider {
         Decider::Textbook(_) => true,
@@ -211,7 +213,7 @@ fn keeps_order(decider: &Decider) -> bool {
     }
 }
 
-/// What a schedule on this machine is judged by.
+/// Returns the terms by which a schedule on this machine is measured.
 pub fn terms(workload: &Workload, machine: &Machine) -> Terms {
     let size = machine.size();
     match machine {
@@ -232,7 +234,8 @@ pub fn terms(workload: &Workload, machine: &Machine) -> Terms {
     }
 }
 
-/// Each tenant of the trace is the nearest project above it that is meant to have a share, or else itself.
+/// Maps each tenant of the trace to the nearest project, at or above the tenant's project, with a share in the cluster
+/// file. A tenant without such a project is a party of its own.
 fn parties(workload: &Workload, cluster: &Cluster) -> (Vec<Party>, Vec<u32>) {
     let mut parties: Vec<Party> = Vec::new();
     let of = |tenant: &String| {
@@ -251,20 +254,20 @@ fn parties(workload: &Workload, cluster: &Cluster) -> (Vec<Party>, Vec<u32>) {
             });
             parties.len() - 1
         });
-        // There are not 2^32 of them.
+        // There are fewer than 2^32 parties.
         place as u32
     };
     let party_of = workload.tenants.iter().map(of).collect();
     (parties, party_of)
 }
 
-/// Who decides, as people write it: `easy`, `conservative`, `fcfs`, `sjbf`, `recorded`, `lattice`, or `lattice:` and
-/// weights.
+/// Text that names no valid decider. Valid are `easy`, `conservative`, `fcfs`, `sjbf`, `recorded`, `lattice`, and
+/// `lattice:` followed by a profile or a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unknown {
-    /// As given.
+    /// Text as given.
     pub text: String,
-    /// What is wrong with it.
+    /// Reason of the rejection.
     pub reason: String,
 }
 
@@ -274,10 +277,10 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Reads who decides.
+/// Parses a decider. `weights` is the policy of `lattice` where `text` names none.
 ///
 /// # Errors
-/// When it is nobody that is known.
+/// When `text` names no decider, or the policy is not valid.
 pub fn decider(text: &str, weights: Option<&str>) -> Result<Decider, Unknown> {
     let unknown = |reason: String| Unknown {
         text: text.to_owned(),

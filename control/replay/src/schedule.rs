@@ -1,20 +1,20 @@
-//! What a replay comes to: when each job started, and where.
+//! Schedule: start and nodes of each job of a replay.
 
 use crate::trace::{Job, UNKNOWN};
 use lattice_placement::{ClusterView, Delta, Plan, Policy};
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, VclusterName, hostlist};
 use serde::{Deserialize, Serialize};
 
-/// How one job was served. In the order of the workload's jobs.
+/// Service of one job. Lists are in the order of the workload's jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// When it started; [`UNKNOWN`] where it never did.
+    /// Start, milliseconds; [`UNKNOWN`] where the job never started.
     pub start_ms: u64,
-    /// It started ahead of one that waited with a reservation.
+    /// The job started ahead of a waiting job with a reservation.
     pub is_backfilled: bool,
-    /// How often it was taken off its nodes.
+    /// Number of preemptions.
     pub preempted: u32,
-    /// Topology groups that its nodes are in; 0 where nodes have no place.
+    /// Topology groups of the job's nodes; 0 where nodes have no place.
     pub span: u32,
 }
 
@@ -30,35 +30,35 @@ impl Default for Served {
 }
 
 impl Served {
-    /// Whether it started.
+    /// Whether the job started.
     pub fn has_started(&self) -> bool {
         self.start_ms != UNKNOWN
     }
 
-    /// When it ended; [`UNKNOWN`] where it never started.
+    /// End of the job, milliseconds; [`UNKNOWN`] where it never started.
     pub fn end_ms(&self, job: &Job) -> u64 {
         self.start_ms.saturating_add(job.run_ms)
     }
 
-    /// For how long it waited.
+    /// Wait of the job, milliseconds.
     pub fn wait_ms(&self, job: &Job) -> u64 {
         self.start_ms.saturating_sub(job.submit_ms)
     }
 }
 
-/// How events of the same instant are taken.
+/// Order in which events of the same instant are taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SameInstant {
-    /// All of them, ends before submits; then it is decided once. As the live system does.
+    /// All together: ends, then submits, then one decision. The live system does the same.
     #[default]
     Together,
-    /// One by one, ends before submits and submits as they stand in the trace; it is decided after each.
+    /// One by one: ends, then submits in the order of the trace, and one decision after each.
     OneByOne,
 }
 
 impl SameInstant {
-    /// The order, for reports.
+    /// Description of the order, for reports.
     pub fn told(self) -> &'static str {
         match self {
             Self::Together => {
@@ -71,43 +71,44 @@ impl SameInstant {
     }
 }
 
-/// What a scheduler promised the first job that waits: a start no later than that, as long as it stays the first.
+/// Promise of a scheduler to the first waiting job: its latest start, as long as it stays the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
-    /// Its place among the jobs.
+    /// Index of the job in the workload.
     pub job: u32,
-    /// When that was said.
+    /// Time of the promise, milliseconds.
     pub at_ms: u64,
-    /// The start.
+    /// Promised start, milliseconds.
     pub starts_ms: u64,
 }
 
-/// Who wants to know what a scheduler does.
+/// Observer of a scheduler's actions.
 pub trait Watch {
     /// A job starts.
     fn started(&mut self, job: u32, served: Served);
 
-    /// The nodes of a job that starts, where they have names.
+    /// Nodes of a job that starts, where nodes have names.
     fn placed(&mut self, job: u32, nodes: &[NodeId]) {
         let _ = (job, nodes);
     }
 
-    /// A scheduler of the product begins with this.
+    /// A scheduler of the product starts with this view.
     fn began(&mut self, vcluster: &VclusterName, view: &ClusterView) {
         let _ = (vcluster, view);
     }
 
-    /// A scheduler of the product hears what has changed.
+    /// A scheduler of the product receives a change.
     fn heard(&mut self, vcluster: &VclusterName, delta: &Delta) {
         let _ = (vcluster, delta);
     }
 
-    /// A scheduler of the product has planned by this policy: placements and reservations, and not why the others wait.
+    /// A scheduler of the product has planned with this policy. The plan has placements and reservations, but not the
+    /// reasons why other jobs wait.
     fn planned(&mut self, vcluster: &VclusterName, policy: &Policy, plan: &Plan) {
         let _ = (vcluster, policy, plan);
     }
 
-    /// What of a plan was proposed was taken, or refused.
+    /// A proposal of a plan was accepted or rejected.
     fn proposed(
         &mut self,
         vcluster: &VclusterName,
@@ -118,18 +119,18 @@ pub trait Watch {
         let _ = (vcluster, at, id, is_taken);
     }
 
-    /// Work of the product has ended.
+    /// An allocation of the product has ended.
     fn ended(&mut self, vcluster: &VclusterName, at: UnixMillis, id: AllocationId) {
         let _ = (vcluster, at, id);
     }
 
-    /// The first job that waits is promised a start. Said again whenever it is decided.
+    /// The first waiting job is promised a start. The scheduler repeats the promise at each decision.
     fn promised(&mut self, promise: Promise) {
         let _ = promise;
     }
 }
 
-/// Which nodes each job had.
+/// Nodes of each job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeSets {
     names: Vec<NodeId>,
@@ -137,7 +138,7 @@ pub struct NodeSets {
 }
 
 impl NodeSets {
-    /// Of so many jobs on these nodes, of which none has started.
+    /// Creates empty sets for this number of jobs on these nodes.
     pub fn of<'n>(jobs: usize, names: impl Iterator<Item = &'n NodeId>) -> Self {
         Self {
             names: names.cloned().collect(),
@@ -145,22 +146,22 @@ impl NodeSets {
         }
     }
 
-    /// Places of a job's nodes in the machine.
+    /// Indices of a job's nodes in the machine.
     pub fn of_job(&self, job: usize) -> &[u32] {
         self.sets.get(job).map_or(&[], |set| set)
     }
 
-    /// The name of a node.
+    /// Name of a node.
     pub fn name(&self, node: u32) -> &NodeId {
         &self.names[node as usize]
     }
 
-    /// How many nodes the machine has.
+    /// Number of nodes of the machine.
     pub fn size(&self) -> usize {
         self.names.len()
     }
 
-    /// A job's nodes as a hostlist.
+    /// Nodes of a job as a hostlist.
     pub fn hostlist(&self, job: usize) -> String {
         let names = self.of_job(job).iter().map(|node| self.name(*node));
         hostlist::fold(names)
@@ -168,25 +169,25 @@ impl NodeSets {
 
     fn put(&mut self, job: u32, nodes: &[NodeId]) {
         let place = |name: &NodeId| self.names.binary_search(name).ok();
-        // There are not 2^32 nodes.
+        // There are fewer than 2^32 nodes.
         let set = nodes.iter().filter_map(|name| Some(place(name)? as u32));
         self.sets[job as usize] = set.collect();
     }
 }
 
-/// A whole schedule, kept.
+/// A whole schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// By job.
+    /// Service of each job.
     pub served: Vec<Served>,
-    /// Promises, where they were asked for.
+    /// Promises; `None` where they are not recorded.
     pub promises: Option<Vec<Promise>>,
-    /// Nodes, where they were asked for.
+    /// Nodes of each job; `None` where they are not recorded.
     pub nodes: Option<NodeSets>,
 }
 
 impl Schedule {
-    /// Of so many jobs, of which none has started.
+    /// Creates the schedule of this number of jobs; no job has started.
     pub fn of(jobs: usize, with_promises: bool) -> Self {
         Self {
             served: vec![Served::default(); jobs],
@@ -195,7 +196,7 @@ impl Schedule {
         }
     }
 
-    /// The same bytes for the same schedule.
+    /// Digest of starts, spans, preemptions, backfills and nodes. Equal schedules have equal digests.
     pub fn digest(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         for served in &self.served {
@@ -228,7 +229,7 @@ impl Watch for Schedule {
         let Some(promises) = &mut self.promises else {
             return;
         };
-        // The same again is no news.
+        // A repeated promise is not stored.
         let is_known =
             |last: &Promise| last.job == promise.job && last.starts_ms == promise.starts_ms;
         if !promises.last().is_some_and(is_known) {

@@ -1,4 +1,4 @@
-//! Which weights to try, and which of those that were tried nobody beats.
+//! Weight sweep: generation of the weights to try, and the Pareto front of the results.
 
 use crate::{
     compare::{Better, Measure},
@@ -12,81 +12,81 @@ use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 mod tests;
 
-/// More than anybody waits for.
+/// Largest number of combinations that a user would wait for.
 pub const MAX_VECTORS: usize = 100_000;
 
-/// What is tried, as it is written:
+/// Search space, as written in YAML:
 ///
 /// ```yaml
-/// base: {profile: hpc-batch}             # what is not varied
+/// base: {profile: hpc-batch}             # settings that are not varied
 /// over:
 ///   wait_time: [0.1, 0.2, 0.4]
 ///   topology: {from: 0, to: 0.5, steps: 6}
-/// reservations: [1, 8, all]              # may be left out
-/// reference_wait_s: [600, 3600]          # may be left out
-/// sample: 200                            # so many of all, drawn by --seed; all when left out
+/// reservations: [1, 8, all]              # optional
+/// reference_wait_s: [600, 3600]          # optional
+/// sample: 200                            # number of combinations, drawn by --seed; default: all
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Space {
-    /// What is not varied.
+    /// Settings that are not varied.
     pub base: PolicyText,
-    /// By weight, what it is.
+    /// Values by name of the weight.
     pub over: BTreeMap<String, Values>,
-    /// How many blocked jobs get a reservation.
+    /// Numbers of blocked jobs that get a reservation.
     pub reservations: Vec<ReservationsText>,
     /// Waits after which the wait time factor is ln 2, seconds.
     pub reference_wait_s: Vec<f64>,
-    /// So many of all combinations.
+    /// Number of combinations to draw; `None`: all.
     pub sample: Option<usize>,
 }
 
-/// Numbers, or evenly from one to another.
+/// A list of numbers, or an even range.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(
     untagged,
     expecting = "each weight needs a list of numbers, or {from: 0, to: 1, steps: 5}"
 )]
 pub enum Values {
-    /// These.
+    /// A list of values.
     List(Vec<f64>),
-    /// Evenly, both ends too.
+    /// Evenly spaced values, including both ends.
     Range(Range),
 }
 
-/// Evenly from one number to another.
+/// Evenly spaced numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// The first.
+    /// First number.
     pub from: f64,
-    /// The last.
+    /// Last number.
     pub to: f64,
-    /// How many, 2 at least.
+    /// Number of values, at least 2.
     pub steps: usize,
 }
 
-/// Why nothing is tried.
+/// Error of a search space.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpaceError {
-    /// Not in the form.
+    /// Malformed text.
     #[error("{0}")]
     Form(String),
-    /// There is nothing to vary.
+    /// No weight to vary.
     #[error("over: name at least one weight and its values; one of {}", Weights::NAMES.join(", "))]
     Empty,
-    /// A weight without values, or too few steps.
+    /// A weight without values, or a range with too few steps.
     #[error("over.{name}: {reason}")]
     Values {
-        /// Which weight.
+        /// Name of the weight.
         name: String,
-        /// What is wrong.
+        /// Reason.
         reason: &'static str,
     },
-    /// One of them cannot be.
+    /// A combination is not a valid policy.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// Nothing is drawn.
+    /// A sample of 0 combinations.
     #[error("sample: it must be 1 at least")]
     NoSample,
     /// Too many combinations.
@@ -96,33 +96,33 @@ pub enum SpaceError {
     TooMany,
 }
 
-/// One that is tried.
+/// One combination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vector {
-    /// As it is written, with all nine weights.
+    /// Text of the combination, with all nine weights.
     pub text: PolicyText,
-    /// As the solver takes it.
+    /// Policy for the solver.
     pub policy: Policy,
 }
 
 impl Space {
-    /// Reads it.
+    /// Parses a search space.
     ///
     /// # Errors
-    /// When it is not in the form.
+    /// When the text is malformed.
     pub fn read(text: &str) -> Result<Self, SpaceError> {
         serde_yaml_ng::from_str(text).map_err(|error| SpaceError::Form(error.to_string()))
     }
 
-    /// Names of the weights that are varied.
+    /// Names of the varied weights.
     pub fn varied(&self) -> impl Iterator<Item = &str> {
         self.over.keys().map(String::as_str)
     }
 
-    /// All that are tried, each once.
+    /// Returns all combinations to try, without duplicates.
     ///
     /// # Errors
-    /// When there is nothing to try, too much, or something that cannot be.
+    /// When there is no combination, there are too many, or a combination is not valid.
     pub fn vectors(&self, seed: u64) -> Result<Vec<Vector>, SpaceError> {
         let axes = self.axes()?;
         if self.sample == Some(0) {
@@ -155,10 +155,10 @@ impl Space {
         Ok(vectors)
     }
 
-    /// What is varied, as it is when it is not: what others are held against.
+    /// Returns the base of the space, with which the combinations are compared.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// When the base is not a valid policy.
     pub fn unvaried(&self) -> Result<Vector, SpaceError> {
         self.vector(&[], 0)
     }
@@ -181,7 +181,7 @@ impl Space {
                 }
                 Values::Range(Range { from, to, steps }) => {
                     let step = (to - from) / (*steps - 1) as f64;
-                    // As people write them: 0.30000000000000004 is 0.3.
+                    // Rounded to what a user would write: 0.30000000000000004 is 0.3.
                     let round = |value: f64| (value * 1e9).round() / 1e9;
                     (0..*steps).map(|n| round(from + n as f64 * step)).collect()
                 }
@@ -211,7 +211,7 @@ impl Space {
             }
         }
         let policy = read_policy(&text)?;
-        // All nine, so that what is set by it does not depend on what was there.
+        // All nine weights, so that the effect of applying the text does not depend on the previous settings.
         let weights = Weights::NAMES.into_iter().zip(policy.weights.to_array());
         text.weights = weights
             .map(|(name, weight)| (name.to_owned(), weight))
@@ -221,7 +221,7 @@ impl Space {
     }
 }
 
-/// What is varied, and its values.
+/// A varied setting and its values.
 enum Axis<'a> {
     Weight(&'a str, Vec<f64>),
     Reservations(&'a [ReservationsText]),
@@ -238,8 +238,9 @@ impl Axis<'_> {
     }
 }
 
-/// Those of which no other one is as good in every objective and better in one. `values` are by vector and objective;
-/// of equal ones the first is kept.
+/// Returns the Pareto front: vectors that no other vector dominates. A vector dominates another one if it is at least
+/// as good in every objective and better in one. `values` are by vector and objective; of equal vectors the first is
+/// kept.
 pub fn pareto(values: &[Vec<f64>], objectives: &[&Measure]) -> Vec<usize> {
     let costs: Vec<Vec<f64>> = values
         .iter()
@@ -259,19 +260,20 @@ pub fn pareto(values: &[Vec<f64>], objectives: &[&Measure]) -> Vec<usize> {
         .collect()
 }
 
-/// Less is better.
+/// Converts values to costs: lower is better.
 fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
     let cost = |(value, measure): (&f64, &&Measure)| match measure.better {
         Better::Lower => *value,
         Better::Higher => -value,
-        // No objective is one of these.
+        // An objective is never of this kind.
         Better::Neither => 0.0,
     };
     values.iter().zip(objectives).map(cost).collect()
 }
 
-/// The one of the `front` that is nearest to being best in every objective at once, each counted from the best to the
-/// worst of the front; of those that are as near, the better one in the first objective.
+/// Returns the vector of the `front` that is nearest to the best value in every objective at once. Each objective is
+/// scaled from the best to the worst of the front. Of equally near vectors, the better one in the first objective is
+/// returned.
 pub fn best(values: &[Vec<f64>], front: &[usize], objectives: &[&Measure]) -> Option<usize> {
     let of = |place: &usize| costs(&values[*place], objectives);
     let all: Vec<Vec<f64>> = front.iter().map(of).collect();
@@ -300,20 +302,20 @@ pub fn best(values: &[Vec<f64>], front: &[usize], objectives: &[&Measure]) -> Op
     nearest.map(|(place, _)| front[place])
 }
 
-/// A point that nobody beats, for reports.
+/// A point of the Pareto front, for reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Its weights and what else was varied.
+    /// Weights and other varied settings of the point.
     pub policy: PolicyText,
-    /// What it comes to, by objective.
+    /// Value by objective.
     pub values: BTreeMap<&'static str, f64>,
-    /// The same with the quorum as the judge, where it serves otherwise.
+    /// Values with the quorum as judge, where they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_quorum: Option<BTreeMap<&'static str, f64>>,
-    /// It is the one that is taken.
+    /// The point is the chosen one.
     pub is_best: bool,
-    /// It is what is not varied.
+    /// The point is the base of the space.
     pub is_base: bool,
-    /// Served again with the quorum as the judge, every start is the same.
+    /// The replay with the quorum as judge gave the same starts.
     pub confirmed: bool,
 }

@@ -1,31 +1,31 @@
-//! A workload as it is replayed: on a machine of some size, with estimates that hold.
+//! Preparation of a workload for a replay: fit to a machine's size, valid estimates, shaken submits.
 
 use crate::trace::{Skip, UNKNOWN, Unit, Workload};
 use lattice_rng::Rng;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a job that ran longer than it had asked for.
+/// Treatment of a job that ran longer than its estimate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overrun {
-    /// It is ended there, as schedulers do: it runs for as long as it asked for.
+    /// End the job at its estimate, as schedulers do.
     #[default]
     End,
-    /// It had asked for as long as it ran.
+    /// Extend the estimate to the run time.
     Extend,
 }
 
-/// What fitting has changed.
+/// Changes that [`fit`] made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fitted {
-    /// Jobs whose run time was cut to their estimate, or whose estimate was made longer.
+    /// Jobs that ran longer than their estimate; either the run time was cut or the estimate was extended.
     pub overran: u64,
-    /// Jobs without an estimate: their run time stands for it.
+    /// Jobs without an estimate; their run time takes its place.
     pub without_estimate: u64,
 }
 
 impl Fitted {
-    /// For people; nothing where nothing was changed.
+    /// Descriptions of the changes, for reports; empty where nothing was changed.
     pub fn told(self) -> Vec<String> {
         let mut told = Vec::new();
         if self.overran > 0 {
@@ -44,7 +44,7 @@ impl Fitted {
     }
 }
 
-/// Leaves out jobs that are larger than a machine of `size`, and makes every estimate one that holds.
+/// Removes jobs larger than a machine of `size`, and makes run times fit the estimates.
 pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> Fitted {
     let mut fitted = Fitted::default();
     let Workload { jobs, skipped, .. } = workload;
@@ -67,7 +67,8 @@ pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> Fitted {
     fitted
 }
 
-/// Counts a workload of processors in nodes of so many each, rounded up: jobs that shared nodes do not any more.
+/// Converts sizes from processors to nodes with `per_node` processors each, rounded up. Jobs that shared nodes no
+/// longer do.
 pub fn count_in_nodes(workload: &mut Workload, per_node: u32) {
     if workload.unit == Unit::Nodes || per_node == 0 {
         return;
@@ -85,13 +86,13 @@ pub fn count_in_nodes(workload: &mut Workload, per_node: u32) {
     ));
 }
 
-/// Has submits come so many times as fast: the same jobs as a higher (or lower) load.
+/// Divides the gaps between submits by `times`: the same jobs as a higher (or lower) load.
 pub fn speed_up(workload: &mut Workload, times: f64) {
     let first = workload.jobs.first().map_or(0, |job| job.submit_ms);
     for job in &mut workload.jobs {
         let after_s = (job.submit_ms - first) as f64 / 1000.0 / times;
         job.submit_ms = first + after_s.round() as u64 * 1000;
-        // They did not wait so on the recorded machine.
+        // Recorded waits belong to the recorded submits.
         job.waited_ms = UNKNOWN;
     }
     workload.notes.push(format!(
@@ -99,8 +100,8 @@ pub fn speed_up(workload: &mut Workload, times: f64) {
     ));
 }
 
-/// The same workload with each submit moved by up to `most_ms` to either side, in whole seconds: what differs between
-/// such replays is noise (Tsafrir, Ouaknine, Feitelson, MASCOTS 2007).
+/// Moves each submit by up to `most_ms` to either side, in whole seconds. Differences between such replays are noise
+/// (Tsafrir, Ouaknine, Feitelson, MASCOTS 2007).
 pub fn shake(workload: &Workload, seed: u64, most_ms: u64) -> Workload {
     let mut rng = Rng::new(seed, "shake");
     let mut shaken = workload.clone();

@@ -202,7 +202,7 @@ fn pending(walk: &mut Walk<'_>, bios: &Value, current_all: &Map<String, Value>) 
     Some(Finding::new(FindingCode::BiosSettingsPending, detail))
 }
 
-/// A boolean property of the registry, also written as text.
+/// Whether a property of the registry is true, as a boolean or as text.
 fn flag(value: &Value, property: &str) -> bool {
     value.get(property) == Some(&Value::Bool(true))
         || string(value, property).is_some_and(|text| text.eq_ignore_ascii_case("true"))

@@ -15,8 +15,8 @@ pub(crate) struct Chassis<'a> {
 
 /// The chassis of a system, with its own before shared ones, and the state of those that could not be read.
 ///
-/// They are those linked from either side; else the one with the system's `Id`, if every system has such a chassis;
-/// else the only chassis of the only system.
+/// These are the chassis linked from either side; else the one with the system's `Id`, if every system has such a
+/// chassis; else the only chassis of the only system.
 pub(crate) fn chassis<'a>(
     walk: &mut Walk<'a>,
     root: &Value,

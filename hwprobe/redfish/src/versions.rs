@@ -132,7 +132,8 @@ fn contradicts_ipmi(ipmi: &str, redfish: &str) -> bool {
     if told_major > 0x7f || told_minor.len() > 2 {
         return false;
     }
-    // Two decimal digits, and `6.1` may stand for either of two forms; some vendors store the binary number.
+    // IPMI's minor number has two decimal digits, so that Redfish's `6.1` may be `6.01` or `6.10`. Some vendors store
+    // the minor number in binary.
     let is_minor = told_minor.parse() == minor.parse::<u32>()
         || told_minor.parse() == u32::from_str_radix(minor, 16)
         || format!("{told_minor:0<2}") == minor;

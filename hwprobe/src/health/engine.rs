@@ -392,7 +392,8 @@ impl Memory {
 /// Whether a counter read at these three times, in milliseconds, rose by `by` within `window`. The first sample may be
 /// older than the window; when the counter rose between the first and the second one is unknown. That rise counts in
 /// proportion to the part of its interval inside the window. So `by` less one in each window never counts, and one more
-/// means that some window in between had `by`. With `by` of zero or less the answer is always true.
+/// means that some window in between had `by`. With `by` of one, any rise counts, whatever the length of the interval.
+/// With `by` of zero or less the answer is always true.
 fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
     let [(first_at, first), (next_at, next), (at_ms, now)] = samples;
     let rise = |from: i64, to: i64| u128::from(to.saturating_sub(from).max(0).unsigned_abs());

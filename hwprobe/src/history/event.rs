@@ -192,8 +192,8 @@ impl Happening {
         }
     }
 
-    /// Rate limit for recording the event. Faulty events have their own share: a storm of harmless events must not hide
-    /// them, nor the course of an event before it became faulty.
+    /// Rate limit for recording the event. Faulty events have their own share: they must not be hidden by a storm of
+    /// harmless events, nor by repeats of the same event from before it became faulty.
     #[must_use]
     pub const fn rule(&self) -> Rule {
         let (share, hourly, burst, longest_ms) = match self {

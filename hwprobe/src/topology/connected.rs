@@ -38,7 +38,8 @@ impl Topology {
         links.saturating_mul(10).saturating_add(pcie)
     }
 
-    /// NVLinks between two GPUs: the direct ones, or the smaller number of links to switches, whichever is larger.
+    /// NVLinks between two GPUs: the direct ones, or those through switches (the smaller number of both GPUs),
+    /// whichever are more.
     fn nvlinks_between(&self, one: &str, other: &str) -> u32 {
         let links = |from: &str, to: &str| {
             let ends = self.nvlinks.iter();

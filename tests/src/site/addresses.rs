@@ -1,4 +1,4 @@
-//! Where the daemons of a site listen.
+//! Listen addresses of a site's daemons.
 
 use super::Plan;
 use crate::netns::Netns;
@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-/// Where daemons listen.
+/// Listen addresses of a site's daemons.
 #[derive(Debug)]
 pub(super) struct Addresses {
     pub(super) quorum: Vec<SocketAddr>,
@@ -21,12 +21,12 @@ pub(super) struct Addresses {
     pub(super) agents: Vec<SocketAddr>,
 }
 
-/// Where ports are looked for: below those that the system gives to whoever asks for any, which
-/// could take one between our look and a daemon's start.
+/// Range of ports: below the ephemeral ports of the system, because the system could assign one of those between the
+/// check and a daemon's start.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// Addresses that were free a moment ago, for UDP and TCP. No other cluster of this process gets the same
-/// ones, not even while their daemons are down.
+/// Returns addresses that are free for UDP and TCP. No other cluster of this process gets the same addresses, also
+/// while its daemons are down.
 pub(crate) fn free(count: usize) -> Vec<SocketAddr> {
     static NEXT: LazyLock<AtomicU16> =
         LazyLock::new(|| AtomicU16::new(rand::random_range(0..PORTS.end - PORTS.start)));
@@ -47,7 +47,7 @@ pub(crate) fn free(count: usize) -> Vec<SocketAddr> {
 }
 
 impl Addresses {
-    /// As the plan needs them.
+    /// Chooses the addresses for a plan.
     pub(super) fn choose(plan: &Plan, hosts: &BTreeMap<String, Netns>) -> Self {
         let voters = usize::try_from(plan.voters).unwrap();
         let controls = plan.controls + plan.joining;
@@ -74,7 +74,7 @@ impl Addresses {
     }
 }
 
-/// As a list in YAML.
+/// Formats addresses as a YAML list.
 pub(super) fn list(addrs: &[SocketAddr]) -> String {
     let all: Vec<String> = addrs.iter().map(|addr| format!("\"{addr}\"")).collect();
     format!("[{}]", all.join(", "))

@@ -1,58 +1,56 @@
-//! What a site is made of, and the hooks with which a test holds a job.
+//! Plan of a site, and hooks that a test can hold.
 
 use std::{path::PathBuf, time::Duration};
 
-/// What a site is made of.
+/// Plan of a site.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// Quorum members.
+    /// Number of quorum members.
     pub voters: u64,
-    /// Controls, with certificates made by hand.
+    /// Number of controls with certificates from the command line.
     pub controls: usize,
-    /// More controls, which enrol; see [`Site::start_joining`].
+    /// Number of further controls, which enrol; see [`Site::start_joining`].
     pub joining: usize,
     /// Names of nodes.
     pub agents: Vec<String>,
-    /// Each daemon on a host of its own.
+    /// Run each daemon on a host of its own.
     pub hosts: bool,
-    /// Enrolments that one address may ask a member for at once, one more each second; many
-    /// without it.
+    /// Burst of enrolments that one address may request from a member, with one more each second; default 1000.
     pub enrol_burst: Option<u32>,
-    /// More lines for each configuration of a quorum member, at the top level.
+    /// Additional top-level lines of each member's configuration.
     pub quorum_lines: String,
-    /// How long all certificates hold, those made by hand too; the usual time without it.
+    /// Lifetime of all certificates; default: the usual lifetime.
     pub lifetime: Option<Duration>,
-    /// More lines for each control's configuration, at the top level.
+    /// Additional top-level lines of each control's configuration.
     pub control_lines: String,
-    /// More lines below each agent's `executor`, indented by two.
+    /// Additional lines below each agent's `executor`, indented by two spaces.
     pub executor_lines: String,
-    /// More of each agent's `probe`, in one line: `key: value, key: value`.
+    /// Additional fields of each agent's `probe`, in one line: `key: value, key: value`.
     pub probe_lines: String,
-    /// Folder of captured hosts: each agent probes a copy of the one of its name, in `hosts` of the
-    /// site's folder. Without one they probe this machine.
+    /// Folder of captured hosts: each agent probes a copy of the host of its name, in `hosts` of the site's folder.
+    /// Without it agents probe this machine.
     pub trees: Option<PathBuf>,
-    /// More lines for each agent's configuration, at the top level.
+    /// Additional top-level lines of each agent's configuration.
     pub agent_lines: String,
-    /// Agents ask a fake GPU driver, which says what `nvml.json` of their tree has, and does what a
-    /// test asks it to: see [`super::Site::driver_control`]. Without it they ask none.
+    /// Agents use a fake GPU driver with the contents of `nvml.json` of their tree. Tests control the driver: see
+    /// [`super::Site::driver_control`]. Without it agents use no driver.
     pub drivers: bool,
-    /// Nodes whose agent has its folder on a small disk of its own, where there may be such: see
-    /// [`super::Site::disks`].
+    /// Nodes with the agent's folder on a small disk of its own, where one can be mounted: see [`super::Site::disks`].
     pub disks: Vec<String>,
-    /// Users besides the administrator, who show [`super::token`].
+    /// Users in addition to the administrator, with the token [`super::token`].
     pub users: Vec<String>,
-    /// Seconds from asking a job to end until it is killed; 60 without it.
+    /// Seconds from the request to end a job until it is killed; default 60.
     pub grace_s: Option<u64>,
-    /// A prolog and an epilog that a test can hold; see [`Site::hold`].
+    /// Configure a prolog and an epilog that a test can hold; see [`Site::hold`].
     pub hooks: bool,
 }
 
-/// A hook that can be held.
+/// Hook that a test can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// Before a rank.
+    /// Runs before a rank.
     Prolog,
-    /// After it.
+    /// Runs after a rank.
     Epilog,
 }
 
@@ -65,7 +63,7 @@ impl Hook {
     }
 }
 
-/// Says that it is there, and goes when it may.
+/// Script of a hook: records its run, and waits while the test holds it.
 pub(super) const HOOK: &str = r#"#!/bin/sh
 at="$1/$LATTICE_NODE.$LATTICE_HOOK"
 echo "$LATTICE_ALLOCATION_ID.$LATTICE_ATTEMPT" >> "$at.ran"
@@ -83,13 +81,13 @@ impl Plan {
         (1..=self.controls + self.joining).map(super::control_name)
     }
 
-    /// Who has a host, where there are some.
+    /// Names of all hosts.
     pub(super) fn hosts_names(&self) -> impl Iterator<Item = String> {
         let services = self.quorum_names().chain(self.control_names());
         services.chain(self.agents.clone())
     }
 
-    /// Three members, one control and these nodes.
+    /// Plan with three members, one control and these nodes.
     pub fn with_agents<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         Self {
             voters: 3,

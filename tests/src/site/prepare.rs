@@ -1,4 +1,4 @@
-//! Certificates, keys, tokens and configurations, made as an operator makes them.
+//! Certificates, keys, tokens and configurations, created as an operator creates them.
 
 use super::{
     CLUSTER, Plan, Site,
@@ -21,15 +21,15 @@ use std::{
     process::Command,
 };
 
-/// The gossip cell of all.
+/// Gossip cell of all agents.
 pub const CELL: &str = "cell-a";
-/// The administrator's, as written into the file of tokens.
+/// Token of the administrator, as in the token file.
 pub(super) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-/// Nobody on this machine; whose the jobs are where the test is root.
+/// Uid and gid without privileges; jobs run with them when the test is root.
 const NOBODY: u32 = 65_534;
 
 impl Site {
-    /// Certificates, keys, tokens and configurations of the services.
+    /// Creates certificates, keys, tokens and configurations of the services.
     pub(super) fn prepare(&mut self, plan: &Plan) {
         self.lattice(&["admin", "ca", "create", "--cluster", CLUSTER, "--out", "ca"]);
         for id in 1..=plan.voters {
@@ -50,7 +50,7 @@ impl Site {
             );
             self.controls.push(daemon);
         }
-        // It does not renew.
+        // The observer does not renew its certificate.
         self.issue(&Plan::default(), Role::Control, "observer", "observer");
         let mut web = vec!["admin".to_owned(), "https".to_owned()];
         let ips: BTreeSet<_> = self.addresses.https.iter().map(SocketAddr::ip).collect();
@@ -74,7 +74,7 @@ impl Site {
         }
     }
 
-    /// Credentials for a process that cannot enrol. The command line counts in days.
+    /// Issues credentials for a process that cannot enrol. The command line has lifetimes in days only.
     fn issue(&self, plan: &Plan, role: Role, id: &str, out: &str) {
         if let Some(lifetime) = plan.lifetime {
             let authority = Authority::load(&self.path("ca")).unwrap();
@@ -170,7 +170,7 @@ impl Site {
         )
     }
 
-    /// Where the command line is told of a control, from 0.
+    /// Path of the command line's context for control `n`, from 0.
     pub(super) fn context_of(&self, n: usize) -> PathBuf {
         self.path(&format!("context-{}.json", n + 1))
     }
@@ -251,8 +251,7 @@ impl Site {
         self.agents.insert(name.to_owned(), agent);
     }
 
-    /// Starts the controls that enrol, each with a token of its own. The last one is whom
-    /// [`Site::api_of`] then finds behind the others.
+    /// Starts the controls that enrol, each with a token of its own. [`Site::api_of`] finds them after the others.
     pub async fn start_joining(&mut self, plan: &Plan) {
         for n in plan.controls + 1..=plan.controls + plan.joining {
             let name = control_name(n);
@@ -275,8 +274,8 @@ impl Site {
         }
     }
 
-    /// Lets a node whose certificates hold no more enrol again, as an operator does it: a token
-    /// that permits to take the name, the agent told to, and what it had is gone.
+    /// Re-enrols a node with expired certificates as an operator does: with a token that permits to replace the name, a
+    /// changed agent configuration, and without the old identity.
     pub fn readmit(&mut self, node: &str) {
         let token = [
             "admin",

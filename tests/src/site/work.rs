@@ -1,4 +1,4 @@
-//! Jobs on a site: submitting, holding and awaiting them, and what is left of them.
+//! Jobs on a site: submission, hooks, states, and remaining processes.
 
 use super::{PROJECT, Site, plan::Hook};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
 };
 
 impl Site {
-    /// A request for one node that runs a script.
+    /// Request for one node that runs a script.
     pub fn request(&self, node: Option<&str>, script: &str) -> AllocationRequest {
         AllocationRequest {
             project: PROJECT.to_owned(),
@@ -42,17 +42,17 @@ impl Site {
         self.path(&format!("hooks/{node}.{}.{end}", hook.word()))
     }
 
-    /// From now on the hook waits on that node.
+    /// Holds the hook on that node from now on.
     pub fn hold(&self, node: &str, hook: Hook) {
         fs::write(self.hook_file(node, hook, "hold"), "").unwrap();
     }
 
-    /// The hook goes on.
+    /// Releases the hook.
     pub fn let_go(&self, node: &str, hook: Hook) {
         let _ = fs::remove_file(self.hook_file(node, hook, "hold"));
     }
 
-    /// Whether the hook runs, or was killed while it did.
+    /// Whether the hook runs, or was killed while it ran.
     pub fn is_in(&self, node: &str, hook: Hook) -> bool {
         self.hook_file(node, hook, "here").exists()
     }
@@ -64,7 +64,7 @@ impl Site {
             .any(|of| of.allocation == id.0)
     }
 
-    /// Waits until the API shows an allocation in one of these states.
+    /// Waits until the API reports an allocation in one of these states.
     pub async fn reaches(&self, id: AllocationId, states: &[&str]) -> AllocationView {
         let begun = Instant::now();
         loop {
@@ -82,7 +82,7 @@ impl Site {
         }
     }
 
-    /// Waits until the API answers and shows these nodes ready, alive and without a holder.
+    /// Waits until the API reports these nodes as ready, alive and without a holder.
     pub async fn are_ready(&self, nodes: &[String]) {
         let begun = Instant::now();
         loop {
@@ -99,18 +99,18 @@ impl Site {
         }
     }
 
-    /// Where an agent records an attempt.
+    /// Folder in which an agent records an attempt.
     pub fn attempt_folder(&self, node: &str, id: AllocationId, attempt: u32) -> PathBuf {
         self.path(&format!("agent-{node}/executor/attempts/{id}.{attempt}"))
     }
 
-    /// The process that supervises an attempt now.
+    /// Current supervisor of an attempt.
     pub fn supervisor(&self, node: &str, id: AllocationId, attempt: u32) -> Option<procs::Process> {
         procs::naming(&self.attempt_folder(node, id, attempt)).pop()
     }
 
-    /// Waits until no supervisor and no process of a job lives: nothing should run any more. A
-    /// supervisor goes a moment after it wrote down how its rank ended, by which the node is free.
+    /// Waits until no supervisor and no process of a job lives. A supervisor ends shortly after it recorded the end of
+    /// its rank, and the node is already free by then.
     pub async fn leaves_nothing(&self) {
         let begun = Instant::now();
         loop {
@@ -123,7 +123,7 @@ impl Site {
         }
     }
 
-    /// Supervisors and processes of jobs that live.
+    /// Live supervisors and processes of jobs.
     fn jobs_left(&self) -> Vec<procs::Process> {
         let mut left: Vec<_> = procs::of_site(self.name()).into_keys().collect();
         let ours = procs::naming(self.folder.path());
@@ -133,7 +133,7 @@ impl Site {
     }
 }
 
-/// Why a node is not ready, alive and free.
+/// Returns the reason why a node is not ready, alive and free.
 fn what_is_missing(name: &str, all: &[NodeView]) -> Option<String> {
     let Some(node) = all.iter().find(|node| node.name == name) else {
         return Some(format!("{name} is not known"));

@@ -1,5 +1,5 @@
-//! The audit as an auditor meets it, with real processes: asked, exported, checked elsewhere, and
-//! found out when it is not what was written, also after a member was killed.
+//! Audit log with real processes: query, export, offline verification, and detection of changes, also after a member
+//! was killed.
 
 use lattice_api::AllocationRequest;
 use lattice_client::SubmitOptions;
@@ -10,7 +10,7 @@ use lattice_tests::{
 use serde_json::Value;
 use std::{fs, process::Command};
 
-/// The `lattice` command on a machine that knows no cluster.
+/// Runs `lattice` on a machine without access to the cluster.
 fn elsewhere(site: &Site, args: &[&str]) -> (i32, String) {
     let done = Command::new(lattice_tests::programs!().cli)
         .args(args)
@@ -45,7 +45,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
     site.lattice(&["node", "undrain", "n1"]);
     site.lattice(&["node", "drain", "n2", "--reason", "firmware"]);
 
-    // Who did what to this node?
+    // Actions on this node.
     let ask = [
         "audit",
         "query",
@@ -62,7 +62,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
     assert_eq!(words(&by), [ada("drained")], "the newest");
     println!("{}", site.lattice(&["audit", "query", "--limit", "8"]));
 
-    // What was asked of sensitive work that never had a node, by its own user.
+    // Entries of a sensitive allocation that never had a node, by its own user.
     let request = AllocationRequest {
         sensitive: true,
         hold: true,
@@ -84,7 +84,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
     };
     let asked = ["audit", "query", "--action", "sensitive_asked"];
     let all = ["submit", "release", "hold", "cancel"];
-    // The nodes that work names are written with its submit.
+    // The audit records the requested nodes with the submit.
     for (subject, expected) in [
         (["--allocation", &id], &all[..]),
         (["--node", "n2"], &all[..1]),
@@ -94,7 +94,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
         assert_eq!(whats(&found), expected, "{subject:?}");
     }
 
-    // An export that is checked elsewhere.
+    // An export is verified offline.
     println!("{}", site.lattice(&["audit", "export", "first.jsonl"]));
     let again = site.cli(&["audit", "export", "first.jsonl"]);
     assert_eq!(again.status.code(), Some(1), "an export replaces nothing");
@@ -109,7 +109,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
     let (code, said) = elsewhere(&site, &["audit", "verify", "first.jsonl"]);
     assert!(code == 2 && said.contains("--ca"), "{code}: {said}");
 
-    // Changed: the entry is named.
+    // A changed export: verification names the entry.
     let text = fs::read_to_string(site.path("first.jsonl")).unwrap();
     let line = text
         .lines()
@@ -130,7 +130,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
         "{code}: {said}"
     );
 
-    // A member goes, most often the leader: its signatures stay, the next one signs what comes.
+    // A member is killed, most often the leader: its signatures remain valid, and the next leader signs new entries.
     site.quorum[0].kill();
     let drain = ["node", "drain", "n1", "--reason", "for the night"];
     until("the others write on", || site.cli(&drain).status.success()).await;
@@ -158,7 +158,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
     let (code, said) = elsewhere(&site, &later);
     println!("{said}");
     assert_eq!(code, 0, "{said}");
-    // Cut: nothing is lost silently beside the other one.
+    // A truncated export: verification against the complete one detects the loss.
     let less = [
         "audit",
         "verify",

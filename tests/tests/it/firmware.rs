@@ -1,5 +1,6 @@
-//! One firmware version changes on one of five equal nodes: how long until each part of the cluster
-//! knows, from the probe to the history. Prints a table; `LATTICE_OUTPUT=json` one object.
+//! Firmware change detection. A firmware version changes on one of five equal nodes. The test measures the time until
+//! each part of the cluster reports the change, from the probe to the history. Prints a table; `LATTICE_OUTPUT=json`
+//! prints one object.
 
 use lattice_client::{
     Client, HistoryQuery,
@@ -13,7 +14,7 @@ use lattice_tests::{
 use std::{fs, path::PathBuf};
 
 const NODES: [&str; 5] = ["gpu001", "gpu002", "gpu003", "gpu004", "gpu006"];
-/// The one that is flashed.
+/// Node with the firmware change.
 const NODE: &str = "gpu003";
 const OLD: &str = "28.41.1000";
 const NEW: &str = "28.43.2026";
@@ -23,14 +24,14 @@ async fn digest(api: &Client) -> Option<String> {
     node.classes.get("nic")?.digest.clone()
 }
 
-/// How many nodes each group of the class has, largest first.
+/// Numbers of nodes of the class's groups, largest first.
 async fn sizes(api: &Client) -> Vec<u32> {
     let groups = api.conformance_groups(Some("nic")).await;
     let groups = groups.map(|found| found.groups).unwrap_or_default();
     groups.iter().map(|group| group.count).collect()
 }
 
-/// A job that wants all five to be alike.
+/// Submits a job that requires five equal nodes.
 async fn sensitive(api: &Client) -> String {
     let request = AllocationRequest {
         project: PROJECT.to_owned(),
@@ -108,7 +109,7 @@ async fn a_changed_firmware_is_known_everywhere_with_its_cause_and_stays_known()
     assert_eq!(entry.cause, "operator");
     assert!(entry.occasion.contains("ada"), "{}", entry.occasion);
 
-    // A firmware that differs is no fault of the hardware; a port that loses its link is.
+    // A different firmware is not a hardware fault; a lost link of a port is.
     let watched = |code: &'static str| {
         let api = &api;
         async move {
@@ -123,7 +124,7 @@ async fn a_changed_firmware_is_known_everywhere_with_its_cause_and_stays_known()
     let counter = site.path(&counters).join("link_downed");
     fs::create_dir_all(site.path(&counters)).unwrap();
     fs::write(&counter, "4\n").unwrap();
-    // What it was before anybody looked is no fault.
+    // Counts from before the first check are not a fault.
     let first = api.health(NODE, true).await.unwrap().reasons;
     assert!(first.iter().all(|reason| reason.code != "nic.link_downed"));
     fs::write(&counter, "5\n").unwrap();
@@ -134,7 +135,7 @@ async fn a_changed_firmware_is_known_everywhere_with_its_cause_and_stays_known()
         ("degraded", "inspect")
     );
 
-    // It is usable still: where no other node will do, and for nothing that is sensitive.
+    // The node remains usable: only if no other node matches, and never for sensitive jobs.
     eventually("a degraded node", || async {
         let node = api.node(NODE).await.ok()?;
         (node.health.verdict == "degraded").then_some(())
@@ -173,11 +174,11 @@ async fn a_changed_firmware_is_known_everywhere_with_its_cause_and_stays_known()
     })
     .await;
 
-    // The node is gone; what it was is not.
+    // After the loss of the node its history remains.
     site.agent(NODE).kill();
     let page = api.history(NODE, &HistoryQuery::default()).await.unwrap();
     assert!(page.items.contains(&entry));
-    // What else happened then: the agent that told of the change had just been started.
+    // Other events at that time: the agent that reported the change had just started.
     let around = HistoryQuery {
         around: Some(entry.number.to_string()),
         ..HistoryQuery::default()
@@ -187,7 +188,8 @@ async fn a_changed_firmware_is_known_everywhere_with_its_cause_and_stays_known()
     for kind in ["change", "agent", "lifecycle", "health"] {
         assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
     }
-    // Nothing reaches an hour back, which is said; a moment before the change does.
+    // The history does not reach an hour back, and the API reports this; a moment before the change is within the
+    // history.
     let too_early = api.diff_since(NODE, "1h").await.unwrap_err().to_string();
     assert!(too_early.contains("it begins at"), "{too_early}");
     let of_nic = |item: &&HistoryEntryView| item.class == "nic";

@@ -1,4 +1,4 @@
-//! Daemons whose log and standard output cannot be written: that is nobody's end.
+//! Full log disk: daemons continue when their log and standard output cannot be written.
 
 use lattice_tests::{
     daemon::Daemon,
@@ -6,7 +6,7 @@ use lattice_tests::{
 };
 use std::{fs, os::unix::fs::symlink};
 
-/// Starts it again with a disk that is full where its log is.
+/// Restarts the daemon with its log on a full disk.
 fn without_a_log(daemon: &mut Daemon) {
     daemon.kill();
     let log = daemon.log_file();

@@ -1,5 +1,5 @@
-//! Certificates that end within a minute, in a cluster of real processes: who is to stay in renews
-//! while work runs, and who was thrown out is out at once.
+//! Certificate renewal and revocation. Certificates that expire within a minute, in a cluster of real processes: valid
+//! members renew while jobs run, and revoked members are rejected at once.
 
 use futures::StreamExt as _;
 use lattice_client::{LogOptions, LogOutput, api::node::NodeView};
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Everybody with a certificate: enrolled, and made by hand.
+/// All holders of certificates, enrolled or issued by hand.
 const WHO: [&str; 7] = [
     "agent/n1",
     "agent/n2",
@@ -28,10 +28,10 @@ const WHO: [&str; 7] = [
     "quorum/2",
     "quorum/3",
 ];
-/// How long certificates hold here; the shortest there is.
+/// Lifetime of certificates in seconds; the shortest permitted one.
 const LIFETIME_S: u64 = 30;
 
-/// When each member's newest certificate was issued, by `role/name`.
+/// Issue time of each member's newest certificate, by `role/name`.
 fn issued(site: &Site) -> BTreeMap<String, String> {
     let listed = site.lattice_json(&["admin", "certificate", "list"]);
     let all = listed.as_array().cloned().unwrap_or_default();
@@ -45,13 +45,13 @@ fn issued(site: &Site) -> BTreeMap<String, String> {
     all.iter().filter_map(of).collect()
 }
 
-/// Counts on its output until it may exit.
+/// Script that prints a counter until it may exit.
 fn counting(script: &Script) -> String {
     let at = script.path().display();
     format!("n=0; until [ -e {at}/exit ]; do n=$((n+1)); echo $n; sleep 0.2; done; exit 7",)
 }
 
-/// Reads what a job says until it ends, and returns the number of lines: none may be missing.
+/// Reads the output of a job until it ends, and returns the number of lines; no line may be missing.
 async fn count(site: &Site, id: AllocationId) -> u64 {
     let options = LogOptions {
         rank: 0,
@@ -72,7 +72,7 @@ async fn count(site: &Site, id: AllocationId) -> u64 {
     lines.len() as u64
 }
 
-/// All that are watched have renewed twice: by then the first certificate has ended.
+/// Waits until all of these have renewed twice; by then the first certificate has expired.
 async fn renew_twice(site: &Site, who: &[&str]) {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     eventually("everybody renews twice", || {
@@ -82,7 +82,7 @@ async fn renew_twice(site: &Site, who: &[&str]) {
                 all.push(at);
             }
         }
-        // One that was made by hand is first known when it is renewed.
+        // A certificate issued by hand is first known after its renewal.
         let enrolled = |name: &str| name.starts_with("agent/") || name == "control/c2";
         let times = |name: &str| 2 + usize::from(enrolled(name));
         let twice = |name: &&str| seen.get(*name).is_some_and(|all| all.len() >= times(name));
@@ -91,8 +91,7 @@ async fn renew_twice(site: &Site, who: &[&str]) {
     .await;
 }
 
-/// None of these nodes was anything but alive, looked at as often as the API answers, until `done`;
-/// at so many looks.
+/// Checks that these nodes are always alive until `done`, as often as the API answers. Returns the number of checks.
 async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -> u64 {
     let mut machine = Looks::begin();
     let look = async {
@@ -130,7 +129,7 @@ async fn who_stays_renews_while_work_runs_and_who_is_thrown_out_is_out() {
     site.leaves_nothing().await;
 }
 
-/// What the cluster says of its authorities: phase and certificates, by pin.
+/// Authorities of the cluster: phase and number of certificates, by pin.
 fn authorities(site: &Site) -> BTreeMap<String, (String, Option<u64>)> {
     let listed = site.lattice_json(&["admin", "ca", "list"]);
     let all = listed.as_array().cloned().unwrap_or_default();
@@ -141,14 +140,14 @@ fn authorities(site: &Site) -> BTreeMap<String, (String, Option<u64>)> {
     all.iter().filter_map(of).collect()
 }
 
-/// Add, promote, retire, as an operator does it: everybody, quorum members too, gets a certificate
-/// of the new authority while a job runs, and the old one's are refused then. A node that was off
-/// all the time comes back by itself before the old one is retired. Tokens are good as long as an
-/// authority is trusted that was when they were made.
+/// Adds, promotes and retires an authority as an operator does. All holders, including quorum members, get a
+/// certificate of the new authority while a job runs; certificates of the old one are rejected then. A node that was
+/// off meanwhile returns by itself before the old authority is retired. A token is valid as long as an authority of its
+/// creation time is trusted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_authority_is_changed_while_work_runs() {
     let plan = Plan {
-        // Everybody renews within a twentieth of it.
+        // Holders renew within a twentieth of this lifetime.
         lifetime: Some(Duration::from_secs(120)),
         ..Plan::with_agents(["n1", "n2", "n3"])
     };
@@ -183,7 +182,7 @@ fn token(site: &Site) -> JoinToken {
     site.lattice(&create).parse().unwrap()
 }
 
-/// Enrols a name at each member, with a token, and says how that went.
+/// Enrols a name at each member, with a token, and returns the outcomes.
 async fn enrol_everywhere(site: &Site, token: &JoinToken, name: &str) -> BTreeSet<String> {
     let mut went = BTreeSet::new();
     for (n, addr) in site.members().iter().enumerate() {
@@ -196,7 +195,7 @@ async fn enrol_everywhere(site: &Site, token: &JoinToken, name: &str) -> BTreeSe
     went
 }
 
-/// Tokens made before, during and after, used during the overlap and after it.
+/// Tokens created before, during and after the overlap, used during and after it.
 #[derive(Default)]
 struct Tokens {
     table: Matrix,
@@ -263,7 +262,7 @@ async fn change_authority(site: &Site, off: &mut Daemon) {
         let renewed = all[new].1 == Some(of_new) && all[old].1 == Some(of_old);
         std::future::ready(renewed.then_some(()))
     };
-    // Two agents, a control, three members; and those that were just enrolled. n3 is off.
+    // Two agents, a control and three members, and the newly enrolled ones. n3 is off.
     let what = "everybody who is there has a certificate of the new authority";
     eventually(what, || certificates(6 + 6, 1)).await;
     println!(
@@ -278,7 +277,7 @@ async fn change_authority(site: &Site, off: &mut Daemon) {
         "who was off meanwhile renewed {:.1} s after it was started",
         back.elapsed().as_secs_f64()
     );
-    // Nobody shows a certificate of the old authority any more.
+    // No holder uses a certificate of the old authority any more.
     let made = [("before", &early), ("after promote", &overlap)];
     let went = tokens.are_used(site, "all renewed", &made).await;
     assert!(went.iter().all(|went| *went == enrolled), "{went:?}");
@@ -316,7 +315,7 @@ async fn renewals(site: &Site) {
     let done = tokio::sync::Notify::new();
     let work = async {
         renew_twice(site, &WHO).await;
-        // A job that begins under the new certificates.
+        // A job that starts with the new certificates.
         let next = site.submit("n2", "exit 0").await;
         site.reaches(next, &["completed"]).await;
         script.may_exit();
@@ -334,8 +333,8 @@ async fn renewals(site: &Site) {
     );
 }
 
-/// n2 is thrown out while its job runs: it stays held, and what the agent would report is not
-/// heard, until it has enrolled again.
+/// n2 is revoked while its job runs: the node stays held, and reports of its agent are rejected until the agent has
+/// enrolled again.
 async fn revocation(site: &mut Site) {
     let script = Script::in_folder(site.path("revoked"));
     let id = site.submit("n2", &script.text(Behaviour::Plain)).await;
@@ -361,7 +360,7 @@ async fn revocation(site: &mut Site) {
     );
     script.may_exit();
     until("the job ends", || !site.job_lives(id)).await;
-    // Longer than a report takes, again and again.
+    // Longer than several reports take.
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
         assert_eq!(api.allocation(id).await.unwrap().state, "running");

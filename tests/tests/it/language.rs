@@ -34,7 +34,7 @@ impl Count {
     }
 }
 
-/// What must not be used.
+/// Listed words and type names.
 struct Words {
     words: BTreeSet<String>,
     types: BTreeSet<String>,
@@ -87,7 +87,7 @@ impl Words {
     }
 }
 
-/// Rust source, split.
+/// Rust source, split into parts.
 #[derive(Default)]
 struct Parts {
     comments: String,
@@ -120,11 +120,11 @@ impl Parts {
                 parts.literals.push('\n');
                 end
             } else if rest.starts_with("'\"'") || rest.starts_with("'\\\"'") {
-                // A quote as a character opens no string.
+                // A quote as a character does not open a string.
                 rest.find("\"'").unwrap_or(0) + 2
             } else {
                 parts.code.push(first);
-                // A word is taken whole, so that an `r` at its end opens no raw string.
+                // A word is consumed as a whole, so an `r` at its end does not open a raw string.
                 let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
                 let word = word.unwrap_or(rest.len()).max(first.len_utf8());
                 parts.code.push_str(&rest[first.len_utf8()..word]);
@@ -154,7 +154,7 @@ fn literal(source: &str) -> usize {
     source.len()
 }
 
-/// Length of the raw string literal at the start of `source`, if there is one.
+/// Length of the raw string literal at the start of `source`; `None` if there is none.
 fn raw_literal(source: &str) -> Option<usize> {
     let rest = source
         .strip_prefix("br")
@@ -171,7 +171,7 @@ fn root() -> PathBuf {
     tests.parent().unwrap().to_owned()
 }
 
-/// Files of ours that people read: sources and documents, without captured data.
+/// Source files and documents of this project, without captured data.
 fn files() -> Vec<String> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -221,7 +221,7 @@ fn parse_counts(text: &str) -> BTreeMap<String, Count> {
     lines.map(row).collect()
 }
 
-/// What has risen above its stored count, one line each.
+/// Files with counts above the stored ones, one line each.
 fn risen(stored: &BTreeMap<String, Count>, found: &BTreeMap<String, Count>) -> Vec<String> {
     let known = |file: &str| stored.get(file).copied().unwrap_or_default();
     let risen = found
@@ -288,7 +288,7 @@ fn dialect_words_only_become_fewer() {
     );
 }
 
-/// Prints listed words per 1,000 comment lines for each package: the figure that the style guide names.
+/// Prints listed words per 1,000 comment lines for each package: the figure in the style guide.
 #[test]
 fn rate_per_thousand_comment_lines_is_known() {
     let words = words();

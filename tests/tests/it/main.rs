@@ -1,4 +1,4 @@
-//! Tests of the whole: a cluster of real processes on loopback, or the sources themselves (`tidy`).
+//! Whole-system tests: a cluster of real processes on loopback, or checks of the sources (`tidy`).
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod audit;

@@ -1,5 +1,5 @@
-//! Nodes that are silent, given up, and booted anew, with real processes: silence frees nothing, a
-//! person's word does and is written down, and another boot is proof.
+//! Silent, given-up and rebooted nodes, with real processes. Silence frees nothing; an operator's forced removal frees
+//! the node and is audited; another boot id proves the loss.
 
 use lattice_client::SubmitOptions;
 use lattice_tests::{
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Waits for a word about a node, and says how long it took and what lay between two looks at most.
+/// Waits for a liveness of a node. Returns the time, and the longest time between two checks.
 async fn is(site: &Site, node: &str, liveness: &str) -> (Duration, Duration) {
     let begun = Instant::now();
     let looked_at = Cell::new(begun);
@@ -31,7 +31,7 @@ async fn is(site: &Site, node: &str, liveness: &str) -> (Duration, Duration) {
     (begun.elapsed(), longest.get())
 }
 
-/// An agent that is stopped: suspect soon, no new work, and everything goes on when it continues.
+/// Stopped agent: the node is suspect soon, gets no new jobs, and continues after the stop.
 async fn silent(site: &Site, agent: &Daemon) {
     let script = Script::in_folder(site.path("silent"));
     let id = site.submit("n1", &script.text(Behaviour::Plain)).await;
@@ -39,7 +39,7 @@ async fn silent(site: &Site, agent: &Daemon) {
     agent.signal(Signal::STOP);
     let (took, look) = is(site, "n1", "suspect").await;
     println!("silent: suspect after {:.2} s", took.as_secs_f64());
-    // 3 s; what a busy machine takes away from everybody is not control's.
+    // 3 s; the delay of a busy machine is not control's fault.
     assert!(took < Duration::from_millis(3300) + look, "{took:?}");
     let waits = site.submit("n1", "exit 0").await;
     let until = Instant::now() + Duration::from_secs(5);
@@ -59,8 +59,8 @@ async fn silent(site: &Site, agent: &Daemon) {
     site.reaches(waits, &["completed"]).await;
 }
 
-/// A node whose agent is gone is taken by force. What runs there is ended when an agent comes, and
-/// only then may the node be used again.
+/// A node without an agent is freed by force. Processes on the node are ended when an agent starts, and only then the
+/// node may be used again.
 async fn forced(site: &Site, agent: &mut Daemon) {
     let script = Script::in_folder(site.path("forced"));
     let id = site.submit("n2", &script.text(Behaviour::Stubborn)).await;
@@ -92,7 +92,7 @@ async fn forced(site: &Site, agent: &mut Daemon) {
         script.has("asked")
     })
     .await;
-    // A person may take the own reason back; the dispatcher has one of its own meanwhile.
+    // An operator may clear the own reason; the dispatcher has added a reason meanwhile.
     let undrained = site.cli(&["node", "undrain", "n2"]);
     println!(
         "forced: {}",
@@ -112,13 +112,13 @@ async fn forced(site: &Site, agent: &mut Daemon) {
         .for_each(|d| println!("forced: drained by {}: {}", d.owner, d.reason));
     script.may_stop();
     until("what was found has ended", || !site.job_lives(id)).await;
-    // The dispatcher lets the node back a minute later; that is not waited for.
+    // The dispatcher releases the node a minute later; the test does not wait for it.
     site.api().cancel(next).await.unwrap();
     assert_eq!(script.effects(), [format!("{id}.1.0")]);
 }
 
-/// A machine that was booted anew has none of the processes of before: the rank is lost without
-/// anybody's word, and runs again where that is wanted.
+/// A rebooted machine has no earlier processes: the rank is lost without an operator's action, and is requeued if
+/// permitted.
 async fn rebooted(site: &Site, agent: &mut Daemon) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: another boot id can only be shown by root");
@@ -130,13 +130,13 @@ async fn rebooted(site: &Site, agent: &mut Daemon) {
     let submitted = site.api().submit(&request, SubmitOptions::default());
     let id = submitted.await.unwrap().id.unwrap();
     site.reaches(id, &["running"]).await;
-    // Its process is there before its first lines are done.
+    // The process exists before it has executed its first lines.
     until("its script runs", || script.has_main()).await;
     let supervisor = site.supervisor("n3", id, 1).expect("a supervisor");
     agent.kill();
     procs::signal(supervisor, Signal::KILL);
     until("the first process went with it", || script.main_is_gone()).await;
-    // A boot takes longer than control takes to notice.
+    // A boot takes longer than control's detection of silence.
     is(site, "n3", "suspect").await;
     let began = Instant::now();
     agent.boot("11111111-2222-4333-8444-555555555555");
@@ -172,7 +172,7 @@ async fn silence_frees_nothing_a_person_and_a_boot_do() {
     tokio::join!(silent(&site, n1), forced(&site, n2), rebooted(&site, n3));
     site.are_ready(&["n1".to_owned(), "n3".to_owned()]).await;
     site.leaves_nothing().await;
-    // What a person forced is the one thing that the monitor objects to; and it does see it.
+    // The forced removal is the only violation that the monitor finds, which shows that the monitor works.
     let seen = monitor.seen().await;
     println!("the monitor saw: {:#?}", seen.violations);
     let forced = |violation: &String| violation.starts_with("n2 is held by nobody while");

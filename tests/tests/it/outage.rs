@@ -1,6 +1,6 @@
-//! Waldur is away, or hangs: nothing in the cluster waits for it. Through real daemons, with work that comes and goes
-//! all the time; prints how long scheduling cycles took meanwhile, and the ratios. `LATTICE_PHASE_S` says for how long
-//! each state of Waldur lasts, `LATTICE_ROUNDS` how often each comes; `LATTICE_OUTPUT=json` one object.
+//! Accounting outage. Waldur is down, or hangs: nothing in the cluster waits for it. Real daemons run a continuous
+//! stream of jobs. Prints the durations of scheduling cycles in each state, and their ratios. `LATTICE_PHASE_S` is the
+//! duration of each state of Waldur, `LATTICE_ROUNDS` the number of rounds; `LATTICE_OUTPUT=json` prints one object.
 
 use lattice_client::SubmitOptions;
 use lattice_fake_waldur::{Fault, Moment, Rule, Version, Waldur};
@@ -19,7 +19,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A hundred events a minute are fifty pieces of work.
+/// A hundred events a minute are fifty jobs.
 const BETWEEN: Duration = Duration::from_millis(600);
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -27,7 +27,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     given.map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// What becomes of Waldur.
+/// State of Waldur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Up,
@@ -35,7 +35,7 @@ enum Phase {
     Hangs,
 }
 
-/// Cycles and the seconds that they took.
+/// Scheduling cycles with their total duration.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cycles {
     count: f64,
@@ -73,7 +73,7 @@ async fn scheduling_does_not_wait_for_waldur() {
     let mut plan = Plan::with_agents(["n01", "n02"]);
     plan.control_lines = section(&waldur, &folder);
     let site = Site::found(programs!(), &plan).await;
-    // The tenant's invoice begins with its first usage, and events are lines of it.
+    // The tenant's invoice starts with its first usage, and events are lines of it.
     let first = work(&site, "sleep 20").await;
     site.reaches(first, &["completed"]).await;
 
@@ -144,13 +144,13 @@ async fn scheduling_does_not_wait_for_waldur() {
     }
 }
 
-/// One piece of work after the other, as time goes; each must be done in its time.
+/// Runs jobs one after the other for this time; each must complete in time.
 async fn worked(site: &Site, span: Duration) -> Vec<AllocationId> {
     let begun = Instant::now();
     let mut ran = Vec::new();
     while begun.elapsed() < span {
         let next = tokio::time::Instant::now() + BETWEEN;
-        // Work that ends before its start is told has none, and no event of it.
+        // A job that ends before its start is reported has no start and no event of it.
         let id = work(site, "sleep 0.2").await;
         site.reaches(id, &["completed"]).await;
         ran.push(id);

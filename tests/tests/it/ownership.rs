@@ -1,5 +1,5 @@
-//! A researcher claims nodes, works on them and gives them back: real daemons, the command line as
-//! each person uses it, and the site's own wipe.
+//! Node claims: a researcher claims nodes, uses them and releases them. Real daemons, the command line of each person,
+//! and the site's own wipe hook.
 
 use lattice_api::claim::{ReleaseRequest, Wipe};
 use lattice_client::api::node::NodeView;
@@ -15,7 +15,7 @@ use std::{
 
 const NODES: [&str; 3] = ["gpu101", "gpu102", "gpu103"];
 
-/// Fails while a file of the node's name lies beside it, and writes down each run.
+/// Hook that records each run, and fails while a file of the node's name exists.
 fn wipe_hook(folder: &Path) -> PathBuf {
     let hook = folder.join("wipe");
     let at = folder.display();
@@ -28,7 +28,7 @@ fn wipe_hook(folder: &Path) -> PathBuf {
     hook
 }
 
-/// A person's way to the cluster.
+/// Context file of a person for the command line.
 fn context(site: &Site, user: &str) -> String {
     let secret = site.path(&format!("{user}.token"));
     fs::write(&secret, token(user)).unwrap();
@@ -50,7 +50,7 @@ fn context(site: &Site, user: &str) -> String {
     out.to_str().unwrap().to_owned()
 }
 
-/// What a command said, and its exit code.
+/// Output and exit code of a command.
 fn says(site: &Site, context: &str, args: &[&str]) -> (Option<i32>, String) {
     let done = site.cli(&[&["--context", context], args].concat());
     let text = [done.stdout, done.stderr].concat();
@@ -94,7 +94,7 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
         )
     };
 
-    // Until each node has been read twice it cannot be claimed: that is said, and repeated.
+    // Before each node was probed twice the claim is refused; the claim is repeated.
     eventually("claimed", || async {
         (claim(&alice, pair).0 == Some(0)).then_some(())
     })
@@ -105,7 +105,7 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
     let third = site.api().node("gpu103").await.unwrap();
     assert_eq!(third.claim, None, "all or none");
 
-    // Her sensitive work runs there; while it does she gives nothing back.
+    // Her sensitive job runs there; meanwhile she cannot release the nodes.
     let args = ["submit", "--sensitive", "--nodes", "2"];
     let work = ["--", "sh", "-c", "sleep 3600"];
     let (code, text) = says(&site, &alice, &[&args[..], &project, &work].concat());
@@ -126,7 +126,7 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
         );
     }
 
-    // One is wiped and free, the other is not wiped and quarantined.
+    // One node is wiped and free; the wipe of the other one fails, so it is quarantined.
     fs::write(folder.path().join("gpu102.fails"), "").unwrap();
     let (code, text) = says(&site, &bob, &["node", "release", pair]);
     assert_eq!(code, Some(5), "{text}");
@@ -148,7 +148,7 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
     let (code, text) = claim(&bob, "gpu101");
     assert_eq!(code, Some(0), "{text}");
 
-    // An administrator sees to it.
+    // An administrator repeats the wipe.
     fs::remove_file(folder.path().join("gpu102.fails")).unwrap();
     let again = ReleaseRequest {
         reason: Some("ended what held it".to_owned()),
@@ -165,7 +165,7 @@ async fn nodes_are_claimed_worked_on_given_back_and_wiped() {
         node.lifecycle == "ready"
     })
     .await;
-    // By her work's end, by her release, and again.
+    // Wipes after her job, at her release, and repeated.
     let ran = fs::read_to_string(folder.path().join("gpu102.ran")).unwrap();
     assert_eq!(ran, "alice acme\n".repeat(3));
 }
@@ -182,7 +182,7 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
         |who: &str, args: &[&str]| says(&site, who, &[&["admin", "vcluster"][..], args].concat());
     let ok = |(code, text): (Option<i32>, String)| assert_eq!(code, Some(0), "{text}");
 
-    // Who uses it may look, and nothing else.
+    // Users of the vCluster may read it, and nothing else.
     let (code, text) = vcluster(&alice, &["set", "night"]);
     assert_eq!(code, Some(5), "{text}");
     let (code, text) = vcluster(&ada, &["assign", "night", "gpu102"]);
@@ -199,7 +199,7 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
         text.trim().to_owned()
     };
     let waits = submit(&["--nodes", "2", "--hold"]);
-    // An idle node is lent to whoever waits, unless its vCluster keeps it.
+    // An idle node is lent to waiting jobs, unless its vCluster forbids lending.
     let keeps = ["--set", "sharing.allow_lending=false"];
     let night = ["set", "night", "--tenants", PROJECT];
     ok(vcluster(&ada, &[&night[..], &keeps].concat()));
@@ -207,7 +207,7 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
     let moved = site.api().node("gpu102").await.unwrap();
     assert_eq!(moved.vcluster, "night");
 
-    // What is for all of the other one waits where one node of it is left; no more of it is taken.
+    // A job that needs both nodes of the other vCluster waits while one is left; further such jobs are refused.
     ok(says(&site, &alice, &["release", &waits]));
     let (code, text) = asks(&["--nodes", "2"]);
     assert_eq!(code, Some(1), "{text}");
@@ -223,7 +223,7 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
         .unwrap();
     assert_eq!(waiting.state, "pending");
 
-    // While something runs there it stays, and its vCluster too.
+    // While a job runs on the node, the node cannot be moved and its vCluster cannot be deleted.
     ok(vcluster(&ada, &["set", "default"]));
     let back = ["assign", "default", "gpu102", "--from", "night"];
     let (code, text) = vcluster(&ada, &back);
@@ -241,7 +241,7 @@ async fn nodes_of_a_vcluster_take_its_work_alone_and_go_back_when_it_has_ended()
     ok(vcluster(&ada, &back));
     ok(vcluster(&ada, &["delete", "night"]));
 
-    // Now there are two.
+    // Now there are two nodes.
     for name in ["gpu101", "gpu102"] {
         let is = |node: &NodeView| {
             let holder = node.holder.as_ref();

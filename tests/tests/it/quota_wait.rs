@@ -1,7 +1,6 @@
-//! The second gate, with real processes: what was let in and no longer fits waits for quota headroom. The
-//! command line and REST name every level that is in its way; it holds nothing and keeps nobody from
-//! the nodes; when there is room, because another ended or a limit was raised, it gets its nodes and
-//! nobody has asked again.
+//! Second limit check, with real processes: an accepted allocation that no longer fits waits for quota headroom. The
+//! command line and REST name each level that blocks it. It holds nothing and blocks no other allocation. When another
+//! allocation ends or a limit is raised, it gets its nodes without a new request.
 
 use lattice_api::project::{LimitChangeBody, LimitsRequest};
 use lattice_client::SubmitOptions;
@@ -16,13 +15,13 @@ const TENANT: &str = "physics";
 const MIDDLE: &str = "physics/atlas";
 const PROJECT: &str = "physics/atlas/higgs";
 
-/// One allocation that runs until it may end.
+/// An allocation that runs until it may end.
 struct Work {
     id: AllocationId,
     script: Script,
 }
 
-/// Submits it. What is on hold was let in by the first gate and is not placed yet.
+/// Submits an allocation. A held allocation passed the first limit check and is not placed yet.
 async fn submit(site: &Site, name: &str, project: &str, nodes: u32, hold: bool) -> Work {
     let script = Script::in_folder(site.path(name));
     let mut request = site.request(None, &script.text(Behaviour::Plain));
@@ -34,13 +33,13 @@ async fn submit(site: &Site, name: &str, project: &str, nodes: u32, hold: bool) 
     Work { id, script }
 }
 
-/// A level as the reason names it.
+/// Text of a level in the reason.
 fn level(path: &str, limit: &str, current: u64, requested: u64, most: u64) -> String {
     let kind = if path == TENANT { "tenant" } else { "project" };
     format!("{kind} \"{path}\" {limit} (current: {current}, requested: {requested}, limit: {most})")
 }
 
-/// Waits until everybody who may be asked says why it waits, with these levels and no others.
+/// Waits until all interfaces report the reason of the wait, with exactly these levels.
 async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
     let wanted = format!("waiting for quota headroom; {}", levels.join("; "));
     eventually(&format!("allocation {id} is {wanted}"), || async {
@@ -69,7 +68,7 @@ async fn waits(site: &Site, id: AllocationId, levels: &[String]) {
     assert!(its["reason"].as_str().unwrap().contains(&wanted), "{its}");
 }
 
-/// What the quorum counts at the three levels: nodes and allocations of each.
+/// Usage that the quorum counts at the three levels: nodes and allocations.
 async fn counted(site: &Site) -> [(u64, u64); 3] {
     let hot = eventually("a leader answers", || async { site.observer().hot().await }).await;
     [PROJECT, MIDDLE, TENANT].map(|path| {
@@ -94,7 +93,7 @@ async fn set(site: &Site, limits: &[(&str, Patch, Patch)]) {
     site.api().set_limits(&request, None).await.unwrap();
 }
 
-/// Until another has ended; the control is killed meanwhile.
+/// Waits until another allocation has ended; the control is killed meanwhile.
 async fn until_another_ends(site: &mut Site) -> Work {
     let waiting = submit(site, "waiting", PROJECT, 2, true).await;
     let first = submit(site, "first", PROJECT, 2, false).await;
@@ -103,7 +102,7 @@ async fn until_another_ends(site: &mut Site) -> Work {
     let all = [PROJECT, MIDDLE, TENANT].map(|path| level(path, "max_nodes", 2, 2, 3));
     waits(site, waiting.id, &all).await;
     assert_eq!(counted(site).await, [(2, 1); 3], "who waits holds nothing");
-    // Nor does it keep the free node from others.
+    // The waiting allocation does not block the free node.
     let other = submit(site, "other", "chemistry", 1, false).await;
     site.reaches(other.id, &["running"]).await;
 
@@ -121,7 +120,7 @@ async fn until_another_ends(site: &mut Site) -> Work {
     waiting
 }
 
-/// Until the limits are raised again that were lowered after it was let in: one level, then the other.
+/// Limits were lowered after the acceptance; the allocation waits until both levels are raised again.
 async fn until_limits_are_raised(site: &Site) -> Work {
     let work = submit(site, "lowered", PROJECT, 1, true).await;
     let (two, three, same) = (Patch::Set(2), Patch::Set(3), Patch::Unchanged);
@@ -138,7 +137,7 @@ async fn until_limits_are_raised(site: &Site) -> Work {
     work
 }
 
-/// The same for the number of allocations, until one is cancelled.
+/// The same with the number of allocations, until one is cancelled.
 async fn until_another_is_cancelled(site: &Site, runs: &Work) -> Work {
     let work = submit(site, "counted", PROJECT, 1, true).await;
     let (same, one) = (Patch::Unchanged, Patch::Set(1));
@@ -160,7 +159,7 @@ async fn who_waits_for_headroom_says_so_holds_nothing_and_runs_when_there_is_roo
     let mut site = Site::found(lattice_tests::programs!(), &plan).await;
     for path in [TENANT, MIDDLE, PROJECT] {
         site.lattice(&["project", "create", path, "--max-nodes", "3"]);
-        // Unlimited at the tenant, and so below.
+        // Unlimited at the tenant, and therefore below.
     }
     site.lattice(&["project", "create", "chemistry", "--max-nodes", "1"]);
 

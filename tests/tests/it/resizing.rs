@@ -1,6 +1,6 @@
-//! What runs grows, shrinks, is suspended and resumed, on real agents: processes begin on the nodes that
-//! come and end on those that go, before these are anybody else's; the others are the same processes
-//! all along; and the control is killed in the middle of each.
+//! Resizing. A running allocation grows, shrinks, is suspended and resumed, on real agents. Processes start on new
+//! nodes and end on released ones before these are free; all other processes stay the same. The control is killed
+//! during each operation.
 
 use lattice_client::{AllocationView, SubmitOptions};
 use lattice_quorum_types::{
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
-/// One allocation, and who resizes it.
+/// One allocation with the service that resizes it.
 struct Work<'a> {
     site: &'a Site,
     service: Service,
@@ -31,7 +31,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Begins on two nodes.
+    /// Starts the allocation on two nodes.
     async fn begin(site: &'a Site) -> Self {
         let service = Service::new(site).await;
         let script = Script::in_folder(site.path("resized"));
@@ -48,13 +48,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Its ranks' nodes by rank, those that it gave back too.
+    /// Nodes by rank, including released ones.
     async fn ranks(&self) -> Vec<String> {
         let record = self.service.allocation(self.id).await;
         record.nodes().map(ToString::to_string).collect()
     }
 
-    /// Nodes that have had no rank of it.
+    /// Nodes that never had a rank of the allocation.
     async fn others(&self) -> Vec<&'static str> {
         let had = self.ranks().await;
         let is_new = |node: &&str| !had.iter().any(|had| had == node);
@@ -66,7 +66,7 @@ impl<'a> Work<'a> {
         self.grow_by(nodes).await
     }
 
-    /// By a person: of services only its vCluster's scheduler may, and that is the control.
+    /// Grows as an operator: only the vCluster's scheduler may grow services, and the scheduler is the control.
     async fn grow_by(&self, nodes: Vec<ExpectedNode>) -> Result<Outcome, Refusal> {
         let id = self.id;
         self.service.as_operator(Command::Grow { id, nodes }).await
@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
         eventually(&what, || std::future::ready(self.script.process(rank))).await
     }
 
-    /// Waits until the API shows the ranks so.
+    /// Waits until the API reports these phases of the ranks.
     async fn shows(&self, phases: &[&str]) -> AllocationView {
         eventually(&format!("its ranks are {phases:?}"), || async {
             let view = self.site.api().allocation(self.id).await.ok()?;
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
         .await
     }
 
-    /// Nodes and allocations that its project is counted for, by the quorum.
+    /// Nodes and allocations that the quorum counts for the project.
     async fn counted(&self) -> (u64, u64) {
         let hot = self.service.hot().await;
         let mut projects = hot.projects.iter();
@@ -108,7 +108,7 @@ impl<'a> Work<'a> {
         (own.nodes, own.allocations)
     }
 
-    /// Nodes that it holds, by the quorum.
+    /// Nodes that the allocation holds, according to the quorum.
     async fn held(&self) -> Vec<String> {
         let hot = self.service.hot().await;
         let its = |node: &&lattice_quorum_types::node::Node| {
@@ -119,7 +119,7 @@ impl<'a> Work<'a> {
         held.map(|node| node.id.to_string()).collect()
     }
 
-    /// How often each rank of each attempt ran.
+    /// Number of runs of each rank of each attempt.
     fn ran(&self) -> BTreeMap<String, usize> {
         let mut ran = BTreeMap::new();
         for line in self.script.effects() {
@@ -134,7 +134,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The refusal names the level, with what is used, asked and allowed.
+/// Refusal that names the level, with usage, request and limit.
 fn refused(asked: Asked, current: u64, requested: u64, limit: u64) -> Refusal {
     Refusal::LimitExceeded {
         asked,
@@ -148,8 +148,8 @@ fn refused(asked: Asked, current: u64, requested: u64, limit: u64) -> Refusal {
     }
 }
 
-/// A third node, with the control there; a fourth, at whose prolog it is killed; a fifth, which it
-/// hears of when it comes back.
+/// Adds three nodes. The control runs while the third node is added, and is killed at the prolog of the fourth. It
+/// receives the fifth after its restart.
 async fn grows(work: &Work<'_>, control: &mut Daemon) {
     let site = work.site;
     let before = [work.starts(0).await, work.starts(1).await];
@@ -202,13 +202,13 @@ async fn grows(work: &Work<'_>, control: &mut Daemon) {
     assert_eq!(after, before, "what ran runs on");
 }
 
-/// Two nodes are given back. What runs there holds out, and the nodes are not free while it does; the
-/// control is killed meanwhile.
+/// Releases two nodes. Their processes hold out, and the nodes are not free meanwhile; the control is killed in
+/// between.
 async fn shrinks(work: &Work<'_>, control: &mut Daemon) {
     let (site, script) = (work.site, &work.script);
     let stay = [script.process(0), script.process(1), script.process(3)];
     let go = [work.starts(2).await, work.starts(4).await];
-    // Another rank's word is none of theirs: who is asked before it listens just ends.
+    // Readiness is per rank: a process that gets SIGTERM before its handler is ready just ends.
     let both = |said: &str| {
         [2, 4]
             .iter()
@@ -241,12 +241,12 @@ async fn shrinks(work: &Work<'_>, control: &mut Daemon) {
     assert_eq!(work.counted().await, (3, 1));
     let now = [script.process(0), script.process(1), script.process(3)];
     assert_eq!(now, stay, "the others run on");
-    // It is the next one's at once.
+    // The next allocation gets the node at once.
     let next = site.submit(&ranks[2], "exit 0").await;
     site.reaches(next, &["completed"]).await;
 }
 
-/// A node that is given back while its prolog runs, and another one that is told whom it runs with now.
+/// Releases a node while its prolog runs: no process of the job starts there, and the node cannot be added again.
 async fn shrinks_before_it_began(work: &Work<'_>) {
     let (site, ran) = (work.site, work.ran());
     let [sixth] = work.others().await[..] else {
@@ -265,13 +265,13 @@ async fn shrinks_before_it_began(work: &Work<'_>) {
         .await;
     assert_eq!(work.counted().await, (3, 1));
     assert_eq!(work.ran(), ran, "nothing of it ran there");
-    // It had a rank of this attempt: its agent would not start a second one.
+    // The node had a rank of this attempt, and an agent never starts a second one.
     let again = work.grow(&sixth).await.unwrap_err().to_string();
     assert!(again.contains(&sixth), "{again}");
 }
 
-/// Suspended it holds nothing, and waits for as many nodes as it had; the control is killed while its
-/// epilog runs.
+/// A suspended allocation holds nothing, and waits for the same number of nodes; the control is killed while the epilog
+/// runs.
 async fn is_suspended_and_resumed(work: &Work<'_>, control: &mut Daemon) {
     let (site, id) = (work.site, work.id);
     let ranks = work.ranks().await;

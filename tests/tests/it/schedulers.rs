@@ -1,6 +1,6 @@
-//! Three controls, two vClusters, and a stream of work for both: each vCluster's scheduler has a lease
-//! of its own. Who holds one is killed, and later who holds it then is stopped for longer than it lasts:
-//! it moves each time, the other vCluster's does not, and nothing is given nodes twice.
+//! Scheduler leases. Three controls, two vClusters, and a stream of jobs for both: each vCluster's scheduler has a
+//! lease of its own. The holder of one lease is killed, and later its next holder is stopped for longer than the lease.
+//! That lease moves each time, the other vCluster's lease does not, and no node is assigned twice.
 //!
 //! `-- --nocapture` prints the times.
 
@@ -26,16 +26,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lease's time to live, and the longest until somebody asks for it then; what a busy machine takes
-/// besides.
+/// Longest time until a lease moves: its time to live, the retry interval of the controls, and the delay of a busy
+/// machine.
 const MOVES_WITHIN: Duration = Duration::from_secs(6 + 2 + 7);
 const CONTROLS: usize = 3;
-/// vClusters of a large site.
+/// Number of vClusters of a large site.
 const MANY: usize = 50;
-/// Between two submits of the stream.
+/// Time between two submits of the stream.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// One assignment that was committed.
+/// A committed assignment.
 #[derive(Debug, Clone)]
 struct Assigned {
     at: Instant,
@@ -44,12 +44,12 @@ struct Assigned {
     attempt: u32,
 }
 
-/// What the quorum's watch told.
+/// Events of the quorum's watch.
 #[derive(Debug, Default)]
 struct Told {
     assigned: Vec<Assigned>,
     holders: BTreeMap<NodeId, Option<Holder>>,
-    /// What must not be.
+    /// Violations.
     violations: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ fn lease_of(vcluster: &str) -> LeaseName {
     LeaseName::of_scheduler(&VclusterName::new(vcluster).unwrap())
 }
 
-/// A holder is a control's name, and which run of it.
+/// Index of the control in a holder, which is a control's name and incarnation.
 fn place_of(holder: &str) -> usize {
     let mut all = 0..CONTROLS;
     let is_it = |n: &usize| holder.starts_with(&format!("c{}.", n + 1));
@@ -98,7 +98,7 @@ fn place_of(holder: &str) -> usize {
 }
 
 impl Scene {
-    /// The control, from 0, that schedules a vCluster, and under which epoch.
+    /// The control, from 0, that schedules a vCluster, with its lease epoch.
     async fn holder(&self, vcluster: &str) -> (usize, u64) {
         let observer = self.site.observer();
         let name = lease_of(vcluster);
@@ -120,7 +120,7 @@ impl Scene {
         submitted.await.unwrap().id.unwrap()
     }
 
-    /// So many for each vCluster, one after the other.
+    /// Submits `count` jobs for each vCluster, one after the other.
     async fn stream(&mut self, count: usize) {
         for _ in 0..count {
             for vcluster in self.vclusters.clone() {
@@ -131,7 +131,7 @@ impl Scene {
         }
     }
 
-    /// The first assignment of a vCluster after a moment.
+    /// First assignment of a vCluster after `since`.
     async fn assigned_after(&self, vcluster: &str, since: Instant) -> Assigned {
         eventually(&format!("something of {vcluster} is assigned"), || async {
             let told = self.told.lock().unwrap();
@@ -141,7 +141,7 @@ impl Scene {
         .await
     }
 
-    /// Until a vCluster's lease has another epoch; who has it then.
+    /// Waits until a vCluster's lease has another epoch; returns the new holder and epoch.
     async fn moved(&self, vcluster: &str, from: u64) -> (usize, u64) {
         eventually(&format!("the lease of {vcluster} moves"), || async {
             let (holder, epoch) = self.holder(vcluster).await;
@@ -150,12 +150,12 @@ impl Scene {
         .await
     }
 
-    /// Somebody who is neither killed nor stopped is asked.
+    /// Selects a control that is neither killed nor stopped.
     fn ask_another_than(&mut self, gone: usize) {
         self.site.ask_control((gone + 1) % self.site.controls.len());
     }
 
-    /// Everything submitted has ended as it should, and ran once.
+    /// Checks that all submitted jobs ended as expected, and ran once.
     async fn all_ran_once(&self) {
         for id in &self.submitted {
             let ended = self
@@ -181,7 +181,7 @@ impl Scene {
         assert_eq!(told.violations, Vec::<String>::new());
     }
 
-    /// What a scheduler proposes that does not know yet that it is one no more.
+    /// Proposes as a scheduler that has not detected the loss of its lease.
     async fn proposes(&self, id: AllocationId, node: &str, fence: Fence) -> Refusal {
         let hot = self.site.observer().hot().await.unwrap();
         let record = hot
@@ -212,7 +212,7 @@ impl Scene {
     }
 }
 
-/// Two vClusters of two nodes each, scheduled by two controls.
+/// Sets up two vClusters with two nodes each, scheduled by two controls.
 async fn two_vclusters() -> Scene {
     let plan = Plan {
         controls: CONTROLS,
@@ -243,7 +243,7 @@ async fn two_vclusters() -> Scene {
     };
     scene.site.lattice(&["admin", "vcluster", "set", "left"]);
     let (left, _) = scene.holder("left").await;
-    // A control that has fewer leases asks sooner; on a busy machine the other may be first for once.
+    // A control with fewer leases requests sooner; on a busy machine the other one may sometimes be first.
     for n in 1..=5 {
         let name = format!("right-{n}");
         scene.site.lattice(&["admin", "vcluster", "set", &name]);
@@ -263,7 +263,7 @@ async fn two_vclusters() -> Scene {
     scene
 }
 
-/// Whoever is asked says why, and who schedules: also those who do not.
+/// Checks that all controls report the reason and the scheduler, also those without the lease.
 async fn all_say_why(scene: &Scene) -> AllocationId {
     let left = scene.vclusters[0].clone();
     scene
@@ -288,7 +288,7 @@ async fn all_say_why(scene: &Scene) -> AllocationId {
     waits
 }
 
-/// What keeping the schedulers of many vClusters costs the quorum.
+/// Measures the cost of many vClusters' leases for the quorum.
 async fn many(scene: &Scene) {
     let (api, begun) = (scene.site.api(), Instant::now());
     for n in 1..=MANY {
@@ -314,7 +314,7 @@ async fn many(scene: &Scene) {
         taken.as_secs_f64(),
         entries as f64 / seconds,
     );
-    // Renewed one by one it were 33, beside what there is without them.
+    // Renewals one by one would be 33 entries per second, in addition to the usual ones.
     assert!(entries as f64 / seconds < 15.0, "{entries} entries");
 }
 

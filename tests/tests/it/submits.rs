@@ -1,8 +1,8 @@
-//! Submits a second with many nodes registered and many allocations pending, through real daemons: three members of
-//! the quorum, one control, the SDK over TLS. Prints a table; `LATTICE_OUTPUT=json` one object.
+//! Submits per second with many registered nodes and many pending allocations, on real daemons: three members, one
+//! control, the SDK over TLS. Prints a table; `LATTICE_OUTPUT=json` prints one object.
 //!
-//! `LATTICE_NODES` and `LATTICE_PENDING` say how much there is, `LATTICE_SUBMITS` how many are timed, `LATTICE_WRITERS`
-//! how many wait for an answer at a time.
+//! `LATTICE_NODES` and `LATTICE_PENDING` are the numbers of nodes and pending allocations, `LATTICE_SUBMITS` the number
+//! of timed submits, and `LATTICE_WRITERS` the number of concurrent submits.
 
 use futures::{StreamExt as _, stream};
 use lattice_api::AllocationRequest;
@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the system counts processor time in, for whoever asks: USER_HZ is 100 on every Linux.
+/// Unit of the kernel's processor times: USER_HZ is 100 on every Linux.
 const TICK_MS: u64 = 10;
 
 fn number(name: &str, otherwise: usize) -> usize {
@@ -64,7 +64,7 @@ async fn submits_are_taken_while_many_wait() {
     let rate = submits as f64 / all.as_secs_f64();
     let names: Vec<_> = processes(&site).map(|(name, _)| name).collect();
     let used = after.iter().zip(&before).map(|(after, before)| {
-        // Microseconds of processor time each.
+        // Microseconds of processor time per submit.
         (after - before) as f64 * 1e3 / submits as f64
     });
     let used: Vec<(String, f64)> = names.into_iter().zip(used).collect();
@@ -90,7 +90,7 @@ async fn submits_are_taken_while_many_wait() {
     }
 }
 
-/// Nodes that are expected and were never seen: whatever is submitted waits for them.
+/// Registers nodes without agents, so all submitted allocations wait for them.
 async fn register(site: &Site, nodes: usize) {
     let observer = site.observer();
     let registers = (1..=nodes).map(|n| {
@@ -115,7 +115,7 @@ async fn register(site: &Site, nodes: usize) {
     while registers.next().await.is_some() {}
 }
 
-/// How long each waited for its answer.
+/// Submits allocations and returns the latency of each.
 async fn submit(site: &Site, count: usize, writers: usize) -> Vec<Duration> {
     let request = AllocationRequest {
         project: PROJECT.to_owned(),
@@ -147,7 +147,7 @@ fn processes(site: &Site) -> impl Iterator<Item = (String, u32)> {
 
 fn cpu_ms(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // Behind the name, which may have blanks: utime and stime are the 12th and the 13th.
+    // After the name, which may contain blanks, utime and stime are the 12th and the 13th field.
     let behind = stat.rsplit_once(')').unwrap().1;
     let times = behind.split_whitespace().skip(11).take(2);
     times

@@ -1,4 +1,4 @@
-//! The walls between crates, as the map in ARCHITECTURE.md draws them.
+//! Dependency rules between crates, as in ARCHITECTURE.md.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +14,9 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What each package uses of ours, outside its tests: these arrows and no others. A daemon is used by the founder of
-/// clusters in one process, by the command line, which runs all of them in its demo, and by the tests of the whole.
+/// Permitted dependencies between the project's packages, outside tests; no others exist. Daemons are used by the
+/// founder of in-process clusters, by the command line, which runs all of them in its demo, and by the whole-system
+/// tests.
 const ARROWS: [(&str, &[&str]); 27] = [
     ("lattice-host", &[]),
     ("lattice-rng", &[]),
@@ -27,7 +28,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("lattice-checkpointer", &[]),
     ("lattice-fake-bmc", &["hwprobe", "redfish"]),
     ("lattice-fake-waldur", &[]),
-    // It builds the four programs again from their own sources, so it needs what these need.
+    // The package builds the four programs from their sources, so it has their dependencies.
     (
         "lattice-tests",
         &[
@@ -63,7 +64,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         "lattice-quorum",
         &["quorum-types", "quorum-state", "mesh", "config", "host"],
     ),
-    // The daemon itself on simulated ground; nothing uses it.
+    // The quorum daemon in a simulated environment; no package uses it.
     (
         "lattice-quorum-sim",
         &[
@@ -153,7 +154,7 @@ fn members() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Name and our own packages it uses outside its tests.
+/// Name of a package, and its dependencies on the project's packages outside tests.
 fn manifest(folder: &Path) -> (String, BTreeSet<String>) {
     let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let name = text
@@ -241,8 +242,8 @@ fn pure_crates_ban_clocks_randomness_and_files() {
     }
 }
 
-/// `cargo deny` refuses a second version of a package without a reason in `deny.toml`. It is not part of CI, and this
-/// is: the same rule, asked of `cargo tree`.
+/// `cargo deny` rejects a second version of a package without a reason in `deny.toml`. It is not part of CI; this test
+/// checks the same rule with `cargo tree`.
 #[test]
 fn each_second_version_of_a_package_has_its_reason() {
     let tree = Command::new(env!("CARGO"))

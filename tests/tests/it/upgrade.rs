@@ -1,5 +1,5 @@
-//! Agents are upgraded in place under running jobs: their program is replaced by another file,
-//! and they are stopped and started. All jobs end with their true exit status.
+//! Agent upgrade. Agents are upgraded in place under running jobs: their program file is replaced, and they are
+//! restarted. All jobs end with their true exit status.
 
 use futures::future::join_all;
 use lattice_quorum_types::AllocationId;
@@ -13,17 +13,17 @@ use lattice_tests::{
 use rustix::process::Signal;
 use std::{fs, path::Path, time::Instant};
 
-/// Nodes, each with a job.
+/// Number of nodes, with one job each.
 const JOBS: u32 = 50;
 
-/// A file of its own with the agent's program, beside which another one can be put in its place.
+/// Installs a copy of the agent's program by an atomic rename, so that a later copy can replace it.
 fn install(program: &str, path: &Path) {
     let new = path.with_extension("new");
     fs::copy(program, &new).unwrap();
     fs::rename(&new, path).unwrap();
 }
 
-/// Exits with its own number.
+/// Script that exits with its own code.
 fn script(job: &Script, code: u32) -> String {
     let text = job.text(Behaviour::Plain);
     text.replace("exit 7", &format!("exit {code}"))
@@ -90,7 +90,7 @@ impl Job {
     }
 }
 
-/// One on each node, all running.
+/// Starts one job on each node.
 async fn start(site: &Site, names: &[String]) -> Vec<Job> {
     let start = names.iter().zip(1..).map(|(node, code)| async move {
         let job = Script::in_folder(site.path(&format!("job-{code}")));

@@ -1,5 +1,5 @@
-//! The door for strangers, in a cluster of real processes on hosts of their own: tokens for some
-//! networks, and a stranger that tries and tries. It needs root, as `partition` does.
+//! Enrolment of strangers, in a cluster of real processes on hosts of their own: tokens limited to networks, and a
+//! stranger that tries wrong tokens continuously. Needs root, as `partition` does.
 
 use lattice_mesh::{EnrolError, EnrolRefused, JoinToken, Role, enrol};
 use lattice_tests::{
@@ -18,9 +18,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tries that one address has at once at each member; it regains one a second.
+/// Burst of tries of one address at each member; one more is permitted each second.
 const BURST: u32 = 5;
-/// Wrong tokens tried one after the other.
+/// Number of wrong tokens, tried one after the other.
 const TRIES: usize = 20;
 
 fn plan() -> Plan {
@@ -49,7 +49,7 @@ async fn a_token_is_for_its_networks_and_who_tries_too_often_keeps_nobody_out() 
     println!("{table}");
 }
 
-/// One host is in the token's networks, and one is not.
+/// One host is in the token's networks, and the other is not.
 async fn networks(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let inside = site.network.as_ref().unwrap().next_ip();
     let network = format!("{inside}/32");
@@ -70,12 +70,12 @@ async fn networks(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let why = why.unwrap_or_else(|| panic!("{said}"));
     assert!(why.contains(&format!("{network}, 192.0.2.0/24")), "{why}");
     table.row(["token --cidr", &outside.to_string(), why]);
-    // It was refused without being used up.
+    // The rejected use did not count.
     let left = site.lattice_json(&["admin", "token", "list"]);
     assert_eq!(left[0]["uses_left"], 1, "{left}");
 }
 
-/// What strangers were told, each with how often.
+/// Answers to strangers, with their numbers.
 type Told = BTreeMap<&'static str, usize>;
 
 fn word(answer: &Result<lattice_mesh::Enrolled, EnrolError>) -> &'static str {
@@ -87,7 +87,7 @@ fn word(answer: &Result<lattice_mesh::Enrolled, EnrolError>) -> &'static str {
     }
 }
 
-/// This process tries wrong tokens, and goes on while others come.
+/// This process tries wrong tokens, and continues while other hosts enrol.
 async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let good: JoinToken = token(site, "100", &[]).parse().unwrap();
     let wrong = JoinToken::generate(Role::Agent, good.pins()[0]);
@@ -98,7 +98,7 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
         let answer = enrol(members[0], &wrong, "guess").await;
         *told.entry(word(&answer)).or_default() += 1;
     }
-    // Those it has at once, and those it regains meanwhile.
+    // The burst, and the tries that were regained meanwhile.
     let most = BURST as usize + begun.elapsed().as_secs() as usize + 1;
     let refused = told.get("token refused").copied().unwrap_or_default();
     assert!((BURST as usize..=most).contains(&refused), "{told:?}");
@@ -111,7 +111,7 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let going_on = GoingOn::begin(members.clone(), wrong);
     let mut n = 0;
     eventually("also with a good token one is told to wait", || {
-        // The try that is regained each second may be this one, and is then no refusal.
+        // This try may be the one that is regained each second, and then it is not refused.
         n += 1;
         let (member, name) = (members[0], format!("meanwhile-{n}"));
         let good = &good;
@@ -155,7 +155,7 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     table.row(["a good token", &here, &what]);
 }
 
-/// Tries at all members, until it is ended.
+/// Tries at all members until it is ended.
 struct GoingOn {
     ends: Arc<AtomicBool>,
     tries: Vec<tokio::task::JoinHandle<usize>>,

@@ -1,7 +1,7 @@
-//! Tests of the whole with faults of network and disk.
+//! Whole-system tests with faults of network and disk.
 //!
-//! Separate from `it`: a process has one network of namespaces ([`lattice_tests::netns`]), and these tests
-//! measure elections during a fault. The clusters of `it` at the same time would disturb them.
+//! These tests are separate from `it`: a process has one network of namespaces ([`lattice_tests::netns`]), and the
+//! tests measure elections during a fault. The clusters of `it` would disturb them at the same time.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod door;

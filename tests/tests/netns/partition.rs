@@ -1,10 +1,9 @@
-//! Real processes on hosts of their own (network namespaces): control and the quorum are cut from
-//! half of the agents, which go on; then the network is healed. Two of the cut agents see nobody,
-//! the other two see each other.
+//! Network partition with real processes on hosts of their own (network namespaces). Control and the quorum are cut
+//! from half of the agents, which continue; then the network is healed. Two of the cut agents are isolated, the other
+//! two reach each other.
 //!
-//! `just partition` cuts for two minutes; without it the cut takes seconds. It needs root; without
-//! it this says that it is skipped. `LATTICE_CUT_S` sets the seconds, `LATTICE_OUTPUT=json` prints
-//! one object instead of tables.
+//! `just partition` cuts for two minutes; by default the cut takes seconds. Needs root; without root the test prints
+//! that it is skipped. `LATTICE_CUT_S` sets the seconds, `LATTICE_OUTPUT=json` prints one object instead of tables.
 
 use lattice_client::{AllocationView, SubmitOptions, api::node::NodeView};
 use lattice_quorum_types::AllocationId;
@@ -22,19 +21,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The cut when nobody says how long.
+/// Default length of the cut.
 const CUT: Duration = Duration::from_secs(8);
 
-/// What is done with each cut node and its job, in the order of the nodes.
+/// Fate of each cut node and its job, in the order of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Sees nobody; its job ends meanwhile.
+    /// Isolated; the job ends meanwhile.
     AloneJobEnds,
-    /// Sees nobody; its job runs on.
+    /// Isolated; the job continues.
     AloneJobRuns,
-    /// Sees another cut node; its job is cancelled meanwhile.
+    /// Connected to another cut node; the job is cancelled meanwhile.
     TogetherJobCancelled,
-    /// Sees another cut node; its job may be requeued, and runs on.
+    /// Connected to another cut node; the job may be requeued, and continues.
     TogetherJobRequeues,
 }
 
@@ -56,21 +55,21 @@ impl Fate {
     }
 }
 
-/// One job.
+/// A job with its node and script.
 struct Job {
     node: String,
     script: Script,
     id: AllocationId,
 }
 
-/// What came out of one cut node.
+/// Result of one cut node.
 #[derive(Debug, Serialize)]
 struct Outcome {
     node: String,
     fate: &'static str,
     suspect_after_s: f64,
     unreachable_after_s: Option<f64>,
-    /// What the API said at the end of the cut: node, allocation.
+    /// State in the API at the end of the cut: node, allocation.
     during: String,
     alive_after_heal_s: f64,
     settled_after_heal_s: f64,
@@ -78,7 +77,7 @@ struct Outcome {
     runs: usize,
 }
 
-/// Everything that is printed.
+/// Printed report.
 #[derive(Debug, Serialize)]
 struct Report {
     cut_s: f64,
@@ -87,16 +86,16 @@ struct Report {
     suspect_max_s: f64,
     recover_p50_s: f64,
     recover_max_s: f64,
-    /// Nodes that were not cut and were not alive at some look.
+    /// Nodes that were not cut, but not alive in some observation.
     falsely_suspected: BTreeSet<String>,
-    /// New work during the cut, and where it ran.
+    /// New jobs during the cut, and their nodes.
     new_work: Vec<String>,
     looks: u64,
     longest_gap_s: f64,
     violations: BTreeSet<String>,
 }
 
-/// When words of liveness were first seen, since the cut.
+/// First observation of each liveness, since the cut.
 #[derive(Debug, Default)]
 struct Words {
     first: BTreeMap<(String, String), f64>,
@@ -141,7 +140,7 @@ async fn start_job(site: &Site, node: &str, requeue: Option<&str>) -> Job {
     }
 }
 
-/// Looks at the nodes until `done`, noting every word.
+/// Observes the nodes until `done`, and records each liveness.
 async fn watch(
     site: &Site,
     words: &mut Words,
@@ -159,7 +158,7 @@ async fn watch(
     }
 }
 
-/// The word that the API has for a node, and for the allocation that had it before the cut.
+/// State of a node in the API, and of its allocation from before the cut.
 async fn during(site: &Site, job: &Job) -> String {
     let node = site.api().node(&job.node).await.unwrap();
     let allocation = site.api().allocation(job.id).await.unwrap();
@@ -177,7 +176,7 @@ async fn during(site: &Site, job: &Job) -> String {
     format!("{}, {}, held", node.liveness, allocation.state)
 }
 
-/// Two single-node jobs that may run anywhere, and one for a cut node, which has to wait.
+/// Two single-node jobs for any node, and one for a cut node, which must wait.
 async fn new_work(site: &Site, cut: &[String]) -> Vec<String> {
     let any = site.request(None, "echo \"$LATTICE_NODE\"; exit 0");
     let mut ran = Vec::new();
@@ -234,7 +233,7 @@ async fn half_of_the_agents_are_cut_off_and_nothing_runs_twice_or_is_freed() {
     print(&report);
     assert_eq!(report.violations, BTreeSet::new());
     assert_eq!(report.falsely_suspected, BTreeSet::new());
-    // What a busy machine takes away from everybody is not control's.
+    // The delay of a busy machine is not control's fault.
     assert!(
         report.suspect_max_s < 3.5 + report.longest_gap_s,
         "suspected within 3 s, and one look"
@@ -256,7 +255,7 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
     }
 
     let (length, begun) = (seconds(), Instant::now());
-    // One after the other, which takes its time on a busy machine.
+    // One node after the other, which takes time on a busy machine.
     let mut cut_at = BTreeMap::new();
     for (job, fate) in &jobs {
         let host = &site.hosts[&job.node];
@@ -292,7 +291,7 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
     }
     let mut nodes = Vec::new();
     let mut back = Words::default();
-    // A word is only new once the one of the cut is gone.
+    // A liveness counts only after the one of the cut is gone.
     let alive = |back: &Words| cut.iter().all(|n| back.first(n, "alive").is_some());
     watch(site, &mut back, &mut machine, healed, alive).await;
     for (job, fate) in &jobs {

@@ -1,9 +1,8 @@
-//! Real processes on hosts of their own: the network is cut through the services. On the smaller
-//! side are the control that acts, the quorum member that leads, and three agents; on the larger
-//! one another control, two members and two agents. The lease moves; who lost it launches and ends
-//! nothing; the larger side goes on; then the network is healed.
+//! Network split through the services, with real processes on hosts of their own. The smaller side has the active
+//! control, the leading member, and three agents. The larger side has another control, two members and two agents. The
+//! lease moves; its former holder launches and ends nothing; the larger side continues; then the network is healed.
 //!
-//! It needs root, as `partition` does. `-- --nocapture` prints the table.
+//! Needs root, as `partition` does. `-- --nocapture` prints the table.
 
 use lattice_client::{AllocationView, SubmitOptions};
 use lattice_quorum_types::AllocationId;
@@ -20,28 +19,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The control that acts first, and the one that takes over: by their places.
+/// Indices of the control that is active first, and of its successor.
 const CUT_OFF: usize = 0;
 const OTHER: usize = 1;
-/// What ends an allocation.
+/// Final states of an allocation.
 const ENDED: [&str; 3] = ["completed", "failed", "cancelled"];
 
-/// What becomes of a job during the cut.
+/// Fate of a job during the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It ends by itself.
+    /// The job ends by itself.
     Ends,
-    /// The control of the larger side is asked to end it.
+    /// The control of the larger side receives a cancel request.
     IsCancelled,
-    /// The control that was cut off is asked to end it.
+    /// The control of the smaller side receives a cancel request.
     IsCancelledInVain,
-    /// It waits for the node of one that ends on the smaller side.
+    /// The job waits for the node of a job that ends on the smaller side.
     WaitsInVain,
-    /// It waits for the node of one that is cancelled on the larger side.
+    /// The job waits for the node of a job that is cancelled on the larger side.
     Waits,
 }
 
-/// One job for each of them: where, and on the smaller side or not.
+/// One job for each fate: node, whether on the smaller side, fate, description.
 const JOBS: [(&str, bool, Fate, &str); 6] = [
     ("m1", true, Fate::Ends, "ends by itself"),
     ("m1", true, Fate::WaitsInVain, "waits for m1"),
@@ -73,7 +72,7 @@ struct Job {
     words: &'static str,
     script: Script,
     id: AllocationId,
-    /// What was said of it and seen of it at the end of the cut.
+    /// Reported state and true state at the end of the split.
     during: String,
 }
 
@@ -96,7 +95,7 @@ impl Job {
         }
     }
 
-    /// How it is to end, whoever was cut from whom.
+    /// Expected end of the job, independent of its side.
     fn end(&self) -> (&'static str, &'static str) {
         match self.fate {
             Fate::IsCancelled => ("cancelled", "stopped"),
@@ -120,7 +119,7 @@ impl Job {
     }
 }
 
-/// Asks the control that was cut off for something, and says what came of it: it cannot.
+/// Sends a request to the control that is cut off, and returns its answer: the request cannot succeed.
 async fn in_vain(asked: &str, command: std::process::Command) -> String {
     let begun = Instant::now();
     let mut command = tokio::process::Command::from(command);
@@ -199,7 +198,7 @@ async fn a_cut_through_the_quorum_moves_the_lease_and_who_lost_it_does_nothing()
         "runs",
     ]);
     for job in &jobs {
-        // Who is cancelled is asked to end, sooner or later, and does not end by itself before.
+        // A cancelled job gets its end request sooner or later, and does not end by itself before.
         if !matches!(job.fate, Fate::IsCancelled) {
             job.script.may_exit();
         }
@@ -253,7 +252,7 @@ fn of(jobs: &[Job], fate: Fate, is_cut: bool) -> &Job {
     jobs.iter().find(is_it).expect("a job of that fate")
 }
 
-/// Everything between the cut and the healing, and what the control said that was cut off.
+/// Runs the period between cut and healing; returns the times and the output of the isolated control.
 async fn during_the_cut(site: &Site, jobs: &mut [Job], begun: Instant) -> (Times, Vec<String>) {
     let mut times = Times::default();
     let kept = of(jobs, Fate::IsCancelledInVain, true).id.to_string();
@@ -291,7 +290,7 @@ async fn during_the_cut(site: &Site, jobs: &mut [Job], begun: Instant) -> (Times
     })
     .await;
     let mut said = vec![cancels.await.unwrap()];
-    // It knows that it may not act.
+    // The isolated control reports that it may not act.
     let status = site
         .cli_beside(CUT_OFF, &["node", "list"])
         .output()
@@ -306,14 +305,14 @@ async fn during_the_cut(site: &Site, jobs: &mut [Job], begun: Instant) -> (Times
     (times, said)
 }
 
-/// What is left of `LATTICE_CUT_S`.
+/// Rest of `LATTICE_CUT_S`.
 fn rest_of_the_cut(begun: Instant) -> Duration {
     let given = std::env::var("LATTICE_CUT_S").ok();
     let length = given.map_or(0, |text| text.parse().expect("LATTICE_CUT_S: seconds"));
     Duration::from_secs(length).saturating_sub(begun.elapsed())
 }
 
-/// What the larger side says of a job, and whether it lives.
+/// State of a job according to the larger side, and whether the job lives.
 async fn at_the_end(site: &Site, job: &Job) -> String {
     let view = site.api().allocation(job.id).await.unwrap();
     let node = site.api().node(job.node).await.unwrap();
@@ -322,7 +321,7 @@ async fn at_the_end(site: &Site, job: &Job) -> String {
         .is_some_and(|holder| holder.allocation == job.id);
     let lives = site.job_lives(job.id);
     let expected = match (job.fate, job.is_cut) {
-        // Nobody has told the quorum, so its node is held.
+        // The quorum has no report of the end, so the node is held.
         (Fate::Ends, _) => ("running", true, false),
         (Fate::WaitsInVain, _) => ("pending", false, false),
         (Fate::IsCancelled, true) => ("stopping", true, true),

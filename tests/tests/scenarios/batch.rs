@@ -1,4 +1,4 @@
-//! Steps about what people do by the command line: arrays, holds, begin times, deadlines, scripts, reservations.
+//! Steps for the command line: arrays, holds, begin times, deadlines, scripts, reservations.
 
 use crate::{
     graphs::{millis_between, work},
@@ -13,11 +13,11 @@ use lattice_tests::{
 };
 use std::process::Output;
 
-/// Words that begin with this are what the job does, as a script in a file.
+/// Prefix of words that describe the job's behavior, which becomes a script in a file.
 const DOES: &str = "does:";
 
-/// A line of the command line as its words: `<name>` stands for the number of what was submitted so, `does:waits` for
-/// a script that does that. Quotes keep blanks.
+/// Splits a command line into words. `<name>` stands for the id of the job of that name, `does:waits` for a script with
+/// that behavior. Quotes keep blanks.
 fn words(world: &World, line: &str, job: &lattice_tests::script::Script) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_quoted = false;
@@ -56,14 +56,14 @@ fn words(world: &World, line: &str, job: &lattice_tests::script::Script) -> Vec<
     all
 }
 
-/// What became of a line.
+/// Output of a command line.
 fn run(world: &mut World, said: &Said) -> Output {
     let script = world.script();
     let words = words(world, said.text(1), &script);
     people::cli(world, said.text(0), &words)
 }
 
-/// Of an array, how many of its elements had a rank at the same time at most, as the events told of them in order.
+/// Largest number of an array's elements that had a rank at the same time, according to the events in order.
 fn most_at_a_time(world: &World, name: &str) -> usize {
     let array = world.job(name).id;
     let mut now = std::collections::BTreeSet::new();
@@ -208,7 +208,8 @@ fn times() -> Vec<Step> {
                 let view = world.view(said.text(0)).await;
                 let (began, begin) = (view.started_at.unwrap(), view.begin_at.unwrap());
                 let after = millis_between(&view.submitted_at, &began);
-                // Between the two clocks: of who read the request, and of who took it.
+                // The time is between two clocks: that of the control that read the request, and that of the member
+                // that accepted it.
                 assert!(after + 500 >= said.number(1) * 1000, "{after} ms");
                 assert!(began >= begin, "{began} is before {begin}");
             }

@@ -1,12 +1,12 @@
-//! Steps about clusters, vClusters and nodes.
+//! Steps for clusters, vClusters and nodes.
 
 use crate::{step, steps::Step, world::World};
 use lattice_tests::site::Plan;
 
-/// How long a job that is asked to end may take, seconds.
+/// Grace of a job after an end request, seconds.
 pub const GRACE_S: u64 = 2;
 
-/// Where a control lets checkpoints be written: a folder that is there from now on.
+/// Checkpoint directory for a control; creates the folder.
 pub fn checkpoint_directory(world: &World) -> String {
     let folder = world.scratch().join("checkpoints");
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Steps about graphs as they are drawn and listed, over REST and on the command line.
+//! Steps for the drawing and listing of DAGs, with REST and on the command line.
 
 use crate::{people, step, steps::Step, world::World};
 use lattice_api::dag::DagView;
@@ -70,7 +70,7 @@ pub fn steps() -> Vec<Step> {
     ]
 }
 
-/// The graphs of a tenant, as REST and the command line have them.
+/// DAGs of a tenant; REST and the command line must agree.
 async fn listed(world: &World, who: &str, tenant: &str) -> Vec<u64> {
     let asked = people::client(world, who).dags(Some(tenant)).await.unwrap();
     let asked: Vec<u64> = asked.iter().map(|dag| dag.id).collect();

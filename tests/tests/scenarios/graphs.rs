@@ -1,4 +1,4 @@
-//! Steps about graphs of work, and what their members run.
+//! Steps for DAGs and the jobs of their members.
 
 use crate::{
     people, step,
@@ -17,13 +17,13 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// How long a job that is asked to end may take, seconds; scenarios name it.
+/// Grace of a job after an end request, seconds; scenarios contain this number.
 const GRACE_S: u64 = 2;
 
-/// The graph that a scenario speaks of.
+/// DAG of the scenario.
 #[derive(Default)]
 pub struct Graph {
-    /// As it is to be asked for.
+    /// Request body.
     request: Value,
     scripts: BTreeMap<String, Script>,
     id: Option<u64>,
@@ -35,8 +35,8 @@ impl Graph {
     }
 }
 
-/// What runs, for those words: `succeeds`; `fails`; `waits`, until it may end, or its index may; `waits, index 2
-/// fails`; `ends when asked`; `holds out when asked`, until it is killed. `None` of other words.
+/// Script for these words: `succeeds`; `fails`; `waits`, until the job or its index may end; `waits, index 2 fails`;
+/// `ends when asked`; `holds out when asked`, until it is killed. `None` for other words.
 pub fn work(words: &str, script: &Script) -> Option<String> {
     let at = script.path().display();
     let head = format!(
@@ -61,7 +61,7 @@ pub fn work(words: &str, script: &Script) -> Option<String> {
     Some(head + &body)
 }
 
-/// What a member comes after: `a, failure of b` as names by condition.
+/// Dependencies of a member: `a, failure of b` as names by condition.
 fn after(cell: &str) -> Value {
     let mut by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for edge in cell
@@ -75,7 +75,7 @@ fn after(cell: &str) -> Value {
     json!(by)
 }
 
-/// The graph as the rows say.
+/// Builds the DAG of the rows.
 fn read(world: &mut World, name: &str, said: &Said) {
     let mut graph = Graph::default();
     let mut members = Vec::new();
@@ -103,7 +103,7 @@ fn read(world: &mut World, name: &str, said: &Said) {
     world.graph = graph;
 }
 
-/// As it stands.
+/// Current view of the DAG.
 pub async fn shown(world: &World) -> DagView {
     let id = world.graph.id();
     eventually("the control answers", || async {
@@ -112,7 +112,7 @@ pub async fn shown(world: &World) -> DagView {
     .await
 }
 
-/// From now on scenarios may speak of it and of its members.
+/// Registers the DAG and its members for later steps.
 async fn has(world: &mut World, id: u64) {
     world.graph.id = Some(id);
     for member in shown(world).await.members {
@@ -125,7 +125,7 @@ async fn has(world: &mut World, id: u64) {
     }
 }
 
-/// Waits until it is in that state, and has so many members that have not ended.
+/// Waits until the DAG is in this state with this number of unfinished members.
 async fn reaches(world: &World, state: &str, unfinished: u32) -> DagView {
     let id = world.graph.id();
     eventually(
@@ -140,7 +140,7 @@ async fn reaches(world: &World, state: &str, unfinished: u32) -> DagView {
     .await
 }
 
-/// An element of an array by its index.
+/// Element of an array by its index.
 async fn element(world: &World, name: &str, index: u32) -> AllocationView {
     let id = JobRef {
         id: world.job(name).id.0,
@@ -308,7 +308,7 @@ fn members() -> Vec<Step> {
     ]
 }
 
-/// From when it was asked to end until it had ended, milliseconds, as its record has it.
+/// Time from the end request to the end, milliseconds, according to the record.
 async fn stopping_took_ms(world: &World, name: &str) -> u64 {
     let ended = world.view(name).await.ended_at.unwrap();
     let told = world.told(name);
@@ -317,7 +317,7 @@ async fn stopping_took_ms(world: &World, name: &str) -> u64 {
     millis_between(asked, &ended)
 }
 
-/// Between two times as the API writes them.
+/// Time between two API timestamps, milliseconds.
 pub fn millis_between(from: &str, to: &str) -> u64 {
     let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_millisecond();
     u64::try_from(at(to) - at(from)).unwrap()
@@ -362,7 +362,7 @@ fn elements() -> Vec<Step> {
                 let (id, script) = (world.job(name).id, world.job(name).script.clone());
                 until("its script runs", || script.has_main()).await;
                 let supervisor = world.site().supervisor(node, id, 1).expect("a supervisor");
-                // As the machine's end would: the agent and all that it started, at once.
+                // Simulates the loss of the machine: the agent and all its processes end at once.
                 world.site_mut().agent(node).kill();
                 procs::signal(supervisor, Signal::KILL);
                 until("the first process went with it", || script.main_is_gone()).await;

@@ -1,4 +1,4 @@
-//! Steps about jobs: submitting them, and what becomes of them.
+//! Steps for jobs: submission and results.
 
 use crate::{
     COUNTS, step,
@@ -13,10 +13,10 @@ use lattice_tests::{
     wait::{eventually, until},
 };
 
-/// Milliseconds that a step of the program that counts takes.
+/// Step of the counting program, milliseconds.
 const STEP_MS: u64 = 20;
 
-/// Where a request's columns are read. Names of jobs stand for their numbers.
+/// Reads the columns of a request. Names of jobs stand for their ids.
 fn request(world: &mut World, row: &[(String, String)]) -> (String, AllocationRequest, Job) {
     let script = world.script();
     let mut request = world.site().request(None, "exit 0");
@@ -59,7 +59,7 @@ fn request(world: &mut World, row: &[(String, String)]) -> (String, AllocationRe
     (name, request, Job { id, script })
 }
 
-/// Checkpoints in this mode, when somebody asks for one.
+/// Checkpoints in this mode, on request only.
 pub fn when_asked(mode: &str) -> CheckpointBody {
     CheckpointBody {
         mode: mode.to_owned(),
@@ -68,8 +68,8 @@ pub fn when_asked(mode: &str) -> CheckpointBody {
     }
 }
 
-/// `waits`, until it may end, and then fails with 7; `holds out` does not heed SIGTERM before it may stop; `counts N`,
-/// with more options of the program that counts; anything else is a script.
+/// Script for a behavior: `waits`, until the job may end, and then fails with 7; `holds out` ignores SIGTERM until it
+/// may stop; `counts N`, with more options of the counting program; any other text is a script.
 pub fn does(cell: &str, script: &Script) -> String {
     match cell.split_once(' ') {
         _ if cell == "waits" => script.text(Behaviour::Plain),
@@ -83,7 +83,7 @@ pub fn does(cell: &str, script: &Script) -> String {
     }
 }
 
-/// `afterok:first:second` with the numbers that these have.
+/// Replaces names of jobs by ids, as in `afterok:first:second`.
 fn with_numbers(world: &World, text: &str) -> String {
     let parts = text.split_inclusive([':', ',', '_', '?']);
     let number = |part: &str| {
@@ -106,13 +106,13 @@ async fn submit(world: &mut World, row: &[(String, String)]) -> (String, Result<
     (name, done)
 }
 
-/// Whether these came in this order, others perhaps between them.
+/// Whether these states appear in this order, with any others between them.
 pub fn in_order(all: &[String], wanted: &[&str]) -> bool {
     let mut all = all.iter();
     wanted.iter().all(|state| all.any(|seen| seen == state))
 }
 
-/// Rows of jobs, by name: each is submitted once the one before it is known.
+/// Submits rows of jobs; each after the previous one has an id. Returns the names.
 async fn submit_all(world: &mut World, rows: Vec<Vec<(String, String)>>) -> Vec<String> {
     let mut names = Vec::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! The rules about work that moves, as scenarios in words: the files `tests/scenarios/*.feature`, each played on
-//! a cluster of real processes through the interfaces that anybody has. Begin with `tests/scenarios/README.md`.
+//! Scenarios in words for rules about preemption, lending and other movement: the files `tests/scenarios/*.feature`.
+//! Each runs on a cluster of real processes through the public interfaces. Start with `tests/scenarios/README.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod batch;
@@ -19,7 +19,7 @@ mod world;
 
 use std::process::ExitCode;
 
-/// As the first argument, this process is the program that counts.
+/// First argument that makes this process the counting program.
 const COUNTS: &str = "checkpointer";
 
 fn main() -> ExitCode {

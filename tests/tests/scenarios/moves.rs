@@ -1,4 +1,4 @@
-//! Steps about work that makes room, nodes that are lent, and checkpoints.
+//! Steps for preemption, lent nodes, and checkpoints.
 
 use crate::{cluster::GRACE_S, step, steps::Step, world::World};
 use lattice_api::{
@@ -7,7 +7,7 @@ use lattice_api::{
 };
 use lattice_tests::wait::{eventually, until};
 
-/// When a job entered a state for the first time, milliseconds; once that is told.
+/// Time of a job's first entry into a state, milliseconds; waits for the event.
 async fn first(world: &World, name: &str, state: &str) -> u64 {
     let entered = || {
         let told = world.told(name).into_iter();
@@ -20,7 +20,7 @@ async fn first(world: &World, name: &str, state: &str) -> u64 {
     .await
 }
 
-/// Places in what was told, of all jobs: from when a job wrote its first checkpoint until it did not any more.
+/// Indices in the events of all jobs: from the start of a job's first checkpoint to its end.
 fn wrote(world: &World, name: &str) -> Option<std::ops::Range<usize>> {
     let id = world.job(name).id;
     let told = world.told_of_all();
@@ -31,7 +31,7 @@ fn wrote(world: &World, name: &str) -> Option<std::ops::Range<usize>> {
     Some(begun..begun + ended)
 }
 
-/// Lets a checkpoint be written, without waiting for it.
+/// Requests a checkpoint, without waiting for it.
 async fn ask(world: &World, name: &str) {
     let (id, request) = (world.job(name).id, CheckpointRequest::default());
     world.api().checkpoint(id, &request).await.unwrap();
@@ -62,7 +62,7 @@ fn room() -> Vec<Step> {
                 })
                 .await;
         }),
-        // The reason is of a cycle that planned it, and sought room for it.
+        // The reason comes from a cycle that planned the job and searched for victims.
         step!("{text} waits for {text}", |world, said| {
             let (name, why) = (said.text(0), said.text(1));
             world
@@ -86,7 +86,7 @@ fn room() -> Vec<Step> {
                 assert!(a.start < b.end && b.start < a.end, "{a:?} and {b:?}");
             }
         ),
-        // Its script says that it was asked, and goes on: only SIGKILL ends it.
+        // The job's script records SIGTERM and continues: only SIGKILL ends it.
         step!(
             "{text} held out for the grace, and was killed",
             |world, said| {
@@ -203,7 +203,7 @@ fn loans() -> Vec<Step> {
             };
             world.reserves("others", request).await;
         }),
-        // What the owner may count on: the grace, a checkpoint at its longest, and our own steps.
+        // Bound for the owner: the grace, the longest checkpoint, and the time of Lattice's own steps.
         step!(
             "{text} started within {number} seconds of its submit",
             |world, said| {

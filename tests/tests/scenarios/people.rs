@@ -1,4 +1,5 @@
-//! Who asks: users besides the administrator, over REST, gRPC and the command line, each with a token of their own.
+//! Users of scenarios in addition to the administrator, with REST, gRPC and the command line, each with a token of
+//! their own.
 
 use crate::world::World;
 use lattice_api::Problem;
@@ -16,7 +17,7 @@ use tonic::{
     transport::{Certificate as Trusted, Channel, ClientTlsConfig},
 };
 
-/// Whom the API's certificate is signed by.
+/// CA certificate of the API.
 fn ca(world: &World) -> String {
     std::fs::read_to_string(world.site().path("https/https-ca.pem")).unwrap()
 }
@@ -25,7 +26,7 @@ fn url(world: &World) -> String {
     format!("https://{}", world.site().https()[0])
 }
 
-/// The API as somebody asks it.
+/// API client of a user.
 pub fn client(world: &World, who: &str) -> Client {
     Client::new(Endpoint {
         url: url(world),
@@ -35,7 +36,7 @@ pub fn client(world: &World, who: &str) -> Client {
     .unwrap()
 }
 
-/// Below the API's own prefix, unless it begins with a slash.
+/// Path below the API's prefix, unless the path starts with a slash.
 fn at(path: &str) -> String {
     match path.starts_with('/') {
         true => path.to_owned(),
@@ -43,7 +44,7 @@ fn at(path: &str) -> String {
     }
 }
 
-/// A request whose body is these words: status, and what was answered.
+/// Sends a request with this body; returns status and text of the answer.
 pub async fn ask(
     world: &World,
     who: &str,
@@ -51,7 +52,7 @@ pub async fn ask(
     kind: &str,
     body: String,
 ) -> (u16, String) {
-    // Once for the process; whoever was first has the same.
+    // Once per process; another caller may have installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let trusted = Certificate::from_pem(ca(world).as_bytes()).unwrap();
     let http = reqwest::Client::builder().add_root_certificate(trusted);
@@ -65,7 +66,7 @@ pub async fn ask(
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-/// The same of a JSON document that is refused.
+/// Sends a JSON document that must be refused; returns the problem.
 pub async fn refused(world: &World, who: &str, path: &str, body: &Value) -> Problem {
     let (kind, text) = ("application/json", body.to_string());
     let (status, said) = ask(world, who, (Method::POST, path), kind, text).await;
@@ -76,14 +77,14 @@ pub async fn refused(world: &World, who: &str, path: &str, body: &Value) -> Prob
     serde_json::from_str(&said).unwrap()
 }
 
-/// A connection for gRPC.
+/// gRPC connection.
 pub async fn channel(world: &World) -> Channel {
     let tls = ClientTlsConfig::new().ca_certificate(Trusted::from_pem(ca(world)));
     let endpoint = Channel::from_shared(url(world)).unwrap();
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-/// A message from somebody.
+/// gRPC message of a user.
 pub fn by<T>(who: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let bearer = format!("Bearer {}", token(who));
@@ -92,7 +93,7 @@ pub fn by<T>(who: &str, message: T) -> Request<T> {
     request
 }
 
-/// Where somebody's command line finds the cluster; made as everybody makes it.
+/// Context file of a user's command line, created as any user creates it.
 fn context(world: &World, who: &str) -> PathBuf {
     let site = world.site();
     let context = site.path(&format!("context-{who}.json"));
@@ -108,7 +109,7 @@ fn context(world: &World, who: &str) -> PathBuf {
     context
 }
 
-/// The command line as somebody uses it, in the scenario's folder.
+/// Runs the command line as a user, in the scenario's folder.
 pub fn cli<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> Output {
     let mut command = Command::new(lattice_tests::programs!().cli);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LATTICE_")) {
@@ -125,7 +126,7 @@ pub fn cli<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> O
         .unwrap()
 }
 
-/// What it printed; it must succeed.
+/// Output of a command, which must succeed.
 pub fn said<S: AsRef<std::ffi::OsStr>>(world: &World, who: &str, args: &[S]) -> String {
     let done = cli(world, who, args);
     let words: Vec<_> = args

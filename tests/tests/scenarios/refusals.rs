@@ -1,4 +1,4 @@
-//! Steps about what is refused: the same mistake over REST, gRPC and on the command line, each with the field's name.
+//! Steps for refusals: the same mistake with REST, gRPC and on the command line, each with the field's name.
 
 use crate::{people, step, steps::Step, world::World};
 use lattice_api::{
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use std::process::Output;
 use v1::{allocations_client::AllocationsClient, dags_client::DagsClient};
 
-/// What a document in a scenario's own words is; it is YAML, as the command line reads it.
+/// Parses a document of a scenario; it is YAML, as for the command line.
 fn yaml(text: &str) -> Value {
     serde_yaml_ng::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What is asked for where a scenario does not say it.
+/// Adds fields that a scenario leaves out.
 fn with_rest(mut asked: Value) -> Value {
     for (field, value) in [
         ("project", json!("acme")),
@@ -30,7 +30,7 @@ fn with_rest(mut asked: Value) -> Value {
     asked
 }
 
-/// As gRPC asks for the same.
+/// gRPC message of the same request.
 fn message(request: AllocationRequest) -> v1::SubmitRequest {
     v1::SubmitRequest {
         project: request.project,
@@ -69,7 +69,7 @@ fn member(member: MemberRequest) -> v1::DagMemberRequest {
     }
 }
 
-/// The refusal of a graph, over REST and gRPC, which say the same, and on the command line.
+/// Refusal of a DAG, with REST and gRPC, which must agree, and on the command line.
 async fn graph(world: &World, text: &str) -> (Problem, Output) {
     let members = yaml(text);
     let members = members.as_array().unwrap().iter().cloned().map(with_rest);
@@ -94,7 +94,7 @@ async fn graph(world: &World, text: &str) -> (Problem, Output) {
     (asked, people::cli(world, "alice", &args))
 }
 
-/// What it wrote to standard error; it must have failed.
+/// Error output of a command, which must have failed.
 fn complained(done: &Output) -> String {
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(matches!(done.status.code(), Some(1 | 2 | 4)), "{done:?}");
@@ -106,7 +106,7 @@ fn says(problem: &Problem, field: &str, text: &str) {
     assert!(problem.detail.contains(text), "{text}: {problem:?}");
 }
 
-/// How many allocations and graphs there are and were.
+/// Numbers of allocations and DAGs.
 async fn count(world: &World) -> (usize, usize) {
     let (all, dags) = (AllocationFilter::default(), None);
     let allocations = world.api().allocations(&all).await.unwrap();
@@ -114,7 +114,7 @@ async fn count(world: &World) -> (usize, usize) {
     (allocations.len(), dags.len())
 }
 
-/// A service with these settings of scaling beside the usual ones.
+/// Service with these scaling settings in addition to the usual ones.
 fn service(text: &str) -> (AllocationRequest, Value) {
     let mut scale =
         json!({"min_nodes": 1, "max_nodes": 2, "metric": {"prometheus": "load"}, "target": 1});
@@ -124,7 +124,7 @@ fn service(text: &str) -> (AllocationRequest, Value) {
     }
     let body =
         with_rest(json!({"nodes": scale["min_nodes"].as_u64().unwrap().max(1), "scale": scale}));
-    // JSON has no word for what is not a number.
+    // JSON has no representation of values that are not numbers.
     let mut typed = body.clone();
     let mut unnumbered = Vec::new();
     for field in ["target", "down_threshold"] {
@@ -199,7 +199,7 @@ pub fn steps() -> Vec<Step> {
                     let done =
                         people::cli(world, "alice", &["dag", "submit", file.to_str().unwrap()]);
                     let printed = complained(&done);
-                    // What is no number is found before its name within the field is.
+                    // A value that is not a number is found before the field's name is checked.
                     let named = if is_number { field } else { "scale" };
                     assert!(printed.contains(named), "{settings}: {printed}");
                 }

@@ -1,4 +1,4 @@
-//! Plays features: each on a thread and a cluster of its own, some at a time, its scenarios one after the other.
+//! Scenario runner: each feature on a thread and a cluster of its own, several at a time, its scenarios in sequence.
 
 use crate::{
     steps::{Said, Step, Steps},
@@ -21,27 +21,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Features at a time; `LATTICE_SCENARIOS_AT_ONCE` says another number.
+/// Number of concurrent features; `LATTICE_SCENARIOS_AT_ONCE` overrides it.
 const AT_ONCE: usize = 2;
-/// A step of which nothing comes for so long has failed.
+/// Timeout of a step.
 const LONGEST_STEP: Duration = Duration::from_secs(180);
 
-/// The last row of a file: the control's record of its plans, decided again by replay.
+/// Last row of a file: replay of the control's record of decisions.
 const DECIDED_AGAIN: &str = "every recorded plan is decided again";
 
-/// A scenario with everything it needs, its steps found.
+/// A scenario with its resolved steps.
 struct Play<'a> {
     name: String,
     steps: Vec<(gherkin::Step, &'a Step, Said)>,
 }
 
-/// A file of them.
+/// One feature file.
 struct File<'a> {
     path: PathBuf,
     plays: Vec<Play<'a>>,
 }
 
-/// How one went.
+/// Result of a scenario.
 struct Result {
     feature: String,
     name: String,
@@ -57,7 +57,7 @@ fn shown(path: &Path) -> String {
     format!("tests/scenarios/{}", path.file_name().unwrap().display())
 }
 
-/// The files to play, whole. All of them are read where none is named, and then every step must be said.
+/// Reads the files to run. Without a filter all files are read, and each defined step must occur.
 fn read<'a>(
     steps: &'a Steps,
     filter: Option<&str>,
@@ -134,7 +134,7 @@ fn prepare<'a>(
     }
 }
 
-/// Plays every scenario whose name, or whose file's name, contains the filter.
+/// Runs every scenario with the filter in its name or its file's name.
 pub fn run(programs: Programs, steps: &Steps, filter: Option<&str>) -> ExitCode {
     notes_where();
     let files = match read(steps, filter) {
@@ -180,7 +180,7 @@ fn tell(results: Vec<Result>, took: Duration) -> ExitCode {
     }
 }
 
-/// A cluster serves all scenarios of a file until one has failed on it.
+/// Runs a file. A cluster serves all scenarios of the file until one fails on it.
 async fn play(programs: Programs, file: &File<'_>) -> Vec<Result> {
     let mut world = World::new(programs);
     let feature = file.path.file_stem().unwrap().display().to_string();
@@ -221,7 +221,7 @@ async fn play(programs: Programs, file: &File<'_>) -> Vec<Result> {
     results
 }
 
-/// Its steps, and then everything as it was before.
+/// Runs the steps of a scenario, and then restores the cluster.
 async fn one(
     world: &mut World,
     file: &File<'_>,
@@ -247,11 +247,11 @@ async fn one(
 }
 
 thread_local! {
-    /// Where the last panic of this thread was.
+    /// Location of this thread's last panic.
     static WHERE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Panics of steps are told with the step, not as they happen.
+/// Reports panics with the step, not when they occur.
 fn notes_where() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);

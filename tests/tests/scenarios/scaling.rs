@@ -1,5 +1,4 @@
-//! Steps about services whose number of nodes follows a metric, which a real Prometheus scrapes from a page that the
-//! scenario writes.
+//! Steps for services that scale with a metric, which a real Prometheus scrapes from a page of the scenario.
 
 use crate::{
     cluster::checkpoint_directory,
@@ -13,27 +12,27 @@ use lattice_client::{AllocationView, SubmitOptions};
 use lattice_tests::{prometheus::Prometheus, site::Plan, wait::eventually};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The series that services follow.
+/// Series that services follow.
 const SERIES: &str = "load";
-/// Longer than a scenario needs to see that a process holds out, seconds.
+/// Grace, seconds; longer than a scenario needs to observe that a process holds out.
 const GRACE_S: u64 = 60;
 
-/// What a scenario remembers of its service.
+/// State of a scenario's service.
 #[derive(Default)]
 pub struct Service {
-    /// Numbers on the page of control before it.
+    /// Control's metrics before the service.
     before: BTreeMap<String, f64>,
 }
 
-/// The nodes where it runs and stays, in the order of their ranks.
+/// Nodes with running or assigned ranks, in rank order.
 pub fn staying(view: &AllocationView) -> Vec<String> {
     let stays = |phase: &str| ["assigned", "running"].contains(&phase);
     let ranks = view.ranks.iter().filter(|rank| stays(&rank.phase));
     ranks.map(|rank| rank.node.clone()).collect()
 }
 
-/// When its number of nodes changed after its start, as its record tells it: ranks that began after the first, and
-/// those that left.
+/// Times of changes in the number of nodes after the start, from the record: later ranks that started, and ranks that
+/// left.
 fn changes(view: &AllocationView) -> Vec<String> {
     let began = view
         .ranks
@@ -49,7 +48,7 @@ fn changes(view: &AllocationView) -> Vec<String> {
     at
 }
 
-/// The numbers on the page of control, by their series.
+/// Control's metrics by series.
 async fn page(world: &World) -> BTreeMap<String, f64> {
     let get = (reqwest::Method::GET, "/metrics");
     let (status, text) = people::ask(world, "ada", get, "*/*", String::new()).await;
@@ -62,7 +61,7 @@ async fn page(world: &World) -> BTreeMap<String, f64> {
     lines.filter_map(number).collect()
 }
 
-/// How much a series of a vCluster has grown since the service was submitted.
+/// Increase of a vCluster's series since the service was submitted.
 async fn grown(world: &World, series: &str) -> u64 {
     let now = page(world).await.get(series).copied().unwrap_or(0.0);
     let before = world.service.before.get(series).copied().unwrap_or(0.0);
@@ -73,7 +72,7 @@ fn failures(vcluster: &str) -> String {
     format!("lattice_autoscaling_metric_query_failures_total{{vcluster=\"{vcluster}\"}}")
 }
 
-/// Waits until so many more of its evaluations had no number.
+/// Waits until this many more evaluations had no value.
 async fn fails(world: &World, more: u64) {
     let before = grown(world, &failures("default")).await;
     eventually("queries fail", || async {
@@ -89,7 +88,7 @@ pub fn prometheus(world: &World) -> &Prometheus {
         .expect("a Prometheus is given first")
 }
 
-/// Waits until so many queries more were answered. One service alone is evaluated.
+/// Waits until this many more queries were answered. Only one service is evaluated.
 async fn evaluated(world: &World, more: u64) {
     let begun = prometheus(world).asked().await.unwrap();
     eventually(&format!("it is evaluated {more} times"), || async {
@@ -98,7 +97,7 @@ async fn evaluated(world: &World, more: u64) {
     .await;
 }
 
-/// Submits a service, and waits until it runs with its least nodes.
+/// Submits a service, and waits until it runs with its minimum of nodes.
 async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &Said) {
     submits(world, name, (min, max), said).await;
     let first = world.shows(name, "runs", |view| {
@@ -144,7 +143,7 @@ async fn submits(world: &mut World, name: &str, (min, max): (u32, u32), said: &S
     world.knows(name, Job { id, script });
 }
 
-/// The name, and the least and the most nodes, in the first holes.
+/// Name, minimum and maximum of nodes from the first placeholders.
 fn between(said: &Said) -> (&str, (u32, u32)) {
     let nodes = |hole| u32::try_from(said.number(hole)).unwrap();
     (said.text(0), (nodes(1), nodes(2)))
@@ -281,7 +280,7 @@ fn nodes() -> Vec<Step> {
                 let at = changes(&world.view(said.text(1)).await);
                 let pairs = at.windows(2).map(|pair| millis_between(&pair[0], &pair[1]));
                 let apart: Vec<u64> = pairs.collect();
-                // A rank begins a moment after the change that gave it its node, a long one on a busy machine.
+                // A rank starts shortly after its assignment, and later on a busy machine.
                 let least = said.number(0) * 1000 - 1000;
                 assert!(
                     !apart.is_empty() && apart.iter().all(|ms| *ms >= least),

@@ -1,4 +1,4 @@
-//! Steps about services that make room, and give back what they borrowed.
+//! Steps for services that are preempted and return borrowed nodes.
 
 use crate::{
     graphs::millis_between,
@@ -17,7 +17,7 @@ pub fn steps() -> Vec<Step> {
             let view = world.view(said.text(0)).await;
             assert_eq!(u64::from(view.nodes), said.number(1));
         }),
-        // Longer than two evaluations are apart: one that runs is read.
+        // Longer than the time between two evaluations, so a running service would be evaluated.
         step!(
             "for {number} s nothing is read for {text}, and nothing of it changes",
             |world, said| {

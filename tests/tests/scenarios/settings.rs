@@ -3,7 +3,7 @@
 use lattice_quorum_types::scheduler::{PartsPerMillion, SchedulerPatch, Setting, WorkloadKind};
 use std::{fmt::Debug, str::FromStr};
 
-/// The change of these rows. An empty value clears the setting.
+/// Change of settings for these rows. An empty value clears the setting.
 pub fn patch(rows: &[(String, String)]) -> SchedulerPatch {
     let mut patch = SchedulerPatch::default();
     for (name, text) in rows {

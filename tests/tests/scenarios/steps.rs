@@ -1,14 +1,14 @@
-//! What the words of a step mean: patterns, each with what is done.
+//! Step definitions: patterns with their actions.
 
 use crate::world::World;
 use gherkin::Table;
 use std::{future::Future, pin::Pin};
 
-/// What a pattern's holes were filled with, in order, and the table below the step.
+/// Values of a pattern's placeholders in order, and the table below the step.
 #[derive(Debug, Clone, Default)]
 pub struct Said {
     holes: Vec<String>,
-    /// With its head, where there is one.
+    /// Table with its header, if it has one.
     pub table: Option<Table>,
 }
 
@@ -17,17 +17,17 @@ impl Said {
         Self { holes, table }
     }
 
-    /// The words in a hole, from 0.
+    /// Text of a placeholder, from 0.
     pub fn text(&self, hole: usize) -> &str {
         &self.holes[hole]
     }
 
-    /// The number in a hole, from 0.
+    /// Number of a placeholder, from 0.
     pub fn number(&self, hole: usize) -> u64 {
         self.holes[hole].parse().unwrap()
     }
 
-    /// The rows below the head, each cell with its column's name.
+    /// Rows below the header; each cell with the name of its column.
     pub fn rows(&self) -> Vec<Vec<(String, String)>> {
         let rows = &self.table.as_ref().expect("a table below the step").rows;
         let (head, rows) = rows.split_first().expect("a head");
@@ -35,7 +35,7 @@ impl Said {
         rows.iter().map(named).collect()
     }
 
-    /// A table of two columns without a head; none is an empty one.
+    /// Table of two columns without a header; no table gives no pairs.
     pub fn pairs(&self) -> Vec<(String, String)> {
         let rows = self.table.iter().flat_map(|table| &table.rows);
         let pair = |row: &Vec<String>| match row.as_slice() {
@@ -46,18 +46,18 @@ impl Said {
     }
 }
 
-/// What a step does. What does not hold is a panic.
+/// Action of a step. A failed check is a panic.
 pub type Does = for<'a> fn(&'a mut World, Said) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// A pattern and what it means. Holes: `{text}` is anything in double quotes, `{number}` are digits, `{word}` goes
-/// to the next blank.
+/// Pattern with its action. Placeholders: `{text}` is anything in double quotes, `{number}` is digits, `{word}` is text
+/// up to the next blank.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// The words with holes.
+    /// Text with placeholders.
     pub pattern: &'static str,
-    /// Where it is defined.
+    /// Source location of the definition.
     pub place: &'static str,
-    /// What it does.
+    /// Action.
     pub does: Does,
 }
 
@@ -73,7 +73,7 @@ macro_rules! step {
     };
 }
 
-/// All that is defined.
+/// All step definitions.
 #[derive(Debug)]
 pub struct Steps(Vec<Step>);
 
@@ -86,10 +86,10 @@ impl Steps {
         &self.0
     }
 
-    /// The one whose pattern these words fill.
+    /// Returns the step with the pattern that matches these words.
     ///
     /// # Errors
-    /// None does, or more than one.
+    /// When no pattern matches, or more than one.
     pub fn find(&self, words: &str) -> Result<(&Step, Vec<String>), String> {
         let fit = self.0.iter();
         let fit = fit.filter_map(|step| Some((step, fill(step.pattern, words)?)));
@@ -106,7 +106,7 @@ impl Steps {
     }
 }
 
-/// What is in the holes; `None` where the words are others.
+/// Values of the placeholders; `None` where the words do not match.
 fn fill(pattern: &str, words: &str) -> Option<Vec<String>> {
     let (mut pattern, mut words, mut holes) = (pattern, words, Vec::new());
     while let Some(at) = pattern.find('{') {
@@ -125,7 +125,7 @@ fn fill(pattern: &str, words: &str) -> Option<Vec<String>> {
     (pattern == words).then_some(holes)
 }
 
-/// At the first such letter, or the end; something must be before it.
+/// Splits at the first such letter, or at the end; the first part must not be empty.
 fn split(words: &str, ends: impl Fn(char) -> bool) -> Option<(&str, &str)> {
     let at = words.find(ends).unwrap_or(words.len());
     (at > 0).then(|| words.split_at(at))

@@ -1,5 +1,4 @@
-//! What the scenarios of one file have in common: a cluster, jobs by the names that scenarios give them, and what was
-//! seen of them, as the event stream told it.
+//! Shared state of a file's scenarios: a cluster, jobs by their names in scenarios, and the received events.
 
 use futures::StreamExt as _;
 use lattice_api::{
@@ -30,30 +29,30 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Held by who founds a cluster.
+/// Held while a cluster is set up.
 static FOUNDING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// States that nothing comes after.
+/// Final states.
 pub const ENDED: [&str; 3] = ["completed", "failed", "cancelled"];
 
-/// What a scenario calls by a name.
+/// Allocation with a name in the scenario.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub id: AllocationId,
-    /// The files of one that waits until it may end.
+    /// Files of a job that waits until it may end.
     pub script: Script,
 }
 
-/// Everything that the event stream told of allocations, in its order.
+/// Events of all allocations, in the order of the stream.
 type Seen = Arc<Mutex<Vec<AllocationView>>>;
 
-/// See the module.
+/// Shared state of a file's scenarios.
 pub struct World {
-    /// The graph that the scenario speaks of.
+    /// DAG of the scenario.
     pub graph: crate::graphs::Graph,
-    /// The service that it speaks of.
+    /// Service of the scenario.
     pub service: crate::scaling::Service,
-    /// Where a file has one, for all its scenarios.
+    /// Prometheus for all scenarios of the file; `None` where the file has none.
     pub prometheus: Option<lattice_tests::prometheus::Prometheus>,
     programs: Programs,
     site: Option<Site>,
@@ -61,20 +60,20 @@ pub struct World {
     scratch: tempfile::TempDir,
     jobs: BTreeMap<String, Job>,
     seen: Seen,
-    /// Names of the settings that the scenario gave, by vCluster.
+    /// Names of the settings that the scenario changed, by vCluster.
     settings: BTreeMap<String, BTreeSet<String>>,
-    /// vClusters that it made.
+    /// vClusters that the scenario created.
     vclusters: BTreeSet<String>,
     scripts: usize,
-    /// Nodes that it drained, and reservations that it made.
+    /// Nodes that the scenario drained, and reservations that it created.
     drained: BTreeSet<String>,
     reserved: BTreeSet<String>,
-    /// What takes back what it said of a vCluster beside its settings.
+    /// Changes that restore a vCluster's other properties.
     takes_back: BTreeMap<String, VclusterRequest>,
 }
 
 impl World {
-    /// Without a cluster yet.
+    /// Creates the state without a cluster.
     pub fn new(programs: Programs) -> Self {
         let scratch = tempfile::Builder::new()
             .prefix("lattice-scenarios-")
@@ -100,14 +99,14 @@ impl World {
         }
     }
 
-    /// The cluster with these nodes, founded by the first scenario of a file and used by the others.
+    /// Sets up the cluster with these nodes for the first scenario of a file; the others use the same cluster.
     pub async fn has_cluster(&mut self, plan: Plan) {
         if self.site.is_some() {
             assert_eq!(self.nodes, plan.agents, "one cluster for a file");
             return;
         }
         self.nodes = plan.agents.clone();
-        // One at a time: free ports are looked for, and then taken.
+        // One at a time, because free ports are searched and taken later.
         let turn = FOUNDING.lock().await;
         let site = Site::found(self.programs, &plan).await;
         drop(turn);
@@ -129,7 +128,7 @@ impl World {
             }
         });
         self.site = Some(site);
-        // Nodes can be given back to what was defined.
+        // Nodes can be moved only to a defined vCluster.
         self.defines("default").await;
     }
 
@@ -138,17 +137,17 @@ impl World {
         self.site.as_ref().expect("a cluster is given first")
     }
 
-    /// The same, to start and stop daemons of it.
+    /// The cluster, to start and stop daemons.
     pub fn site_mut(&mut self) -> &mut Site {
         self.site.as_mut().expect("a cluster is given first")
     }
 
-    /// Its API, as the administrator.
+    /// API of the cluster, as the administrator.
     pub fn api(&self) -> &Client {
         self.site().api()
     }
 
-    /// A folder for whatever a scenario writes; any user may.
+    /// Folder for files of a scenario; writable for any user.
     pub fn scratch(&self) -> PathBuf {
         self.scratch.path().to_owned()
     }
@@ -159,13 +158,13 @@ impl World {
         Script::in_folder(self.scratch.path().join(format!("job-{}", self.scripts)))
     }
 
-    /// From now on a scenario may speak of it.
+    /// Registers a job for later steps.
     pub fn knows(&mut self, name: &str, job: Job) {
         let before = self.jobs.insert(name.to_owned(), job);
         assert!(before.is_none(), "two jobs are called {name:?}");
     }
 
-    /// A job of the scenario.
+    /// Job of the scenario by name.
     pub fn job(&self, name: &str) -> &Job {
         let job = self.jobs.get(name);
         job.unwrap_or_else(|| panic!("no job is called {name:?}"))
@@ -176,7 +175,7 @@ impl World {
         &self.jobs
     }
 
-    /// As the API shows it now.
+    /// Current view of a job in the API.
     pub async fn view(&self, name: &str) -> AllocationView {
         let id = self.job(name).id;
         eventually("the control answers", || async {
@@ -185,7 +184,7 @@ impl World {
         .await
     }
 
-    /// Waits until the API shows what is found in it.
+    /// Waits until the API's view of a job satisfies the condition.
     pub async fn shows<T>(
         &self,
         name: &str,
@@ -199,31 +198,31 @@ impl World {
         .await
     }
 
-    /// All that was told of a job, in order. It comes a moment after the API shows it.
+    /// Events of a job, in order. They arrive shortly after the API reports the state.
     pub fn told(&self, name: &str) -> Vec<AllocationView> {
         let id = self.job(name).id;
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|view| view.id == id).cloned().collect()
     }
 
-    /// The same of all jobs.
+    /// Events of all jobs.
     pub fn told_of_all(&self) -> Vec<AllocationView> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// All that was told of any allocation, in order.
+    /// Events of all allocations, in order.
     pub fn all_told(&self) -> Vec<AllocationView> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The states that a job went through, each once in a row.
+    /// States of a job, without repetitions.
     pub fn states(&self, name: &str) -> Vec<String> {
         let mut states: Vec<String> = self.told(name).into_iter().map(|view| view.state).collect();
         states.dedup();
         states
     }
 
-    /// What its rank 0 has printed, in all attempts whose output its node has.
+    /// Output of a job's rank 0, in all attempts with output on the node.
     pub async fn output(&self, name: &str) -> String {
         let id = self.job(name).id;
         let read = async || -> Result<String, ClientError> {
@@ -239,7 +238,7 @@ impl World {
         read().await.unwrap_or_default()
     }
 
-    /// Scheduler settings of a vCluster, by their audit names; an empty value clears one.
+    /// Changes scheduler settings of a vCluster by audit name; an empty value clears a setting.
     pub async fn set(&mut self, vcluster: &str, settings: Vec<(String, String)>) {
         let names = settings.iter().map(|(name, _)| name.clone());
         let given = self.settings.entry(vcluster.to_owned()).or_default();
@@ -253,7 +252,8 @@ impl World {
         .await;
     }
 
-    /// What an administrator says to the quorum itself: what the interfaces do not have, or not so finely.
+    /// Sends an administrator's command to the quorum, for changes that the interfaces do not have or not in this
+    /// detail.
     pub async fn command(&self, command: Command) {
         let envelope = Envelope {
             schema: SCHEMA,
@@ -280,7 +280,7 @@ impl World {
             .unwrap();
     }
 
-    /// A vCluster with these nodes, which are in `default` until then.
+    /// Creates a vCluster with these nodes, which are in `default` before.
     pub async fn makes_vcluster(&mut self, name: &str, nodes: &str) {
         self.vclusters.insert(name.to_owned());
         self.defines(name).await;
@@ -289,13 +289,13 @@ impl World {
         }
     }
 
-    /// Drained for the rest of the scenario.
+    /// Drains a node for the rest of the scenario.
     pub async fn drains(&mut self, node: &str) {
         self.api().drain(node, "of a scenario").await.unwrap();
         self.drained.insert(node.to_owned());
     }
 
-    /// Reserved for the rest of the scenario.
+    /// Creates a reservation for the rest of the scenario.
     pub async fn reserves(&mut self, name: &str, request: ReservationRequest) {
         self.api()
             .set_reservation(name, &request, None)
@@ -304,19 +304,19 @@ impl World {
         self.reserved.insert(name.to_owned());
     }
 
-    /// Says something of a vCluster for the rest of the scenario.
+    /// Changes a vCluster for the rest of the scenario.
     pub async fn writes(&mut self, vcluster: &str, now: &VclusterRequest, later: VclusterRequest) {
         self.api().set_vcluster(vcluster, now, None).await.unwrap();
         self.takes_back.insert(vcluster.to_owned(), later);
     }
 
-    /// What the control counts, as Prometheus reads it.
+    /// Control's metrics, in the Prometheus format.
     pub async fn metrics(&self) -> Option<String> {
         self.site().metrics().await
     }
 
-    /// Fetches the control's record of decisions and decides it again: every plan must be the same. Nothing is
-    /// compared where no scenario of the file has founded a cluster.
+    /// Fetches the control's record of decisions and replays it: every plan must be equal. Does nothing where no
+    /// scenario of the file has set up a cluster.
     pub async fn decides_again(&self, feature: &str) {
         let Some(site) = &self.site else { return };
         let mut pieces = site.api().decisions(None).await.unwrap();
@@ -347,8 +347,8 @@ impl World {
             .unwrap();
     }
 
-    /// Everything as before the scenario: nothing runs or waits, every node is in `default` and free, no setting is
-    /// left, the jobs' names are free.
+    /// Restores the state before the scenario: no job runs or waits, every node is in `default` and free, no setting is
+    /// left, and the jobs' names are free.
     pub async fn clean(&mut self) {
         if self.site.is_none() {
             return;
@@ -362,7 +362,7 @@ impl World {
             .iter()
             .filter(|one| !ENDED.contains(&one.state.as_str()))
         {
-            // It may have ended meanwhile.
+            // The allocation may have ended meanwhile.
             let _ = self.api().cancel(one.id).await;
         }
         for name in std::mem::take(&mut self.reserved) {
@@ -419,7 +419,7 @@ impl World {
         self.site().are_ready(&self.nodes).await;
     }
 
-    /// For whom a scenario fails: what the jobs went through.
+    /// States of the jobs, for the report of a failed scenario.
     pub fn what_was_seen(&self) -> String {
         let mut text = String::from("  what was seen:\n");
         for (name, job) in &self.jobs {
@@ -435,7 +435,7 @@ impl World {
         text
     }
 
-    /// For whom a scenario fails: the last lines of every daemon, where the environment asks for them.
+    /// Prints the last log lines of every daemon for a failed scenario, if the environment requests them.
     pub fn tells_of_daemons(&self) {
         let Some(site) = self.site.as_ref() else {
             return;

@@ -185,7 +185,7 @@ fn backfill(text: &str) -> Backfill {
     }
 }
 
-/// Fills the queue while the partition is down, then sets it up.
+/// Fills the queue while the partition is down, then sets the partition to UP.
 pub(crate) fn row(
     folder: &Path,
     nodes: u32,

@@ -278,7 +278,7 @@ impl Cycle<'_> {
     }
 }
 
-/// Moves to the first gaps from a later time on: gaps open then for long enough stay.
+/// Replaces gaps by the first gaps from `to` on; gaps that are open at `to` for long enough stay.
 fn move_on(gaps: &mut [Gap], ahead: &Ahead<'_>, free_at: &[u64], lasts: u64, to: u64) {
     for gap in gaps {
         if gap.start <= to && !gap.is_open(to, lasts) {

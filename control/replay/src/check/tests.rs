@@ -1,4 +1,4 @@
-//! Each thing that must hold is found where it does not.
+//! Violations: each invariant check finds a schedule that violates its invariant.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -79,7 +79,7 @@ fn more_in_use_than_there_is_is_found() {
 #[test]
 fn a_node_of_two_jobs_is_found() {
     let (mut workload, schedule) = sound();
-    // It runs on into the time of whoever had its nodes next.
+    // The job runs into the time of the next holder of its nodes.
     workload.jobs[7].run_ms *= 50;
     let told = found(&workload, &schedule, true);
     assert!(
@@ -119,7 +119,7 @@ fn a_promise_that_moves_back_is_found() {
         told.iter().any(|told| told.contains("only one at")),
         "{told:?}"
     );
-    // Where other things than age count, that may be because somebody else was served in turn.
+    // Where factors other than age count, another job may have been served in turn.
     let nobody_overtakes = found(&workload, &schedule, false);
     assert!(
         nobody_overtakes

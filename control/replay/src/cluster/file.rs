@@ -1,13 +1,13 @@
-//! A cluster's description in YAML. Everything but `groups` may be left out:
+//! Cluster description in YAML. Every field except `groups` is optional:
 //!
 //! ```yaml
 //! groups:                        # topology groups
 //!   - name: g0
 //!     nodes: "gpu[001-128]"      # a hostlist
-//!     model: gh200               # of `models`
-//!     conformance: a             # who is alike: one name, one group; by default all of a model are
-//!     vcluster: batch            # of `vclusters`; `default` when there is none
-//!     power_domain: row1         # of `power_domains`
+//!     model: gh200               # one of `models`
+//!     conformance: a             # name of the conformance group; default: one group per model
+//!     vcluster: batch            # one of `vclusters`; `default` when there is none
+//!     power_domain: row1         # one of `power_domains`
 //! models:
 //!   gh200: {gpus: 4, gpu_model: "NVIDIA GH200 120GB", gpu_memory_gib: 384, memory_gib: 480, features: [nvlink], work_w: 2200}
 //! power_domains:
@@ -16,13 +16,13 @@
 //! vclusters:
 //!   batch: {profile: hpc-batch, queues: [normal]}          # or weights: {wait_time: 0.4, …}
 //!   debug: {weights: {wait_time: 1}, reservations: all, reference_wait_s: 600, queues: [debug]}
-//! limit_policy: strict                                    # or flat: children's limits need not add up
+//! limit_policy: strict                                    # or flat: sums of children's limits may exceed the parent's
 //! projects:
 //!   physics: {max_nodes: 500, share: 0.3}
 //!   physics/higgs: {max_nodes: 200, max_concurrent_allocations: 20}
-//! accounts: {ph01: physics/higgs}                          # which project an account of the trace is
+//! accounts: {ph01: physics/higgs}                          # project of an account of the trace
 //! classes: {debug: 8, low: 2}                              # priority of queues and qualities of service
-//! targets_s: {8: 60, 5: 86400}                             # by class, when work is meant to have started
+//! targets_s: {8: 60, 5: 86400}                             # target of the wait by class, seconds
 //! ```
 
 use super::{Cluster, ClusterError, Domain, Host, Queue, charge, conformance, sound};
@@ -93,7 +93,8 @@ struct DomainText {
     budget_kw: f64,
 }
 
-/// A [`PolicyText`] and the queues; written out, since unknown fields of a flattened one are not refused.
+/// The fields of [`PolicyText`] and the queues. The fields are repeated, because a flattened struct accepts unknown
+/// fields.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct VclusterText {
@@ -129,7 +130,7 @@ pub(super) fn read(text: &str, path: &Path) -> Result<Cluster, ClusterError> {
     }
 }
 
-/// What is read so far, and all that is wrong.
+/// Cluster read so far, and all faults.
 #[derive(Default)]
 struct Reading {
     cluster: Cluster,
@@ -141,7 +142,7 @@ impl Reading {
         self.faults.push(format!("{field}: {reason}"));
     }
 
-    /// What was made, or why not, under the field's name.
+    /// Returns the value, or records the error under the field's name.
     fn named<T, E: std::fmt::Display>(
         &mut self,
         field: impl std::fmt::Display,
@@ -355,7 +356,7 @@ impl Reading {
         }
     }
 
-    /// Where hardware is described at all, what is not is not there.
+    /// Where any node has a hardware description, absent hardware counts as 0.
     fn hardware(&mut self) {
         let facts = || self.cluster.nodes.values().map(|host| &host.facts);
         let (gpus, memory) = (
@@ -394,7 +395,7 @@ impl Reading {
             };
             self.cluster.projects.insert(path, limits);
         }
-        // As people add them up: ten times 0.1 is 1.
+        // Tolerates rounding: ten times 0.1 is 1.
         if shares > 1.0 + 1e-9 {
             self.wrong(
                 "projects",

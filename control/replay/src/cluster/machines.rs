@@ -1,23 +1,24 @@
-//! Real dragonfly machines by name: their sizes as their operators publish them, `fixtures/captures/dragonfly-machines.json`.
+//! Real dragonfly machines by name, with the sizes that their operators publish:
+//! `fixtures/captures/dragonfly-machines.json`.
 
 use super::{Cluster, ClusterError};
 use serde::{Deserialize, Serialize};
 
 const MACHINES: &str = include_str!("../../../../fixtures/captures/dragonfly-machines.json");
 
-/// One of them. Of several node types the one with most GPUs.
+/// A real machine. Of several node types, the one with the most GPUs counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Machine {
-    /// Frontier at Oak Ridge: 74 groups of at most 128 nodes, the last one smaller.
+    /// Frontier at Oak Ridge: 74 groups of at most 128 nodes; the last group is smaller.
     Frontier,
-    /// The GPU nodes of Perlmutter at NERSC, a group a cabinet.
+    /// The GPU nodes of Perlmutter at NERSC, one group per cabinet.
     Perlmutter,
-    /// The GH200 nodes of Alps at CSCS. The page does not say how large groups are: a group a cabinet.
+    /// The GH200 nodes of Alps at CSCS. The source does not give the size of groups; a group is a cabinet here.
     Alps,
 }
 
-/// What of the file is used.
+/// Sizes from the file: number of nodes, and nodes per group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machines {
     frontier: (u64, u64),
@@ -70,10 +71,10 @@ struct NodeType {
 }
 
 impl Machines {
-    /// As they are known.
+    /// Returns the published sizes.
     ///
     /// # Errors
-    /// When the file that is built in is not in its form.
+    /// When the embedded file is malformed.
     pub fn known() -> Result<Self, ClusterError> {
         let file: File = serde_json::from_str(MACHINES)
             .map_err(|error| ClusterError::Size(format!("dragonfly-machines.json: {error}")))?;
@@ -93,10 +94,10 @@ impl Machines {
         })
     }
 
-    /// The cluster of one machine.
+    /// Returns the cluster of one machine.
     ///
     /// # Errors
-    /// When its size cannot be.
+    /// When the size is 0 or above [`MAX_NODES`](super::MAX_NODES).
     pub fn cluster(self, machine: Machine) -> Result<Cluster, ClusterError> {
         let (nodes, each) = match machine {
             Machine::Frontier => self.frontier,

@@ -1,7 +1,7 @@
-//! The machine on which a workload is replayed: its nodes and where they lie, who may use them and how much.
+//! Machine on which a workload is replayed: nodes with their topology, vClusters, projects and limits.
 //!
-//! It comes from a description in YAML (`file.rs` has its form), from a size alone, from the sizes of a real
-//! dragonfly machine, or from Alibaba's list of nodes.
+//! A cluster comes from a YAML description (`file.rs` documents the form) or from a size alone. Other sources are the
+//! sizes of real dragonfly machines and Alibaba's list of nodes.
 
 mod file;
 mod machines;
@@ -29,117 +29,117 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// See the module.
+/// Machine on which a workload is replayed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cluster {
-    /// By name.
+    /// Nodes by name.
     pub nodes: BTreeMap<NodeId, Host>,
-    /// Views of the nodes, each with a scheduler of its own.
+    /// vClusters, each with a scheduler of its own.
     pub vclusters: BTreeMap<VclusterName, Queue>,
-    /// Projects with their limits. Tenants of a trace that are not among them have none.
+    /// Projects with their limits. A tenant of the trace that is not among them has no limits.
     pub projects: BTreeMap<ProjectPath, Limits>,
-    /// What limits mean.
+    /// Meaning of limits.
     pub limit_policy: LimitPolicy,
-    /// Power domains that have a budget.
+    /// Power domains with a budget.
     pub power: BTreeMap<String, Domain>,
-    /// Which project a tenant of a trace is; the one of its own name where it is not named.
+    /// Project of a tenant of the trace; by default the project of the same name.
     pub accounts: BTreeMap<String, ProjectPath>,
-    /// Shares of the machine that tenants of a trace are meant to have.
+    /// Intended shares of the machine by project.
     pub shares: BTreeMap<String, f64>,
     /// Priority classes of queues and qualities of service.
     pub classes: BTreeMap<String, u8>,
-    /// Within what time work of a class is meant to start, milliseconds.
+    /// Target of the wait by class, milliseconds.
     pub targets_ms: BTreeMap<u8, u64>,
 }
 
-/// One node.
+/// Node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Whose it is.
+    /// vCluster of the node.
     pub vcluster: VclusterName,
-    /// What is known of it.
+    /// Facts about the node for schedulers.
     pub facts: NodeFacts,
 }
 
-/// One vCluster.
+/// vCluster of a cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Queue {
-    /// How its scheduler decides; `None`: as is said for all.
+    /// Policy of the scheduler; `None`: the common policy.
     pub policy: Option<Policy>,
-    /// Queues of a trace whose work it takes. What no vCluster names goes to the first one that names none.
+    /// Queues of the trace that belong to the vCluster. Jobs of other queues go to the first vCluster without queues.
     pub queues: BTreeSet<String>,
 }
 
-/// A power domain.
+/// Power domain with a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// The one that it is part of.
+    /// Parent domain.
     pub parent: Option<String>,
-    /// What its nodes may draw more than idle, milliwatts.
+    /// Budget of its nodes above idle power, milliwatts.
     pub budget_mw: u64,
 }
 
-/// Why there is no cluster.
+/// Error of a cluster description.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The file cannot be read.
+    /// File unreadable.
     #[error("{}", path.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: InputError,
     },
-    /// The file is not in the form.
+    /// Malformed file.
     #[error("{}: {reason}", path.display())]
     Form {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Reason, with its position.
         reason: String,
     },
-    /// Things in the file that cannot be, all of them.
+    /// Invalid values in the file, all of them.
     #[error("{}: {}", path.display(), faults.join("; "))]
     Faults {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Each names its field.
+        /// Faults; each names its field.
         faults: Vec<String>,
     },
-    /// A size that cannot be.
+    /// Size out of range.
     #[error("{0}")]
     Size(String),
-    /// A name that is none.
+    /// Invalid name.
     #[error(transparent)]
     Name(#[from] InvalidId),
 }
 
-/// More nodes than anybody has; a typing error would take all memory.
+/// Largest number of nodes, above any real machine. A typing error would otherwise use all memory.
 pub const MAX_NODES: u64 = 200_000;
 
 impl Cluster {
-    /// So many nodes that are all alike, in one group.
+    /// Creates identical nodes in one group.
     ///
     /// # Errors
-    /// When there is none, or too many.
+    /// When the number of nodes is 0 or above [`MAX_NODES`].
     pub fn alike(nodes: u64) -> Result<Self, ClusterError> {
         Self::dragonfly(1, nodes)
     }
 
-    /// A dragonfly of so many groups of so many nodes, all alike otherwise.
+    /// Creates a dragonfly of `groups` groups with `each` nodes, otherwise identical.
     ///
     /// # Errors
-    /// When there is no node, or too many.
+    /// When the number of nodes is 0 or above [`MAX_NODES`].
     pub fn dragonfly(groups: u64, each: u64) -> Result<Self, ClusterError> {
         let sizes = vec![each; usize::try_from(groups.min(MAX_NODES)).unwrap_or(0)];
         Self::of_groups(&sizes)
     }
 
-    /// A dragonfly of groups of these sizes.
+    /// Creates a dragonfly of groups of these sizes.
     ///
     /// # Errors
-    /// When there is no node, or too many.
+    /// When the number of nodes is 0 or above [`MAX_NODES`].
     pub fn of_groups(sizes: &[u64]) -> Result<Self, ClusterError> {
         let total = sizes.iter().copied().fold(0, u64::saturating_add);
         if total == 0 || total > MAX_NODES {
@@ -170,10 +170,10 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Reads a description, or a list of nodes in CSV.
+    /// Reads a YAML description, or a list of nodes in CSV.
     ///
     /// # Errors
-    /// When the file cannot be read, or says what cannot be.
+    /// When the file cannot be read or is not valid.
     pub fn open(path: &Path) -> Result<Self, ClusterError> {
         let text = text_of(path).map_err(|source| ClusterError::Read {
             path: path.to_owned(),
@@ -185,7 +185,8 @@ impl Cluster {
         }
     }
 
-    /// What schedulers know of their vClusters, each with how it decides. Nodes that take no work are left out.
+    /// Creates the cluster from schedulers' views of their vClusters, with their policies. Nodes out of service are
+    /// left out.
     pub fn of_views<'v>(
         views: impl Iterator<Item = (&'v VclusterName, &'v ClusterView, Policy)>,
     ) -> Self {
@@ -215,7 +216,7 @@ impl Cluster {
         cluster
     }
 
-    /// One vCluster takes what names none: `default`, or else the one with most nodes.
+    /// Makes one vCluster accept all queues without a vCluster: `default`, otherwise the one with the most nodes.
     fn open_one(&mut self) {
         let of = |name: &VclusterName| {
             let nodes = self.nodes.values().filter(|host| host.vcluster == *name);
@@ -227,7 +228,7 @@ impl Cluster {
         }
     }
 
-    /// Whether anything is known of what its nodes are: GPUs, memory, features.
+    /// Whether any node has a hardware description: GPUs, memory or features.
     pub fn has_hardware(&self) -> bool {
         let is_known = |facts: &NodeFacts| {
             facts.gpu_count.is_some() || facts.memory_bytes.is_some() || !facts.features.is_empty()
@@ -235,14 +236,14 @@ impl Cluster {
         self.nodes.values().any(|host| is_known(&host.facts))
     }
 
-    /// Whether nodes lie in more than one group.
+    /// Whether nodes are in more than one group.
     pub fn has_groups(&self) -> bool {
         let mut groups = self.nodes.values().map(|node| &node.facts.group);
         let first = groups.next();
         groups.any(|group| Some(group) != first || group.is_none())
     }
 
-    /// The priority class of what was asked for so: what it says itself, else by its quality of service, else by its
+    /// Priority class of a request: its own class, otherwise that of its quality of service, otherwise that of its
     /// queue.
     pub fn class_of(&self, request: &Request) -> u8 {
         if let Some(class) = request.class {
@@ -253,7 +254,7 @@ impl Cluster {
         known.copied().unwrap_or(AllocationSpec::CLASS)
     }
 
-    /// The vCluster that takes work of a queue; `None` where there is none for it.
+    /// Returns the vCluster for a request's queue; `None` where there is none.
     pub fn vcluster_of(&self, request: &Request) -> Option<&VclusterName> {
         let named = |(_, queue): &(&VclusterName, &Queue)| {
             let asked = request.queue.as_ref();
@@ -265,14 +266,14 @@ impl Cluster {
         found.map(|(name, _)| name)
     }
 
-    /// By request of a workload, within what time its jobs are meant to start.
+    /// Targets of the wait by request of a workload, milliseconds.
     pub fn targets_of(&self, workload: &Workload) -> Vec<Option<u64>> {
         let target = |request: &Request| self.targets_ms.get(&self.class_of(request)).copied();
         workload.requests.iter().map(target).collect()
     }
 }
 
-/// Plain, gzip or zstd.
+/// Reads a plain, gzip or zstd file.
 fn text_of(path: &Path) -> Result<String, InputError> {
     let mut lines = Lines::open(path)?;
     let (mut text, mut lossy) = (String::new(), String::new());
@@ -282,7 +283,7 @@ fn text_of(path: &Path) -> Result<String, InputError> {
     Ok(text)
 }
 
-/// A node of which nothing bad is known, like all others that are made so.
+/// Facts of a healthy node; all such nodes are alike.
 fn sound() -> NodeFacts {
     NodeFacts {
         liveness: Liveness::Alive,
@@ -292,12 +293,12 @@ fn sound() -> NodeFacts {
     }
 }
 
-/// The key of a conformance group that is only named.
+/// Key of the conformance group with this name.
 fn conformance(name: &str) -> ConformanceKey {
     ConformanceKey::Known(*blake3::hash(name.as_bytes()).as_bytes())
 }
 
-/// What work on a node costs in power.
+/// Power charge of a job on a node.
 fn charge(domain: &str, watts: u64) -> Charge {
     Charge {
         domain: domain.to_owned(),

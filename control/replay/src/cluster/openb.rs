@@ -1,5 +1,5 @@
-//! Alibaba's list of nodes (cluster-trace-gpu-v2023, `openb_node_list_*.csv`): what each has. Where they lie is not
-//! published, so they have no groups that tell anything: all are in one.
+//! Alibaba's list of nodes (cluster-trace-gpu-v2023, `openb_node_list_*.csv`) with their hardware. The topology is not
+//! published, so all nodes are in one group.
 
 use super::{Cluster, ClusterError, Host, Queue, conformance, sound};
 use lattice_placement::NodeFacts;

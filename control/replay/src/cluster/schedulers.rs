@@ -1,19 +1,19 @@
-//! What schedulers know, followed through a record of their decisions.
+//! State of schedulers, rebuilt from a record of their decisions.
 
 use super::Cluster;
 use lattice_placement::{ClusterView, Planner, Policy, record::Line};
 use lattice_quorum_types::VclusterName;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// Schedulers by vCluster, rebuilt from a record.
 #[derive(Debug, Default)]
 pub struct Schedulers(BTreeMap<VclusterName, Planner>);
 
 impl Schedulers {
-    /// Takes in a line.
+    /// Applies a line of a record.
     ///
     /// # Errors
-    /// When it is none of a record.
+    /// When the line is not valid.
     pub fn hear(&mut self, line: &[u8]) -> Result<(), serde_json::Error> {
         match serde_json::from_slice(line)? {
             Line::View { vcluster, view, .. } => {
@@ -33,7 +33,7 @@ impl Schedulers {
         Ok(())
     }
 
-    /// The cluster as they know it by now.
+    /// Returns the cluster as the schedulers have it now.
     pub fn cluster(&self) -> Cluster {
         let views = self.0.iter();
         let of = |(name, planner)| -> (&VclusterName, &ClusterView, Policy) {

@@ -1,4 +1,4 @@
-//! Machines that are described, and what is wrong with some.
+//! Valid and invalid cluster descriptions.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -14,7 +14,7 @@ fn faults(text: &str) -> Vec<String> {
     }
 }
 
-/// What the module's documentation shows is read.
+/// The example of the module documentation is valid.
 #[test]
 fn the_documented_form_is_read() {
     let text: String = include_str!("file.rs")
@@ -25,7 +25,7 @@ fn the_documented_form_is_read() {
         .take_while(|line| *line != "```")
         .map(|line| format!("{line}\n"))
         .collect();
-    // Its weights are cut short for people.
+    // The documentation abbreviates the weights.
     let cluster = read(&text.replace(", …}", "}")).unwrap();
     assert_eq!(cluster.nodes.len(), 128);
     let (name, host) = cluster.nodes.first_key_value().unwrap();
@@ -144,7 +144,7 @@ fn hardware_that_is_not_described_is_not_there_where_any_is() {
     assert!(!Cluster::dragonfly(2, 2).unwrap().has_hardware());
 }
 
-/// A description may be packed, as traces may.
+/// A description may be compressed, like a trace.
 #[test]
 fn a_packed_list_is_read() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! What is noise and what is not.
+//! Distinction between noise and significant differences.
 use super::*;
 
 fn of(waits: &[f64], spans: Option<f64>) -> Vec<Metrics> {
@@ -22,7 +22,7 @@ fn row(rows: &[Row], name: &str) -> Row {
 
 #[test]
 fn a_difference_of_each_seed_is_none_of_noise() {
-    // Seeds differ by far more than policies do, but each in the same way.
+    // Seeds differ by far more than policies, but the difference is the same for each seed.
     let rows = compare(&[
         of(&[100.0, 200.0, 300.0], None),
         of(&[90.0, 191.0, 289.0], None),
@@ -35,11 +35,11 @@ fn a_difference_of_each_seed_is_none_of_noise() {
     let difference = wait.differences[0];
     assert_eq!(difference.mean, -10.0);
     assert_eq!(difference.relative, Some(-0.05));
-    // t of 2 degrees is 4.303, the deviation 1.
+    // t for 2 degrees of freedom is 4.303, the deviation is 1.
     let within = 4.303 / 3_f64.sqrt();
     assert!((difference.within.unwrap_or(0.0) - within).abs() < 1e-9);
     assert_eq!(difference.verdict, Verdict::Better);
-    // Less in use is worse.
+    // A lower utilization is worse.
     assert_eq!(
         row(&rows, "utilization").differences[0].verdict,
         Verdict::Worse
@@ -103,7 +103,7 @@ fn who_served_others_is_neither_better_nor_worse() {
     let twice = |jobs| [served(jobs, 1.0), served(jobs, 1.0)].concat();
     let rows = compare(&[twice(10), twice(7)]);
     assert_eq!(row(&rows, "jobs").differences[0].verdict, Verdict::Worse);
-    // More backfilled is a way, and no aim.
+    // The number of backfilled jobs describes a policy and is not an objective.
     let more = |backfilled| Metrics {
         backfilled,
         ..Metrics::default()

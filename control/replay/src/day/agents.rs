@@ -1,5 +1,4 @@
-//! What agents answer, as they would over the network: to who dispatches, who asks for checkpoints and who
-//! reads how busy a node is. `None`: no answer comes.
+//! Simulated agents: launches, checkpoint requests and GPU utilization, as over the network. `None`: no answer arrives.
 
 use super::{
     deeds::Event,
@@ -17,19 +16,19 @@ use lattice_quorum_types::{
 };
 use std::f64::consts::TAU;
 
-/// How long a rank takes to start, and one that is told to end to be gone, milliseconds.
+/// Time that a rank takes to start, and to end after a request, milliseconds.
 const STARTS_MS: (u64, u64) = (500, 3_000);
 const ENDS_MS: (u64, u64) = (500, 25_000);
 
 impl Site {
-    /// The boot that a node's agent names.
+    /// Boot id that the node's agent reports.
     pub fn ping(&self, node: &NodeId) -> Option<String> {
         let inner = self.inner();
         let machine = inner.machines.get(node).filter(|of| of.is_up);
         machine.map(Machine::boot_id)
     }
 
-    /// A rank is launched.
+    /// Launches a rank.
     pub fn launch(
         &self,
         node: &NodeId,
@@ -38,7 +37,7 @@ impl Site {
         self.inner().launch(node, launch)
     }
 
-    /// A rank is to end.
+    /// Requests the end of a rank.
     pub fn terminate(
         &self,
         node: &NodeId,
@@ -47,7 +46,7 @@ impl Site {
         self.inner().terminate(node, key)
     }
 
-    /// A rank is to write a checkpoint, or to say where it stands.
+    /// Requests a checkpoint of a rank, or the status of the checkpoint.
     pub fn checkpoint(
         &self,
         node: &NodeId,
@@ -56,7 +55,7 @@ impl Site {
         self.inner().checkpoint(node, asked)
     }
 
-    /// How busy a node's GPUs are, millionths.
+    /// Utilization of a node's GPUs, millionths.
     pub fn usage(&self, node: &NodeId) -> Option<Result<u32, String>> {
         self.inner().usage(node)
     }
@@ -118,7 +117,7 @@ impl Inner {
         Some(Ok(status(key)))
     }
 
-    /// A rank goes on from this checkpoint, 0 for none. What it has then must be what was kept of its work.
+    /// A rank resumes from this checkpoint, 0 for none. The checkpoint must be the last usable one.
     fn goes_on(&mut self, launch: &Launch, nature: Nature, number: u32, walltime_ms: Option<u64>) {
         let (id, now) = (launch.key.allocation, self.now);
         let works = &mut self.truth.works;
@@ -152,8 +151,8 @@ impl Inner {
                 ..Attempt::default()
             };
         }
-        // What is in the checkpoint has used that much of the walltime, not more and hardly less: what counts is
-        // when each was asked for, and its processes hear of that with the next look.
+        // The used walltime is at most the run time in the checkpoint, and hardly less. Control counts up to the
+        // request of each checkpoint, and the processes receive the request in the next pass.
         let held = self.state.allocation(id);
         let asked_ms = held.and_then(|held| held.spec.walltime_ms);
         if let (Some(asked_ms), Some(given_ms)) = (asked_ms, walltime_ms) {
@@ -231,13 +230,13 @@ impl Inner {
             writes,
             ..Content::default()
         });
-        // It holds what all of them had done.
+        // The checkpoint holds the progress that all ranks had reached.
         content.ran_ms = content.ran_ms.min(ran_ms);
         content.asked.insert(rank);
         Some(Ok(status))
     }
 
-    /// A service's load is shared by its nodes: low at night, more than one bears by day.
+    /// The nodes of a service share its load: low at night, more than one node can serve during the day.
     fn usage(&mut self, node: &NodeId) -> Option<Result<u32, String>> {
         let machine = self.machines.get(node).filter(|of| of.is_up)?;
         let serves = |(key, process): (&AttemptKey, &Process)| {
@@ -259,7 +258,7 @@ impl Inner {
         Some(Ok((load.clamp(0.0, 1.0) * 1e6) as u32))
     }
 
-    /// In nodes that it fills.
+    /// Load of a service, in fully used nodes.
     fn load(&self, id: AllocationId) -> f64 {
         let of_day = self.now.since(START) as f64 / DAY_MS as f64;
         let shift = (id.0 % 4) as f64 / 16.0;

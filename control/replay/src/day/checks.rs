@@ -1,6 +1,6 @@
-//! What must hold of every day, whoever decides. It reads the state by its public questions, compares it with
-//! what it saw before, and shares no rule with those who decide: each is written down here once more, in the
-//! words of what it promises.
+//! Invariants of every simulated day, for any deciding side. The checks read the state by its public functions and
+//! compare the state with the one before. They share no rule with the deciding side: each rule is written again here,
+//! from the documented promises.
 
 mod nodes;
 mod room;
@@ -23,35 +23,35 @@ use std::{
     sync::Arc,
 };
 
-/// After so many nothing more is learned.
+/// Largest number of reported violations; more give no further insight.
 const MOST: usize = 20;
 
-/// See the module.
+/// Invariant checks of one day.
 #[derive(Debug)]
 pub(super) struct Checks {
     found: Vec<String>,
-    /// What an administrator said.
+    /// Limits as the administrator set them.
     limits: Vec<(ProjectPath, Limits)>,
-    /// Nodes as they were before the present command.
+    /// Nodes before the current command.
     nodes: BTreeMap<NodeId, Node>,
-    /// Work as it was.
+    /// Allocations before the current command.
     seen: BTreeMap<AllocationId, Seen>,
-    /// Nodes that nobody reaches, or did not until then.
+    /// Silent nodes, or the end of the silence of a node that answers again.
     silent: BTreeMap<NodeId, Option<UnixMillis>>,
-    /// Since when a vCluster has nodes for whoever waits there.
+    /// Time since which a vCluster has nodes for every waiting allocation.
     idle: BTreeMap<VclusterName, UnixMillis>,
-    /// Violations that last are told once.
+    /// Violations that were reported; a lasting violation is reported once.
     told: BTreeSet<String>,
 }
 
-/// One allocation as it was seen last.
+/// Last known state of one allocation.
 #[derive(Debug)]
 struct Seen {
     record: Arc<Allocation>,
     submitted_at: UnixMillis,
-    /// How often others took its nodes.
+    /// Number of preemptions and reclaims.
     moves: u32,
-    /// When it was last off its nodes for others.
+    /// Time of the last preemption or reclaim.
     moved_at: Option<UnixMillis>,
     has_ended: bool,
 }
@@ -69,7 +69,7 @@ impl Checks {
         }
     }
 
-    /// What is wrong.
+    /// Adds a violation.
     pub(super) fn add(&mut self, now: UnixMillis, what: String) {
         if self.found.len() < MOST && self.told.insert(what.clone()) {
             let s = now.since(super::START) / 1000;
@@ -99,13 +99,13 @@ impl Checks {
         }
     }
 
-    /// Whether nobody reached a node since then.
+    /// Whether a node was silent at any time since then.
     fn was_silent(&self, node: &NodeId, since: UnixMillis) -> bool {
         let until = self.silent.get(node);
         until.is_some_and(|until| until.is_none_or(|until| until >= since))
     }
 
-    /// A command was committed; the records of before are here still.
+    /// Checks a committed command; the records from before the command are still present.
     pub(super) fn committed(
         &mut self,
         state: &State,
@@ -142,7 +142,7 @@ impl Checks {
         }
     }
 
-    /// Those who decide have looked.
+    /// Checks after a pass of control.
     pub(super) fn looked(
         &mut self,
         state: &State,
@@ -153,7 +153,7 @@ impl Checks {
         self.waiting(state, machines, now);
     }
 
-    /// The day is over, and all that was left to do has had its time.
+    /// Checks the end of the day, after the time for all remaining jobs.
     pub(super) fn ended(&mut self, state: &State, now: UnixMillis) {
         let mut left = Vec::new();
         for held in state.live_allocations() {
@@ -187,12 +187,12 @@ impl Checks {
     }
 }
 
-/// Whether nobody may have these nodes but sensitive work.
+/// Whether these nodes are for sensitive allocations only.
 fn is_sensitive(vcluster: &VclusterName) -> bool {
     vcluster.as_str() == SENSITIVE
 }
 
-/// Whether it is off its nodes for others.
+/// Whether the allocation lost its nodes by preemption or reclaim.
 fn was_moved(record: &Allocation) -> bool {
     use lattice_quorum_types::course::MoveReason::{Preempted, Reclaimed};
     matches!(

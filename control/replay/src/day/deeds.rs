@@ -1,4 +1,4 @@
-//! What happens on its own: people submit, processes start and end, nodes go and come back.
+//! Events that control does not cause: users submit, processes start and end, nodes fail and return.
 
 use super::{
     machine::Machine,
@@ -17,35 +17,35 @@ use lattice_quorum_types::{
 };
 
 const ADMIN: &str = "root";
-/// Silence after which control suspects a node, and after which it calls it unreachable, milliseconds.
+/// Silence after which control suspects a node, and after which a node is unreachable, milliseconds.
 const SUSPECT_MS: u64 = 3_000;
 const UNREACHABLE_MS: u64 = 32_000;
-/// How long an agent takes after a boot until it tells what its journal has, milliseconds.
+/// Time from a boot to the report of the agent's journal, milliseconds.
 const JOURNAL_MS: u64 = 3_000;
 
-/// Something that happens.
+/// Simulation event.
 #[derive(Debug)]
 pub(super) enum Event {
     Deed(Deed),
-    /// A rank's process is there.
+    /// A rank's process has started.
     Started(NodeId, AttemptKey),
-    /// The work of an attempt is done.
+    /// The job of an attempt is complete.
     Finished(AttemptKey),
-    /// A rank's time is over.
+    /// A rank's walltime is over.
     Overdue(NodeId, AttemptKey),
-    /// A process that was told to end has.
+    /// A process that received a request to end has ended.
     Gone(NodeId, AttemptKey),
-    /// An attempt that was never here is told to have been stopped.
+    /// The agent reports an attempt that never started there as stopped.
     NeverHere(NodeId, AttemptKey),
     Suspected(NodeId, u64),
     Unreachable(NodeId, u64),
     Back(NodeId),
-    /// What was there when the node went is told.
+    /// The agent reports the processes of the previous boot as lost.
     Journal(NodeId),
 }
 
 impl Inner {
-    /// Projects, vClusters and nodes.
+    /// Creates projects, vClusters and nodes.
     pub(super) fn furnish(&mut self) {
         let scene = self.scene.clone();
         for (path, limits) in scene.projects {
@@ -128,7 +128,7 @@ impl Inner {
     }
 
     fn deed(&mut self, deed: Deed) {
-        // A refusal is the user's to hear: the limits are full.
+        // A refusal concerns the user alone: a limit is reached.
         match deed {
             Deed::Submit { user, spec } => {
                 let _ = self.propose(&user, Power::User, Command::Submit { spec });
@@ -153,7 +153,7 @@ impl Inner {
         }
     }
 
-    /// Sets the bandwidth of checkpoint storage.
+    /// Sets the bandwidth of checkpoint storage in every vCluster.
     fn storage(&mut self, bytes_s: Setting<u64>) {
         let settings = SchedulerPatch {
             checkpoint_bytes_s: bytes_s,
@@ -243,7 +243,7 @@ impl Inner {
         };
         let on = self.machines.iter().filter(runs);
         let on: Vec<NodeId> = on.map(|(node, _)| node.clone()).collect();
-        // Who lost a rank waits for it until somebody ends it.
+        // A job that lost a rank waits for the rank until control ends it.
         if on.len() < work.attempt.ranks {
             return;
         }
@@ -263,14 +263,14 @@ impl Inner {
         }
     }
 
-    /// A process is gone, and its agent says so.
+    /// Ends a process; its agent reports the end.
     fn end_process(&mut self, node: &NodeId, key: AttemptKey, exit: RankExit) {
         let outage = self.scene.outage;
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|of| of.is_up) else {
             return;
         };
-        // What the bug forgets runs on, and the agent says that it does not.
+        // With this bug the process continues, and the agent reports its end.
         let stays = self.plant == Some(Plant::EndedTooSoon) && exit == RankExit::Stopped;
         let process = match stays {
             true => None,

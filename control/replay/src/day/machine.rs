@@ -1,4 +1,4 @@
-//! One node of the day: whether it is up, under which boot, and the processes its agent answers for.
+//! Simulated node: power state, boot, and processes of its agent.
 
 use super::nature::{Answers, Nature};
 use lattice_quorum_types::{
@@ -8,48 +8,48 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For how long work puts a checkpoint off that does, milliseconds.
+/// Deferral of a job that defers its checkpoint, milliseconds.
 const PUT_OFF_MS: u64 = 60_000;
-/// Bytes of a rank's part.
+/// Size of a rank's part, bytes.
 const PART_BYTES: u64 = 80_000_000_000;
 
-/// See the module.
+/// Simulated node.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     pub(super) is_up: bool,
-    /// Counts its boots.
+    /// Number of boots.
     pub(super) boot: u64,
-    /// When it was last gone, or came back.
+    /// Time of the last failure or return.
     pub(super) turned_at: UnixMillis,
-    /// What runs, or is about to.
+    /// Processes that run or are about to start.
     pub(super) runs: BTreeMap<AttemptKey, Process>,
-    /// Attempts that its journal has, also of boots before: none is begun again.
+    /// Attempts in the journal, also those of earlier boots. The agent never starts one again.
     pub(super) known: BTreeSet<AttemptKey>,
-    /// Attempts that were there when it went, and of whose end nobody was told.
+    /// Attempts that ran when the node failed; their end is not reported yet.
     pub(super) lost: Vec<AttemptKey>,
 }
 
 impl Machine {
-    /// The boot as its agent names it.
+    /// Boot id that the agent reports.
     pub(super) fn boot_id(&self) -> String {
         format!("boot-{}", self.boot)
     }
 }
 
-/// One rank's process.
+/// Process of one rank.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) rank: u32,
     pub(super) nature: Nature,
-    /// Since when it runs.
+    /// Start of the process.
     pub(super) since: Option<UnixMillis>,
-    /// When it is ended if it runs still, from its start on, milliseconds.
+    /// Time limit from the start on, milliseconds.
     pub(super) walltime_ms: Option<u64>,
-    /// It was launched with a way to ask it for checkpoints.
+    /// The launch prepared the process for checkpoint requests.
     pub(super) is_prepared: bool,
-    /// It was told to end.
+    /// The process received a request to end.
     pub(super) is_ending: bool,
-    /// The last checkpoint it was asked for.
+    /// Last requested checkpoint.
     pub(super) write: Option<Write>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Write {
 impl Write {
     pub(super) fn new(order: CheckpointOrder, nature: &Nature, now: UnixMillis) -> Self {
         let takes_ms = match nature.answers {
-            // From a little too long to far too long: some are done with the extension.
+            // From slightly to far too slow: some parts are done within the extension.
             Answers::TooSlow => order.timeout_ms * (11 + nature.write_ms % 10) / 10,
             _ => nature.write_ms,
         };
@@ -77,7 +77,7 @@ impl Write {
         }
     }
 
-    /// Where it stands, if its process lives. `outage`: when nothing can be stored.
+    /// Status of the part while its process is alive. `outage`: period without storage.
     pub(super) fn status(
         &self,
         outage: (UnixMillis, UnixMillis),
@@ -166,7 +166,7 @@ mod tests {
         assert!(matches!(stands(Answers::Ignores, 50, 50), Asked { .. }));
         let silent = cause(stands(Answers::Ignores, 50, 100_000));
         assert_eq!(silent, Some(CheckpointFailure::Unresponsive));
-        // Twice its time is more than the extension, 1.1 times is not.
+        // Twice the timeout exceeds the extension; 1.1 times the timeout does not.
         let slow = cause(stands(Answers::TooSlow, 9, 150_000));
         assert_eq!(slow, Some(CheckpointFailure::TooSlow));
         let extended = stands(Answers::TooSlow, 10, 110_000);

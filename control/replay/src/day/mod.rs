@@ -1,13 +1,13 @@
-//! One day of a cluster on a virtual clock: mixed work that borrows, makes room, writes checkpoints and scales
-//! while nodes fail and storage is gone for an hour.
+//! Simulation of one cluster day on a virtual clock. The mixed load borrows nodes, preempts, writes checkpoints and
+//! scales. Meanwhile nodes fail, and checkpoint storage is unavailable for an hour.
 //!
-//! The state is the real one, and everything that changes it is a real command. Nodes, their agents and the
-//! work on them are made here, of a seed. Who decides is whoever implements [`Control`]: it proposes to the
-//! [`Site`], and asks the site's agents. What must hold whoever decides is checked with every command that is
-//! committed, by code that shares no rule with those who decide; what work has really done is known to its
-//! processes alone, and compared with what is on record.
+//! The state machine is the real one, and every change of the state is a real command. Nodes, agents and processes are
+//! simulated from a seed. The deciding side is an implementation of [`Control`]: it proposes commands to the [`Site`]
+//! and calls the site's agents. Invariants are checked with every committed command, by code that shares no rule with
+//! the deciding side. Only the simulated processes hold their true progress; the checks compare the progress with the
+//! recorded state.
 //!
-//! Begin with [`run`]; what happens on a day is in [`Scene`].
+//! Start with [`run`]; [`Scene`] lists the events of a day.
 
 mod agents;
 mod checks;
@@ -30,23 +30,23 @@ pub use site::{Heard, Site};
 
 use lattice_quorum_types::UnixMillis;
 
-/// What changes is looked at so soon at the earliest, milliseconds.
+/// Shortest time between two passes of control after a change, milliseconds.
 const SOONEST_MS: u64 = 10_000;
-/// Who decides looks so often at least, milliseconds: evaluations are a minute apart, and what is weighed half
-/// a minute.
+/// Longest time between two passes of control, milliseconds. Evaluations are a minute apart, and scaling weighs half a
+/// minute.
 const OFTEN_MS: u64 = 30_000;
-/// After the last submit, until everything has ended.
+/// Time after the last submit within which everything must end, milliseconds.
 const DRAIN_MS: u64 = 2 * DAY_MS;
-/// Nodes may take so long to go home after that, milliseconds.
+/// Time after the last end within which lent nodes must return, milliseconds.
 const HOME_MS: u64 = 20 * 60_000;
 
-/// Who decides: what a control service does with one pass of each of its reconcilers.
+/// Deciding side: one pass of each reconciler of a control service.
 pub trait Control {
-    /// Looks at what is, and proposes what follows.
+    /// Reads the state and proposes the resulting commands.
     fn look(&mut self, now: UnixMillis);
 }
 
-/// The whole day, and as long as its work takes after that.
+/// Runs the whole day, and continues until its allocations have ended.
 pub fn run(site: &Site, control: &mut dyn Control) -> Report {
     let mut looked_at = START;
     let mut empty_since = None;

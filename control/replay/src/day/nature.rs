@@ -1,20 +1,20 @@
-//! What work does once it runs: by the arguments that it is launched with, so that an agent of the day knows
-//! of it what its launch says and no more.
+//! Behavior of a simulated job, encoded in its launch arguments. An agent of the day derives the behavior from the
+//! launch alone.
 
 use lattice_quorum_types::spec::Workload;
 
-/// How work answers when it is to write a checkpoint.
+/// Reaction of a job to a checkpoint request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// It writes one.
+    /// Writes the checkpoint.
     Writes,
-    /// It says that it cannot.
+    /// Declines the request.
     Declines,
-    /// It says nothing.
+    /// Does not answer.
     Ignores,
-    /// It writes, and is not done in time.
+    /// Writes, and exceeds the timeout.
     TooSlow,
-    /// It puts it off once, and writes then.
+    /// Defers the request once, then writes.
     Defers,
 }
 
@@ -38,21 +38,21 @@ impl Answers {
     }
 }
 
-/// What one piece of work does.
+/// Behavior of one simulated job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nature {
-    /// How long it runs in all, milliseconds; `None`: until it is ended.
+    /// Total run time, milliseconds; `None`: until the job is ended.
     pub work_ms: Option<u64>,
-    /// How long a rank takes to write its part of a checkpoint, milliseconds.
+    /// Time in which a rank writes its part of a checkpoint, milliseconds.
     pub write_ms: u64,
-    /// What it does when it is to.
+    /// Reaction to a checkpoint request.
     pub answers: Answers,
-    /// With what it ends.
+    /// Exit code.
     pub code: i32,
 }
 
 impl Nature {
-    /// Work that is this.
+    /// Returns a workload with this behavior in its arguments.
     pub(super) fn workload(self) -> Workload {
         let work = self.work_ms.map_or("ever".to_owned(), |ms| ms.to_string());
         let argv = [
@@ -68,7 +68,7 @@ impl Nature {
         }
     }
 
-    /// What this work is; `None` where it is none of a day's.
+    /// Parses the behavior of a workload; `None` where the workload is not one of the simulation.
     pub(super) fn of(workload: &Workload) -> Option<Self> {
         let [program, work, write, answers, code] = &workload.argv[..] else {
             return None;

@@ -1,39 +1,39 @@
-//! Bugs on purpose, of who decides or of what is committed: a check that finds none of them checks nothing.
+//! Deliberate bugs of the deciding side or of the committed commands. Each checks that the invariant checks find it.
 
 use super::scene::{SENSITIVE, Scene};
 use lattice_quorum_types::scheduler::Setting;
 
-/// One of them.
+/// A deliberate bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
-    /// What is promised to a job is promised no more as soon as others make room.
+    /// A promise is withdrawn as soon as victims are preempted for it.
     PromiseDropped,
-    /// A rank's part of a checkpoint that came to nothing counts as written.
+    /// A rank's failed part of a checkpoint counts as written.
     LostWorkCredited,
-    /// Work begins anew although it has a checkpoint.
+    /// A job restarts from the beginning although it has a checkpoint.
     CheckpointForgotten,
-    /// Walltime that was used before a checkpoint is given once more.
+    /// A resumed job gets its full walltime again, including the time before its checkpoint.
     WalltimeGivenTwice,
-    /// Lent nodes never go home.
+    /// Lent nodes never return.
     LoanKept,
-    /// Limits are twice as high as an administrator said.
+    /// Limits are twice as high as the administrator set them.
     LimitsDoubled,
-    /// The same work is moved again and again.
+    /// The same job is preempted again and again.
     ThrashAllowed,
-    /// Work is stopped that would end by itself at once.
+    /// A job near its end is preempted.
     NearEndTaken,
-    /// Nodes of sensitive work are lent.
+    /// Nodes of the sensitive vCluster are lent.
     SensitiveLent,
-    /// An agent says that work has ended which runs on.
+    /// An agent reports the end of a process that still runs.
     EndedTooSoon,
-    /// Nobody resumes what made room.
+    /// Suspended victims are never resumed.
     LeftSuspended,
-    /// The owner's grace is not waited for.
+    /// Owners do not wait for the grace period of a reclaim.
     NoGrace,
 }
 
 impl Plant {
-    /// All of them.
+    /// All deliberate bugs.
     pub const ALL: [Self; 12] = [
         Self::PromiseDropped,
         Self::LostWorkCredited,
@@ -49,7 +49,7 @@ impl Plant {
         Self::NoGrace,
     ];
 
-    /// Part of the violation that tells of it.
+    /// Part of the text of the violation that the bug causes.
     pub fn told_as(self) -> &'static str {
         match self {
             Self::PromiseDropped => "is promised no more",
@@ -67,7 +67,7 @@ impl Plant {
         }
     }
 
-    /// The settings that are wrong with it, whatever the scene says.
+    /// Changes the scheduler settings of the scene as the bug requires.
     pub(super) fn settings(self, scene: &mut Scene) {
         for part in &mut scene.parts {
             let (preemption, sharing) = (&mut part.settings.preemption, &mut part.settings.sharing);

@@ -1,4 +1,4 @@
-//! What days did, in numbers.
+//! Statistics of simulated days.
 
 use lattice_quorum_types::{
     Applied, Command, Envelope, Refusal,
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// What happened.
+/// Counts of one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) events: u64,
@@ -18,7 +18,7 @@ pub(super) struct Counts {
     pub(super) failures: u64,
     pub(super) launches: u64,
     pub(super) lost_ms: u64,
-    /// By kind.
+    /// Counts by kind.
     pub(super) of: BTreeMap<&'static str, u64>,
 }
 
@@ -95,34 +95,34 @@ impl Counts {
     }
 }
 
-/// What one day did.
+/// Result of one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Its seed.
+    /// Seed of the day.
     pub seed: u64,
-    /// What must not be, with the time.
+    /// Violated invariants, each with its time.
     pub violations: Vec<String>,
     pub(super) counts: Counts,
-    /// Digest of the state at the end: the same for the same seed and who decides.
+    /// Digest of the final state: the same for the same seed and deciding side.
     pub state: String,
 }
 
-/// What many days did.
+/// Results of many days.
 #[derive(Debug, Default)]
 pub struct Sum {
-    /// How many.
+    /// Number of days.
     pub days: u64,
-    /// Those that went wrong, by seed.
+    /// Days with violations, by seed.
     pub failed: Vec<Report>,
     counts: Counts,
-    /// On the wall.
+    /// Wall time of all days.
     pub took: Duration,
-    /// Of one day, the most.
+    /// Wall time of the longest day.
     pub longest: Duration,
 }
 
 impl Sum {
-    /// One day more, which took so long.
+    /// Adds a day, with its wall time.
     pub fn add(&mut self, report: Report, took: Duration) {
         self.days += 1;
         self.longest = self.longest.max(took);
@@ -141,7 +141,7 @@ impl Sum {
         }
     }
 
-    /// How often something of a kind happened.
+    /// Number of occurrences of a kind.
     pub fn count(&self, what: &str) -> u64 {
         self.counts.of.get(what).copied().unwrap_or(0)
     }

@@ -1,5 +1,5 @@
-//! What one day holds, made of its seed before it begins: the cluster, its tenants, who submits what when, and
-//! what goes wrong.
+//! Scene: the contents of one day, made from a seed in advance. It holds the cluster, the tenants, submissions and
+//! failures.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
 use super::nature::{Answers, Nature};
@@ -18,98 +18,98 @@ use lattice_quorum_types::{
 use lattice_rng::Rng;
 use std::{collections::BTreeSet, f64::consts::TAU};
 
-/// Nine in the morning of the simulated day.
+/// Start of the simulated day, nine in the morning.
 pub const START: UnixMillis = UnixMillis(1_700_006_400_000);
-/// One day.
+/// Length of a day, milliseconds.
 pub const DAY_MS: u64 = 24 * HOUR;
 const HOUR: u64 = 60 * MINUTE;
 const MINUTE: u64 = 60_000;
 
-/// Lends and has work of its own by day.
+/// vCluster that lends, with jobs of its own during the day.
 pub const OWNER: &str = "lab";
-/// Has more work than nodes, and borrows.
+/// vCluster with more jobs than nodes; it borrows.
 pub const BORROWER: &str = "batch";
-/// Has services that follow their load.
+/// vCluster with services that scale with their load.
 pub const SERVICES: &str = "web";
-/// Has sensitive work, and lends nothing.
+/// vCluster with sensitive jobs; it does not lend.
 pub const SENSITIVE: &str = "vault";
 
-/// See the module.
+/// Contents of one day.
 #[derive(Debug, Clone)]
 pub struct Scene {
-    /// Of what it was made.
+    /// Seed of the scene.
     pub seed: u64,
-    /// The vClusters with their nodes.
+    /// vClusters with their nodes.
     pub parts: Vec<Part>,
     /// Projects with their limits, parents first.
     pub projects: Vec<(ProjectPath, Limits)>,
-    /// What happens, in order.
+    /// Events in order of time.
     pub deeds: Vec<(UnixMillis, Deed)>,
-    /// When checkpoints cannot be stored.
+    /// Period in which checkpoints cannot be stored.
     pub outage: (UnixMillis, UnixMillis),
-    /// Until when people submit and nodes fail.
+    /// End of the period in which users submit and nodes fail.
     pub until: UnixMillis,
 }
 
-/// One vCluster.
+/// A vCluster with its settings and nodes.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Its name.
+    /// Name of the vCluster.
     pub name: VclusterName,
-    /// Settings of how its work is moved.
+    /// Scheduler settings of the vCluster.
     pub settings: SchedulerPatch,
-    /// What belongs to it.
+    /// Nodes of the vCluster.
     pub nodes: Vec<NodeId>,
 }
 
-/// What somebody does, or what befalls a node.
+/// Action of a person, or event of a node or of the storage.
 #[derive(Debug, Clone)]
 pub enum Deed {
-    /// A user submits work.
+    /// A user submits an allocation.
     Submit {
-        /// Who.
+        /// Name of the user.
         user: String,
-        /// What.
+        /// Submitted allocation.
         spec: Box<AllocationSpec>,
     },
-    /// A user submits a graph.
+    /// A user submits a DAG.
     SubmitDag {
-        /// Who.
+        /// Name of the user.
         user: String,
-        /// What.
+        /// Submitted DAG.
         dag: Box<DagSpec>,
     },
-    /// A user cancels one of the present pieces of work that is theirs.
+    /// A user cancels one of the live allocations, other than services.
     Cancel {
-        /// Which of them.
+        /// Index among the live allocations, modulo their number.
         nth: u64,
     },
-    /// A node is gone at once, with all that runs there.
+    /// A node fails with all its processes.
     Fail {
-        /// Which.
+        /// Failed node.
         node: NodeId,
-        /// For how long, milliseconds.
+        /// Length of the failure, milliseconds.
         for_ms: u64,
     },
-    /// An administrator keeps nodes.
+    /// An administrator reserves nodes.
     Reserve {
-        /// Under which name.
+        /// Name of the reservation.
         name: ReservationName,
-        /// What.
+        /// Reserved nodes, period and projects.
         spec: Box<ReservationSpec>,
     },
-    /// The storage is gone; whether somebody says so to the schedulers.
+    /// Checkpoint storage fails.
     StorageOut {
-        /// The settings say so.
+        /// An administrator sets the storage bandwidth of the vClusters to 0.
         told: bool,
     },
-    /// It is there again.
+    /// Checkpoint storage is available again.
     StorageBack,
-    /// The services are ended by their users.
+    /// Users end the services.
     EndServices,
 }
 
-/// A name that is written here.
+/// Unwraps the result for a name that is written in this file.
 fn name<T, E: std::fmt::Debug>(made: Result<T, E>) -> T {
     made.expect("a name")
 }
@@ -126,7 +126,7 @@ fn limits(nodes: u64, allocations: Option<u64>) -> Limits {
 }
 
 impl Scene {
-    /// The first hours of a seed's day.
+    /// Creates the scene of the first `hours` hours of a seed's day, at most 24.
     pub fn of_hours(seed: u64, hours: u64) -> Self {
         let mut scene = Self::of(seed);
         let until = START.after(hours.min(24) * HOUR);
@@ -140,7 +140,7 @@ impl Scene {
         scene
     }
 
-    /// The day of a seed.
+    /// Creates the scene of a seed's whole day.
     pub fn of(seed: u64) -> Self {
         let parts = parts(seed);
         let mut scene = Self {
@@ -211,14 +211,14 @@ impl Scene {
         }
     }
 
-    /// So many pieces of work an hour on average, most of them by day.
+    /// Adds `an_hour` jobs an hour on average, most of them during the day.
     fn jobs(&mut self, vcluster: &'static str, an_hour: u64) {
         let mut rng = Rng::new(self.seed, vcluster);
         let busy = 0.7 + 0.6 * rng.part();
         let mut at_ms = 0_u64;
         loop {
             let of_day = at_ms as f64 / DAY_MS as f64;
-            // The most at 15 o'clock, the least twelve hours later.
+            // The most jobs arrive at 15:00, the fewest twelve hours later.
             let now = 1.0 - 0.8 * (TAU * (of_day + 0.25)).cos();
             let mean_ms = HOUR as f64 / (an_hour as f64 * busy * now);
             let gap = -mean_ms * (1.0 - rng.part()).ln();
@@ -273,7 +273,7 @@ impl Scene {
         let nodes: Vec<NodeId> = self.nodes().cloned().collect();
         for _ in 0..rng.range(3, 10) {
             let at = START.after(rng.range(0, DAY_MS));
-            // Booted anew at once, or gone for a while.
+            // The node reboots at once, or is gone for a while.
             let for_ms = match rng.chance(300) {
                 true => rng.range(MINUTE / 2, 4 * MINUTE),
                 false => rng.range(10 * MINUTE, 2 * HOUR),
@@ -297,7 +297,7 @@ impl Scene {
             let nodes: BTreeSet<NodeId> = nodes.iter().skip(first).take(2).cloned().collect();
             let said_at = START.after(rng.range(HOUR, 14 * HOUR));
             let from = said_at.after(rng.range(HOUR, 5 * HOUR));
-            // One is for nobody, one for a course.
+            // The first reservation admits no project, the second one a course.
             let projects = match number {
                 0 => BTreeSet::new(),
                 _ => BTreeSet::from([path("atlas/chem")]),
@@ -374,7 +374,7 @@ fn projects() -> Vec<(ProjectPath, Limits)> {
     .to_vec()
 }
 
-/// Who may submit where, and under which names.
+/// Draws a user and a project that may submit to the vCluster.
 fn place(rng: &mut Rng, vcluster: &str) -> (&'static str, &'static str) {
     let places: &[(&str, &str)] = match vcluster {
         OWNER => &[
@@ -419,7 +419,7 @@ fn job(rng: &mut Rng, vcluster: &str, at: UnixMillis) -> (String, AllocationSpec
         nodes,
         nature.workload(),
     );
-    // As people say it: often far too long, now and then too short.
+    // Walltimes as users estimate them: often far too long, sometimes too short.
     let factor = [0.8, 1.05, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0][rng.range(0, 8) as usize];
     spec.walltime_ms = Some((work_ms as f64 * factor) as u64);
     spec.class = match rng.range(0, 100) {

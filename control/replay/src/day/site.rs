@@ -1,4 +1,4 @@
-//! The cluster of one day: the state, the nodes, and the clock. Whoever decides shares it with the day.
+//! Site: the cluster of one day, with state, nodes and clock. The deciding side shares it with the simulation.
 
 use super::{
     checks::Checks,
@@ -21,21 +21,21 @@ use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The name under which agents' words reach the state.
+/// Principal of the agents' reports in the state.
 pub(super) const SERVICE: &str = "service:control/c1";
 
-/// See the module. Clones are the same site.
+/// Cluster of one day. Clones share the same site.
 #[derive(Debug, Clone)]
 pub struct Site(Arc<Mutex<Inner>>);
 
-/// What control's pings have come to.
+/// Outcome of control's pings to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// It answers, under this boot.
+    /// The agent answers, with this boot id.
     Alive(String),
-    /// It has not answered lately.
+    /// The agent has not answered lately.
     Suspect,
-    /// Nobody reaches it.
+    /// The node is unreachable.
     Unreachable,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Inner {
     pub(super) now: UnixMillis,
     pub(super) state: State,
     index: u64,
-    /// What happens next, by time and then in the order in which it was foreseen.
+    /// Coming events, by time and then by order of insertion.
     pub(super) queue: BTreeMap<(UnixMillis, u64), Deeds>,
     foreseen: u64,
     pub(super) machines: BTreeMap<NodeId, Machine>,
@@ -60,12 +60,12 @@ pub(super) struct Inner {
 }
 
 impl Site {
-    /// The site of a seed in the morning: furnished, and empty.
+    /// Creates the site of a seed in the morning: with projects, vClusters and nodes, without allocations.
     pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         Self::with(Scene::of(seed), plant)
     }
 
-    /// The same, of the first hours of its day.
+    /// Creates the site with the first `hours` of its day only.
     pub fn of_hours(seed: u64, plant: Option<Plant>, hours: u64) -> Self {
         Self::with(Scene::of_hours(seed, hours), plant)
     }
@@ -101,40 +101,40 @@ impl Site {
         self.0.lock()
     }
 
-    /// The time.
+    /// Current time of the simulation.
     pub fn now(&self) -> UnixMillis {
         self.inner().now
     }
 
-    /// What was made of the seed.
+    /// Scene that was made from the seed.
     pub fn scene(&self) -> Scene {
         self.inner().scene.clone()
     }
 
-    /// The bug that is planted.
+    /// Deliberate bug of this site.
     pub fn plant(&self) -> Option<Plant> {
         self.inner().plant
     }
 
-    /// Applies a command as a quorum would, and holds what comes of it against what must be.
+    /// Applies a command as a quorum would, and checks the invariants against the result.
     ///
     /// # Errors
-    /// The refusal.
+    /// When the state machine refuses the command.
     pub fn propose(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
         self.inner().apply(envelope)
     }
 
-    /// A read.
+    /// Reads the state.
     pub fn read<T>(&self, of: impl FnOnce(&State) -> T) -> T {
         of(&self.inner().state)
     }
 
-    /// Everything that was committed since this was asked last, in order.
+    /// Takes all events that were committed since the last call, in order.
     pub fn news(&self) -> Vec<Event> {
         std::mem::take(&mut self.inner().news)
     }
 
-    /// What became of pings since this was asked last.
+    /// Takes the outcomes of pings since the last call.
     pub fn heard(&self) -> Vec<(NodeId, Heard)> {
         std::mem::take(&mut self.inner().heard)
     }
@@ -168,12 +168,12 @@ impl Site {
         self.inner().state.live_allocations().next().is_none()
     }
 
-    /// More is wrong than anybody reads.
+    /// Whether the largest number of reported violations is reached.
     pub(super) fn is_hopeless(&self) -> bool {
         self.inner().checks.is_full()
     }
 
-    /// The next thing that happens.
+    /// Executes the next event.
     pub(super) fn step(&self) {
         let mut inner = self.inner();
         let Some(((at, _), what)) = inner.queue.pop_first() else {
@@ -201,7 +201,7 @@ impl Site {
 }
 
 impl Inner {
-    /// Foresees something.
+    /// Schedules an event, relative to the current time.
     pub(super) fn after(&mut self, ms: u64, what: Deeds) {
         self.at(self.now.after(ms), what);
     }
@@ -211,7 +211,7 @@ impl Inner {
         self.queue.insert((at, self.foreseen), what);
     }
 
-    /// Proposed in this name.
+    /// Proposes a command with this principal.
     pub(super) fn propose(
         &mut self,
         name: &str,
@@ -230,7 +230,7 @@ impl Inner {
         self.apply(&envelope)
     }
 
-    /// What an agent says reaches the state. That it is refused would be lost for good.
+    /// Applies an agent's report to the state. A refused report would be lost, so a refusal is a violation.
     pub(super) fn report(&mut self, key: AttemptKey, node: &NodeId, report: RankReport) {
         let command = Command::Report {
             id: key.allocation,
@@ -263,7 +263,7 @@ impl Inner {
         }
         self.index += 1;
         let answer = self.state.apply(self.index, envelope);
-        // Nobody reads them again: what ended is told in the events.
+        // Events record everything that ended; no code reads the ended allocations.
         match &answer {
             Ok(applied) => {
                 self.counts.committed(envelope, applied);
@@ -282,13 +282,13 @@ impl Inner {
                 command: Command::WithdrawPromise { id: *id },
                 ..envelope.clone()
             };
-            // It may be refused as any other command.
+            // The withdrawal may be refused like any other command.
             let _ = self.apply(&withdraw);
         }
         answer
     }
 
-    /// Takes down ranks on nodes that went before they were given them, and of which nobody has heard that yet.
+    /// Records ranks that were assigned to nodes after these had failed, before control detected the failure.
     fn given(&mut self, command: &Command) {
         let (Command::Assign { id, .. }
         | Command::AssignSensitive { id, .. }
@@ -312,7 +312,7 @@ impl Inner {
         }
     }
 
-    /// The command as a planted bug makes it.
+    /// Returns the command as the deliberate bug changes it; `None` where the bug does not apply.
     fn tampered(&self, envelope: &Envelope) -> Option<Envelope> {
         let mut tampered = envelope.clone();
         match (self.plant?, &mut tampered.command) {
@@ -341,7 +341,7 @@ impl Inner {
     }
 }
 
-/// That a process's end is told.
+/// Report of the end of a process.
 pub(super) fn ended(at: UnixMillis, exit: RankExit) -> RankReport {
     RankReport::Ended {
         at,

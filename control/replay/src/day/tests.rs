@@ -1,4 +1,4 @@
-//! The day under somebody who decides plainly: who came first gets the first free nodes, and nothing is moved.
+//! Simulated days with a simple control: first come, first served on the first free nodes, without preemption.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -102,7 +102,7 @@ impl Plain {
                 nodes: nodes.into_iter().map(|node| self.claimed(node)).collect(),
             },
         };
-        // Limits may be full.
+        // Refused when limits are reached.
         let _ = self.propose(command);
     }
 

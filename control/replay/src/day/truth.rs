@@ -1,5 +1,5 @@
-//! What work has really done, by the processes themselves: what a checkpoint holds, and what is lost with an
-//! attempt. Nobody who decides sees it.
+//! True progress of the simulated jobs: contents of checkpoints, and losses with each attempt. The deciding side never
+//! reads it.
 
 use super::{machine::Process, nature::Nature};
 use lattice_quorum_types::{
@@ -7,77 +7,77 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of all work that was ever launched.
+/// Progress of every allocation that was ever launched.
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     pub(super) works: BTreeMap<AllocationId, Work>,
-    /// Attempts of which a rank was on a node when that went, or was given one that had gone.
+    /// Attempts with a rank on a failed node. The node failed while it ran the rank, or before the rank was assigned.
     pub(super) lost: BTreeSet<(NodeId, AttemptKey)>,
-    /// What users ended.
+    /// Allocations that users cancelled.
     pub(super) cancelled: BTreeSet<AllocationId>,
 }
 
-/// One allocation.
+/// Progress of one allocation.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) nature: Nature,
-    /// Its checkpoints by number, whole or not.
+    /// Checkpoints by number, complete or not.
     pub(super) contents: BTreeMap<u32, Content>,
-    /// The last checkpoint of which every rank's word was taken; 0: none.
+    /// The last checkpoint with accepted reports of all ranks; 0: none.
     pub(super) usable: u32,
     pub(super) attempt: Attempt,
-    /// It came to its own end.
+    /// The job came to its own end.
     pub(super) is_done: bool,
-    /// A rank was ended because its time was over.
+    /// A rank was ended by its walltime.
     pub(super) is_overdue: bool,
-    /// How long attempts ran whose work is lost, milliseconds.
+    /// Run time of attempts without a checkpoint of it, milliseconds.
     pub(super) lost_ms: u64,
 }
 
-/// What is in one checkpoint.
+/// Contents of one checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// How long the work in it had run, milliseconds.
+    /// Run time of the job in the checkpoint, milliseconds.
     pub(super) ran_ms: u64,
-    /// How many checkpoints it took to get there, with this one.
+    /// Number of successive checkpoints up to this one.
     pub(super) writes: u64,
-    /// Ranks that were asked for it.
+    /// Ranks with a request for this checkpoint.
     pub(super) asked: BTreeSet<u32>,
-    /// Ranks whose part is on the disk.
+    /// Ranks with their part on the disk.
     pub(super) wrote: BTreeSet<u32>,
-    /// Ranks of which the quorum took the word that it is.
+    /// Ranks with an accepted report of a written part.
     pub(super) counted: BTreeSet<u32>,
-    /// Ranks there are.
+    /// Number of all ranks.
     pub(super) ranks: usize,
 }
 
 impl Content {
-    /// Whether work can go on from it.
+    /// Whether a job can resume from the checkpoint.
     pub(super) fn is_whole(&self) -> bool {
         self.wrote.len() == self.ranks
     }
 }
 
-/// The present attempt.
+/// The current attempt.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) number: u32,
     pub(super) ranks: usize,
-    /// How long the work had run that it goes on from, milliseconds.
+    /// Run time in the checkpoint from which the attempt resumed, milliseconds.
     pub(super) base_ms: u64,
-    /// In how many checkpoints, one after the other, it was saved so far.
+    /// Number of successive checkpoints before the attempt.
     pub(super) writes: u64,
     pub(super) started: BTreeSet<u32>,
-    /// Since when all of them run.
+    /// Time since which all ranks run.
     pub(super) began_at: Option<UnixMillis>,
-    /// A rank of it is gone: it comes to no end of its own.
+    /// A rank is gone, so the attempt comes to no end of its own.
     pub(super) is_broken: bool,
-    /// How long its work had run when its first process was gone, with what it went on from, milliseconds.
+    /// Run time when the first process was gone, including `base_ms`, milliseconds.
     pub(super) ran_in_all_ms: u64,
 }
 
 impl Attempt {
-    /// How long the work has run by now, with what it went on from, milliseconds.
+    /// Run time of the job up to `now`, including `base_ms`, milliseconds.
     pub(super) fn ran_ms(&self, now: UnixMillis) -> u64 {
         self.base_ms + self.began_at.map_or(0, |began| now.since(began))
     }
@@ -98,7 +98,7 @@ impl Work {
 }
 
 impl Truth {
-    /// A process is gone: what it had written is written, and its attempt comes to no end of its own.
+    /// Records the end of a process: its written part counts, and its attempt comes to no end of its own.
     pub(super) fn leaves(
         &mut self,
         key: AttemptKey,
@@ -117,7 +117,7 @@ impl Truth {
         }
     }
 
-    /// Takes down whether a rank's part is on the disk by now.
+    /// Records whether a rank's part is on the disk.
     pub(super) fn note_write(
         &mut self,
         key: AttemptKey,

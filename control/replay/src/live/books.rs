@@ -1,7 +1,7 @@
-//! Who owns what, written down and judged by nobody: for thousands of replays of one trace. It counts; the rules are the
-//! solver's, which asks the same limits ([`lattice_quorum_types::limit::Rules`]) of the same numbers. What comes out
-//! is the same as with the quorum as long as that refuses nothing, and it refuses what exceeds a limit on the day of
-//! its submit: here such work waits. So it is for finding out, and not for the last word.
+//! Ledger without a judge, for thousands of replays of one trace. It only counts; the solver applies the rules, with
+//! the same limits ([`lattice_quorum_types::limit::Rules`]) and the same numbers. The result equals that of the quorum
+//! as long as the quorum refuses nothing. The quorum refuses a submit that exceeds a limit at once; here such a job
+//! waits. Use this ledger for exploration, and confirm results with the quorum.
 
 use super::ledger::{Ledger, News, Power, delta_of};
 use crate::cluster::Cluster;
@@ -14,12 +14,12 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// See the module.
+/// Ledger without a judge.
 pub(super) struct Books<'a> {
     cluster: &'a Cluster,
     last_id: u64,
     now: UnixMillis,
-    /// For whom each waits.
+    /// Project of each waiting allocation.
     waiting: BTreeMap<AllocationId, ProjectPath>,
     running: BTreeMap<AllocationId, Held>,
     levels: BTreeMap<ProjectPath, LevelView>,

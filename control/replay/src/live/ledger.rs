@@ -1,4 +1,4 @@
-//! Who owns what, as schedulers hear of it.
+//! Ledger: allocations, holders and usage as a source of scheduler updates.
 
 use crate::cluster::Cluster;
 use lattice_placement::{ClusterView, Delta, DomainView};
@@ -8,15 +8,15 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has changed, by vCluster.
+/// Changes by vCluster.
 pub(super) type News = BTreeMap<VclusterName, Delta>;
 
-/// See the module.
+/// Ledger of allocations.
 pub(super) trait Ledger {
-    /// Whether planners follow starts and ends by themselves: then these are not among the news.
+    /// Planners follow starts and ends themselves, so news do not contain these.
     const ARE_FOLLOWED: bool;
 
-    /// Work is submitted; under which number.
+    /// Submits an allocation and returns its id.
     ///
     /// # Errors
     /// The refusal.
@@ -27,7 +27,7 @@ pub(super) trait Ledger {
         at: UnixMillis,
     ) -> Result<AllocationId, Refusal>;
 
-    /// What waits is given nodes, and runs.
+    /// Assigns nodes to a waiting allocation, which starts.
     ///
     /// # Errors
     /// The refusal.
@@ -39,26 +39,26 @@ pub(super) trait Ledger {
         at: UnixMillis,
     ) -> Result<(), Refusal>;
 
-    /// What runs has ended on all of its nodes.
+    /// Ends a running allocation on all of its nodes.
     ///
     /// # Errors
     /// The refusal.
     fn end(&mut self, id: AllocationId, at: UnixMillis) -> Result<(), Refusal>;
 
-    /// All that a scheduler knows of its vCluster.
+    /// View of a vCluster's scheduler.
     fn view(&self, vcluster: &VclusterName) -> ClusterView;
 
-    /// What has changed since this was asked last.
+    /// Takes the changes since the last call.
     fn take_news(&mut self) -> News;
 
-    /// The time of the last thing that happened.
+    /// Time of the last event.
     fn now(&self) -> UnixMillis;
 
-    /// Commands that were applied.
+    /// Number of applied commands.
     fn commands(&self) -> u64;
 }
 
-/// What a scheduler is to hear next.
+/// Delta for a vCluster's scheduler, created on first use.
 pub(super) fn delta_of<'n>(news: &'n mut News, vcluster: &VclusterName) -> &'n mut Delta {
     if !news.contains_key(vcluster) {
         news.insert(vcluster.clone(), Delta::default());
@@ -66,12 +66,12 @@ pub(super) fn delta_of<'n>(news: &'n mut News, vcluster: &VclusterName) -> &'n m
     news.entry(vcluster.clone()).or_default()
 }
 
-/// What power domains have left.
+/// Power headroom of the domains.
 pub(super) struct Power<'a> {
     cluster: &'a Cluster,
-    /// What nodes that work draw of each domain, milliwatts.
+    /// Power drawn by busy nodes of each domain, milliwatts.
     drawn: BTreeMap<&'a str, u64>,
-    /// These nodes.
+    /// Busy nodes.
     drawing: BTreeSet<NodeId>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Power<'a> {
         }
     }
 
-    /// A node works, or does no more: its domain and those above pay.
+    /// Adds or removes a busy node's power in its domain and all parent domains.
     pub(super) fn draw(&mut self, id: &NodeId, works: bool, news: &mut News) {
         if self.cluster.power.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl<'a> Power<'a> {
         }
     }
 
-    /// As schedulers see them.
+    /// Domains as in a scheduler's view.
     pub(super) fn domains(&self) -> impl Iterator<Item = (String, DomainView)> {
         self.cluster.power.iter().map(|(name, domain)| {
             let drawn = self.drawn.get(name.as_str()).copied().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! A workload as the product would serve it: the solver of `control/placement` plans, the state machine of
-//! `quorum/state` judges every submit, every assignment and every end, and only clock, nodes and network are made.
+//! Replay of a workload with the product. The solver of `control/placement` plans, and the state machine of
+//! `quorum/state` judges every submit, assignment and end. Only clock, nodes and network are simulated.
 //!
-//! Everything that happens in one instant is taken together, ends before submits; then each vCluster with news plans
-//! once, as its scheduler does, and what it places is proposed in the order of the plan. Work starts when it is
-//! assigned and runs for as long as the trace says, by its estimate at most. `0002-replay.md` says what is left out.
+//! All events of one instant are taken together, ends before submits. Then each vCluster with news plans once, as its
+//! scheduler does, and its placements are proposed in the order of the plan. A job starts when it is assigned and runs
+//! as long as recorded, at most for its estimate. `0002-replay.md` lists the limits of the replay.
 
 mod books;
 mod ledger;
@@ -29,82 +29,82 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
 };
 
-/// Where a replay's clock begins where the trace has no epoch: in 2024, Unix milliseconds.
+/// Start of the clock for a trace without an epoch: in 2024, Unix milliseconds.
 const EPOCH_MS: u64 = 1_704_067_200_000;
 
-/// How a workload is served.
+/// Options of a replay with the product.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How vClusters decide; `None`: as the cluster says of each, or by default.
+    /// Policy of the vClusters; `None`: the cluster's policy of each, or the default.
     pub policy: Option<Policy>,
-    /// The one vCluster that decides so; `None`: all of them.
+    /// The vCluster with this policy; `None`: all of them.
     pub vcluster: Option<VclusterName>,
-    /// Who judges.
+    /// Judge of proposals.
     pub judge: Judge,
-    /// What becomes of a submit that the quorum refuses since a limit is full.
+    /// Treatment of a submit that the quorum refuses because a limit is reached.
     pub refused: Refused,
-    /// Plans are made so often at least while somebody waits, milliseconds; `None`: when something happens.
+    /// Longest time between plans while jobs wait that could start, milliseconds; `None`: plans follow events only.
     pub every_ms: Option<u64>,
 }
 
-/// Who judges what schedulers propose.
+/// Judge of the schedulers' proposals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Judge {
-    /// The replicated state machine, every command.
+    /// The replicated state machine judges every command.
     #[default]
     Quorum,
-    /// Nobody: what the solver places is written down. For many replays of one trace.
+    /// No judge: placements of the solver are accepted. For many replays of one trace.
     Nobody,
 }
 
-/// What becomes of a submit that the quorum refuses since a limit is full now; what never fits is refused for good.
+/// Treatment of a submit that exceeds the current headroom. A submit that never fits is refused for good.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Refused {
-    /// Its user submits it again when something of the same project may have ended, in turn with what else was refused.
+    /// The user submits again, in order of refusal within the project, when an allocation ends.
     #[default]
     ComesAgain,
-    /// Its user gives up.
+    /// The user gives up.
     GivesUp,
 }
 
-/// What was done beside the schedule.
+/// Counts of actions other than starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deeds {
-    /// Plans that were made.
+    /// Number of plans.
     pub plans: u64,
-    /// Instants at which none was needed: nothing that waits could have started.
+    /// Number of skipped plans: no waiting job could have started.
     pub rests: u64,
     /// Placements that the quorum refused.
     pub refused: u64,
-    /// Submits that were refused and came again.
+    /// Repeated submits after a refusal.
     pub resubmitted: u64,
-    /// Commands that were applied.
+    /// Applied commands.
     pub commands: u64,
 }
 
-/// Why a workload cannot be served.
+/// Error of a replay with the product.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// A name in the trace or the cluster cannot be one.
+    /// Invalid name in the trace or the cluster.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// The cluster as it is described is refused.
+    /// The state machine refuses the described cluster.
     #[error("the quorum refuses the cluster as it is described: {0}")]
     Furnish(Refusal),
-    /// An end that was certain was refused: a bug of ours.
+    /// The state machine refuses the end of a job: a bug in Lattice.
     #[error("job {job}: the quorum refuses that it ends: {refusal}")]
     End {
-        /// Its number in the trace.
+        /// Number of the job in the trace.
         job: u64,
-        /// Why.
+        /// Refusal.
         refusal: Refusal,
     },
 }
 
-/// Serves a workload on a cluster. Jobs that cannot be served are added to `skipped`.
+/// Replays a workload on a cluster. Jobs that cannot be replayed are added to `skipped`.
 ///
 /// # Errors
-/// When the cluster is refused as it is described.
+/// When the state machine refuses the described cluster, a name is not valid, or an end is refused.
 pub fn run(
     cluster: &Cluster,
     workload: &Workload,
@@ -113,7 +113,7 @@ pub fn run(
     skipped: &mut Skipped,
 ) -> Result<Deeds, LiveError> {
     let begin = workload.jobs.first().map_or(0, |job| job.submit_ms);
-    // What counts is differences; state time must not be 0.
+    // Only differences of times count, but the state's time must not be 0.
     let shift = match workload.epoch_ms {
         Some(epoch) if epoch.saturating_add(begin) >= EPOCH_MS / 2 => epoch,
         _ => EPOCH_MS,
@@ -164,25 +164,25 @@ fn serve(
     Ok(serving.deeds)
 }
 
-/// How a vCluster decides, of which the cluster says `own`.
+/// Returns the policy of a vCluster; `own` is the policy in the cluster file.
 fn decides(options: &Options, name: &VclusterName, own: Option<Policy>) -> Policy {
     let is_meant = options.vcluster.as_ref().is_none_or(|meant| meant == name);
     let given = options.policy.filter(|_| is_meant);
     given.or(own).unwrap_or_default()
 }
 
-/// One vCluster as its scheduler knows it.
+/// Scheduler of one vCluster.
 struct Part {
     planner: Planner,
-    /// Nodes that nobody holds.
+    /// Number of nodes without a holder.
     free: u32,
-    /// How many of what waits ask for so many nodes.
+    /// Number of waiting jobs by requested nodes.
     waiting: BTreeMap<u32, u32>,
     has_news: bool,
 }
 
 impl Part {
-    /// Whether anybody who waits asks for no more nodes than are free: else no plan places anything.
+    /// Whether any waiting job requests at most the free nodes; otherwise a plan places nothing.
     fn may_start(&self) -> bool {
         let least = self.waiting.first_key_value();
         least.is_some_and(|(least, _)| *least <= self.free)
@@ -198,14 +198,14 @@ impl Part {
     }
 }
 
-/// What jobs ask for, made once for all that ask for the same.
+/// Requests of jobs, made once for equal requests.
 #[derive(Default)]
 struct Specs {
     by_kind: BTreeMap<(u32, u32), Result<Kind, String>>,
     possible: BTreeMap<(u32, u32), Result<(), String>>,
 }
 
-/// What jobs of one tenant and one request have in common.
+/// Common values of all jobs with the same tenant and request.
 #[derive(Clone)]
 struct Kind {
     project: ProjectPath,
@@ -214,9 +214,9 @@ struct Kind {
     constraints: Constraints,
 }
 
-/// Why a job is not taken.
+/// Reason why a job is not accepted.
 enum Denied {
-    /// A limit of its project is full.
+    /// A limit of the project is reached.
     ForNow(ProjectPath, String),
     ForGood(Skip, String),
 }
@@ -224,16 +224,16 @@ enum Denied {
 struct Serving<'a, L> {
     cluster: &'a Cluster,
     workload: &'a Workload,
-    /// Unix milliseconds less the trace's own.
+    /// Difference between Unix time and the trace's own time, milliseconds.
     shift: u64,
     parts: BTreeMap<VclusterName, Part>,
     specs: Specs,
-    /// What waits or runs, by allocation: its place in the workload.
+    /// Index in the workload of each waiting or running allocation.
     jobs: BTreeMap<AllocationId, u32>,
-    /// Refused for now, by project, in the order in which they came; with what was said last.
+    /// Refused jobs by project, in order of arrival, with the last refusal text.
     outside: BTreeMap<ProjectPath, VecDeque<(u32, String)>>,
     refused: Refused,
-    /// Something is known of what nodes are; else no request for it can be told from any other.
+    /// The nodes have hardware descriptions; otherwise constraints are ignored.
     has_hardware: bool,
     ends: BinaryHeap<Reverse<(u64, u64, AllocationId)>>,
     started: u64,
@@ -272,7 +272,7 @@ impl<L: Ledger> Serving<'_, L> {
             let submit = jobs.get(next).map(|job| job.submit_ms);
             let end = self.ends.peek().map(|Reverse((at, ..))| *at);
             let waits = self.parts.values().any(Part::may_start);
-            // While nothing happens and nothing will, another plan is the same again.
+            // Without further events another plan gives the same result.
             let is_over = submit.is_none() && end.is_none();
             let wake = options.every_ms.filter(|_| waits && !is_over);
             let wake = wake.map(|every| last + every.max(1));
@@ -295,7 +295,7 @@ impl<L: Ledger> Serving<'_, L> {
             while let Some(job) = jobs.get(next)
                 && job.submit_ms == now
             {
-                // There are not 2^32 of them.
+                // There are fewer than 2^32 jobs.
                 self.submit(next as u32, job, now);
                 next += 1;
             }
@@ -350,7 +350,7 @@ impl<L: Ledger> Serving<'_, L> {
         }
     }
 
-    /// Who was refused for now tries again: of each project in turn, until one is refused.
+    /// Submits refused jobs again: in order within each project, until one is refused.
     fn come_again(&mut self, now: u64) {
         let (workload, mut outside) = (self.workload, std::mem::take(&mut self.outside));
         for queue in outside.values_mut() {
@@ -372,7 +372,7 @@ impl<L: Ledger> Serving<'_, L> {
         self.outside = outside;
     }
 
-    /// Nothing will happen any more: what waits does so for what never comes.
+    /// Reports the jobs that can never start, after the last event.
     fn give_up(&mut self) {
         let (workload, last) = (self.workload, self.ledger.now());
         for (place, said) in std::mem::take(&mut self.outside).into_values().flatten() {
@@ -458,7 +458,7 @@ impl<L: Ledger> Serving<'_, L> {
         })
     }
 
-    /// Tells schedulers what has changed since.
+    /// Passes changes to the schedulers.
     fn hear(&mut self, watch: &mut dyn Watch) {
         for (vcluster, delta) in self.ledger.take_news() {
             let Some(part) = self.parts.get_mut(&vcluster) else {
@@ -549,14 +549,14 @@ impl<L: Ledger> Serving<'_, L> {
             watch.placed(place, &nodes);
         }
         self.hear(watch);
-        // What it did itself is no news to it.
+        // A scheduler's own placements are not news to it.
         if let Some(part) = self.parts.get_mut(vcluster) {
             part.has_news = false;
         }
     }
 }
 
-/// What jobs of this tenant and request ask the quorum for.
+/// Returns the request of a tenant's jobs to the quorum.
 fn kind(
     cluster: &Cluster,
     workload: &Workload,
@@ -584,8 +584,8 @@ fn kind(
     })
 }
 
-/// Projects that a replay has beside the cluster's: each tenant of the trace that is none of them, and those above it,
-/// which come first.
+/// Projects in addition to the cluster's: the tenants of the trace that are not among them, and their parents. Parents
+/// come first.
 fn projects_of(cluster: &Cluster, workload: &Workload) -> Vec<ProjectPath> {
     let unknown = workload
         .tenants

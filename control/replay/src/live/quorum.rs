@@ -1,5 +1,5 @@
-//! The replicated state machine as the ledger: it judges every change as a command. Solver input is derived from its
-//! events as a control derives it (`control/view`).
+//! The replicated state machine as ledger: it judges every change as a command. Solver input is derived from its events
+//! as in a control (`control/view`).
 
 use super::{
     LiveError,
@@ -26,9 +26,9 @@ const ADMIN: &str = "replay";
 const SERVICE: &str = "service:control/replay";
 /// More nodes than any machine has.
 const NO_LIMIT: u64 = 1 << 60;
-/// A lease is renewed when it has so long to go, milliseconds.
+/// Remaining time at which a lease is renewed, milliseconds.
 const RENEWED_BEFORE_MS: u64 = 1000;
-/// So many records of what has ended are taken out of the state at once: nobody reads them again.
+/// Number of commands after which records of ended allocations are removed from the state; no code reads them again.
 const FORGOTTEN_AFTER: u64 = 4096;
 
 /// A node of the cluster's description, with its committed record.
@@ -56,13 +56,13 @@ impl ViewNode for DescribedNode {
     }
 }
 
-/// See the module.
+/// The replicated state machine as ledger.
 pub(super) struct Quorum<'a> {
     cluster: &'a Cluster,
     state: State,
-    /// Its state as a control sees it, changed in place.
+    /// View of the state as in a control, changed in place.
     seen: BaseView<DescribedNode>,
-    /// What has changed in `seen` since schedulers were given it last.
+    /// Changes of `seen` since the schedulers' last update.
     changes: Changes,
     has_changes: bool,
     index: u64,
@@ -70,7 +70,7 @@ pub(super) struct Quorum<'a> {
     power: Power<'a>,
     leases: BTreeMap<VclusterName, (Fence, UnixMillis)>,
     service: Principal,
-    /// A lease that nobody needs, by which the clock is moved.
+    /// Unused lease; its renewal advances the clock.
     clock: LeaseName,
 }
 
@@ -119,7 +119,8 @@ impl<'a> Quorum<'a> {
             .iter()
             .map(|(path, limits)| (path.clone(), *limits));
         for (path, limits) in known.chain(more.into_iter().map(|path| (path, open))) {
-            // Limits are finite, and those of a project's children add up to its own: nobody reaches these.
+            // Limits must be finite, and the limits of children must add up to the parent's at most. These bounds are
+            // never reached.
             let below = path.depth().saturating_sub(1).min(3) * 10;
             let limits = Limits {
                 max_nodes: limits.max_nodes.or(Some(NO_LIMIT >> below)),
@@ -181,7 +182,7 @@ impl<'a> Quorum<'a> {
         Ok(outcome)
     }
 
-    /// Under which lease a vCluster's scheduler acts.
+    /// Returns the lease with which a vCluster's scheduler acts.
     fn fence(&mut self, vcluster: &VclusterName, at: UnixMillis) -> Result<Fence, Refusal> {
         if let Some((fence, until)) = self.leases.get(vcluster)
             && at.after(RENEWED_BEFORE_MS) < *until
@@ -209,7 +210,7 @@ impl<'a> Quorum<'a> {
             .map_or(0, |(epoch, _)| epoch))
     }
 
-    /// After a long time in which nothing happened its clock follows in steps: one command moves it a day at most.
+    /// Advances the clock in steps after a long time without events: one command moves it by a day at most.
     fn catch_up(&mut self, at: UnixMillis) -> Result<(), Refusal> {
         let is_new = self.state.now() == UnixMillis(0);
         while !is_new && self.state.now().after(MAX_FORWARD_MS) < at {
@@ -257,7 +258,7 @@ impl Ledger for Quorum<'_> {
         let spec = Box::new(spec);
         match self.apply(user, None, Command::Submit { spec }, at)? {
             Outcome::Submitted { id } => Ok(id),
-            // A submit has no other.
+            // A submit has no other outcome.
             _ => Ok(AllocationId(0)),
         }
     }

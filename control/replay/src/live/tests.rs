@@ -1,4 +1,4 @@
-//! The product on recorded and made work.
+//! The product with recorded and generated workloads.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -48,7 +48,7 @@ fn starts(schedule: &Schedule) -> Vec<u64> {
         .collect()
 }
 
-/// With all weights 0 the product is EASY: every job starts when it does there.
+/// With all weights 0 the product is EASY: every job has the same start.
 #[test]
 fn without_weights_it_is_easy() {
     for (name, size, first) in [
@@ -83,7 +83,7 @@ fn without_weights_it_is_easy() {
     }
 }
 
-/// The same with made work under a high load, of which nobody has published anything.
+/// The same for generated workloads with a high load, without published results.
 #[test]
 fn without_weights_it_is_easy_on_random_work_too() {
     for seed in 0..12 {
@@ -113,8 +113,7 @@ fn made(seed: u64, nodes: u32, jobs: u32) -> Workload {
     })
 }
 
-/// Who judges makes no difference where nobody is refused, nor does doing it again; and what must hold of every
-/// schedule does.
+/// Without refusals the judge makes no difference, and a replay is repeatable. The invariants of every schedule hold.
 #[test]
 fn the_books_say_what_the_quorum_says() {
     for (seed, weights) in (0..).zip([
@@ -168,7 +167,7 @@ classes: {queue0: 8}
 targets_s: {8: 60}
 ";
 
-/// (submit, run, size, group, queue), seconds.
+/// Makes jobs from (submit, run, size, group, queue); times are seconds.
 fn lines(of: &[(u64, u64, u32, u32, u32)]) -> Workload {
     let line = |(number, (submit, run, size, group, queue)): (u64, &(u64, u64, u32, u32, u32))| {
         format!(
@@ -184,15 +183,16 @@ fn lines(of: &[(u64, u64, u32, u32, u32)]) -> Workload {
 fn limits_queues_and_power_of_a_site_hold() {
     let cluster = clusters_file(SITE);
     let workload = lines(&[
-        // Of phys: 4 of 6; the next does not fit now, and comes again; a third is too large for good.
+        // Project phys: 4 of 6 nodes; the next job exceeds the limit and is submitted again; the third one is too large
+        // for the limit.
         (0, 100, 4, 1, 1),
         (1, 100, 4, 2, 1),
         (2, 100, 7, 1, 1),
-        // Of others: there are as many nodes, and not the power for them.
+        // Other projects: there are enough nodes, but not enough power.
         (3, 100, 12, 3, 1),
-        // In debug.
+        // vCluster debug.
         (4, 100, 2, 4, 0),
-        // More than debug has.
+        // More nodes than debug has.
         (5, 100, 5, 4, 0),
     ]);
     let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));
@@ -218,16 +218,16 @@ fn limits_queues_and_power_of_a_site_hold() {
         (skipped.counts()[&Skip::Refused], skipped.refused()),
         (2, 3)
     );
-    // Modest nodes first: 4 of b draw 2 kW.
+    // Nodes with low power first: 4 of b draw 2 kW.
     assert_eq!((at(0), nodes.hostlist(0).as_str()), (0, "b[01-04]"));
-    // 4 of b and 8 of a would draw 34 kW beside the 2 that are drawn, of 26; all of b and 4 of a draw 20, and the job
-    // that was refused first has 4 of b until 200.
+    // 4 of b and 8 of a would draw 34 kW in addition to the 2 kW in use, with a budget of 26 kW. All of b and 4 of a
+    // draw 20 kW, and the job that was refused first has 4 of b until 200.
     assert_eq!(
         (at(3), nodes.hostlist(3).as_str()),
         (200, "a[01-04],b[01-08]")
     );
     assert_eq!((at(4), nodes.hostlist(4).as_str()), (4, "c[01-02]"));
-    // Who is to start within a minute did.
+    // The job with a target of a minute met it.
     let outcome = run::run(
         &workload,
         &Machine::Cluster(Box::new(cluster)),
@@ -242,7 +242,7 @@ fn limits_queues_and_power_of_a_site_hold() {
     );
 }
 
-/// Two of three wait for what never comes: the power of three nodes is never there.
+/// Two of three jobs can never start: the power for three nodes is never available.
 #[test]
 fn who_never_starts_is_told_why() {
     let cluster = clusters_file(
@@ -271,7 +271,8 @@ power_domains: {d: {budget_kw: 2}}
     }
 }
 
-/// Of a machine of which nothing is known any node will do; of one that is described, no other.
+/// On a machine without hardware descriptions any node matches; on a described machine only nodes with the requested
+/// GPUs.
 #[test]
 fn gpus_count_where_they_are_described() {
     let text = "JobID|Submit|NNodes|ElapsedRaw|AllocTRES\n1|5|1|10|gres/gpu=4,node=1\n";
@@ -304,7 +305,7 @@ fn a_year_of_nothing_is_no_hindrance() {
     assert_eq!(skipped.total(), 0);
 }
 
-/// Between events the order may change, and with it who starts: who plans more often sees it.
+/// Scores change between events, and the next job to start may change. More frequent plans detect this.
 #[test]
 fn plans_may_be_made_more_often() {
     let workload = made(3, 48, 200);

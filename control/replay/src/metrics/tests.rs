@@ -1,9 +1,9 @@
-//! By hand.
+//! Metrics of small schedules, compared with values calculated by hand.
 
 use super::*;
 use crate::trace::{Request, UNKNOWN};
 
-/// (submit, run, size, tenant, start), seconds.
+/// Measures jobs of (submit, run, size, tenant, start), in seconds.
 fn measured(of: &[(u64, u64, u32, u32, Option<u64>)], terms: Terms) -> Metrics {
     let jobs = (1..)
         .zip(of)
@@ -46,7 +46,8 @@ fn size(size: u64) -> Terms {
 
 #[test]
 fn every_measure_is_as_the_conventions_say() {
-    // On 4: one of 2 for 100 s at once, one of 1 for 5 s after 15 s, one of 4 for 20 s after 90 s.
+    // Size 4. A job of size 2 runs 100 s at once. One of size 1 runs 5 s after a wait of 15 s, and one of size 4 runs
+    // 20 s after a wait of 90 s.
     let work = [
         (0, 100, 2, 0, Some(0)),
         (5, 5, 1, 1, Some(20)),
@@ -61,10 +62,10 @@ fn every_measure_is_as_the_conventions_say() {
     );
     assert_eq!((found.max_wait_s, found.max_flow_s), (90.0, 110.0));
     assert_eq!(found.mean_flow_s, (100.0 + 20.0 + 110.0) / 3.0);
-    // 1; (15 + 5) / 10; 110 / 20.
+    // Slowdowns: 1; (15 + 5) / 10; 110 / 20.
     assert_eq!(found.mean_bounded_slowdown, (1.0 + 2.0 + 5.5) / 3.0);
     assert_eq!(found.max_bounded_slowdown, 5.5);
-    // Work of 200, 5 and 80.
+    // Work of the jobs: 200, 5 and 80.
     assert_eq!(found.weighted_wait_s, (5.0 * 15.0 + 80.0 * 90.0) / 285.0);
     assert_eq!(
         found.weighted_bounded_slowdown,
@@ -72,10 +73,10 @@ fn every_measure_is_as_the_conventions_say() {
     );
     assert_eq!(found.makespan_s, 120.0);
     assert_eq!(found.utilization, 285.0 / 480.0);
-    // From 6 to 114: 188, 5 and 56.
+    // The window is from 6 to 114; work in it: 188, 5 and 56.
     assert_eq!(found.utilization_window, 249.0 / 432.0);
     assert_eq!(found.mean_queue, 105.0 / 120.0);
-    // 188 of a, 61 of b, meant to have a half each.
+    // 188 of tenant a and 61 of tenant b; each has half of the machine as share.
     let (a, b) = (188.0 / 0.5, 61.0 / 0.5);
     assert!((found.jain_fairness - (a + b) * (a + b) / (2.0 * (a * a + b * b))).abs() < 1e-12);
     assert!((found.largest_deficit - (0.5 - 61.0 / 249.0)).abs() < 1e-12);
@@ -116,13 +117,13 @@ fn shares_targets_and_groups_count_where_they_are_known() {
     };
     let found = measured(&work, terms);
     assert_eq!((found.jobs, found.never_started), (2, 1));
-    // A half each: of 0.75 and of the 0.25 that are left.
+    // Each used half; the shares are 0.75 and the remaining 0.25.
     assert!((found.largest_deficit - 0.25).abs() < 1e-12);
     let (a, b) = (1.0 / 0.75, 1.0 / 0.25);
     assert!((found.jain_fairness - (a + b) * (a + b) / (2.0 * (a * a + b * b))).abs() < 1e-9);
     assert_eq!(found.qos_met_fraction, Some(2.0 / 3.0));
     assert_eq!(found.group_span_mean, Some(2.0));
-    // Both are one.
+    // Both tenants are one party.
     let one = Terms {
         parties: vec![Party {
             name: "site".to_owned(),

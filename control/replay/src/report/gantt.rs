@@ -1,5 +1,5 @@
-//! Who has which part of the machine in a short window. Where nodes have names a row is a node; else jobs are laid
-//! where there is room, as a number of processors has no place.
+//! Gantt charts of a short window. Where nodes have names, a row is a node. Otherwise jobs get the lowest free rows,
+//! because processors without names have no fixed row.
 
 use super::{
     Page, Side,
@@ -9,14 +9,14 @@ use super::{
 use crate::schedule::NodeSets;
 use std::fmt::Write as _;
 
-/// How much of the whole time the window is.
+/// Divisor of the whole time that gives the length of the window.
 const PART: u64 = 60;
-/// And at least so much, milliseconds.
+/// Shortest window, milliseconds.
 const SHORTEST_MS: u64 = 12 * 3_600_000;
-/// At most so many boxes a chart: more nobody sees.
+/// Largest number of boxes in a chart; more cannot be distinguished.
 const BOXES: usize = 6_000;
 
-/// A chart for each policy.
+/// Renders a chart for each policy.
 pub(super) fn charts(page: &Page<'_>) -> String {
     let (from, to) = page.window.unwrap_or_else(|| busiest(page));
     let begin = page.workload.jobs.first().map_or(0, |job| job.submit_ms);
@@ -42,7 +42,7 @@ pub(super) fn charts(page: &Page<'_>) -> String {
     html
 }
 
-/// Around the time at which most jobs wait, by the first policy.
+/// Window around the longest queue of the first policy.
 fn busiest(page: &Page<'_>) -> (u64, u64) {
     let Some(first) = page.sides.first() else {
         return (0, 1);
@@ -108,7 +108,7 @@ fn title(page: &Page<'_>, side: &Side<'_>, place: usize) -> String {
     )
 }
 
-/// A tenant's colour; where there is one alone, one for each job.
+/// Color of the job's tenant; with a single tenant, a color for each job.
 fn whose(page: &Page<'_>, place: usize) -> &'static str {
     match page.workload.tenants.len() {
         0 | 1 => colour(place),
@@ -132,7 +132,7 @@ fn on_nodes(
         let title = title(page, side, place);
         let mut set = nodes.of_job(place).to_vec();
         set.sort_unstable();
-        // Nodes side by side are one box.
+        // Adjacent nodes form one box.
         for run in set.chunk_by(|a, b| a + 1 == *b) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else {
                 continue;
@@ -152,7 +152,7 @@ fn anywhere(page: &Page<'_>, side: &Side<'_>, window: (u64, u64), hours: Hours<'
     let mut chart = chart(page, window, hours, page.workload.unit.name());
     let mut places: Vec<usize> = within(page, side, window).collect();
     places.sort_by_key(|place| (side.schedule.served[*place].start_ms, *place));
-    // Until when each row is taken; a job takes the lowest rows that are free, not always side by side.
+    // End of the use of each row. A job takes the lowest free rows, which need not be adjacent.
     let mut taken = vec![0_u64; usize::try_from(page.terms.size).unwrap_or(0).min(200_000)];
     let mut boxes = 0;
     for place in places {

@@ -1,4 +1,4 @@
-//! A comparison as one page of HTML that needs nothing else: the table of differences, and pictures of the schedules.
+//! Report of a comparison as one self-contained HTML page: table of differences, and charts of the schedules.
 
 mod gantt;
 mod series;
@@ -16,40 +16,40 @@ use series::{Series, queue, utilization};
 use std::fmt::Write as _;
 use svg::{Axis, Chart, colour, escaped, legend, number};
 
-/// Tenants that are shown by name; the rest of them is small.
+/// Number of tenants with a name in the chart, the largest ones.
 const TENANTS: usize = 12;
 
-/// One policy.
+/// Policy with its schedule.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
-    /// Its name.
+    /// Name of the policy.
     pub name: &'a str,
-    /// Its schedule of the work as it was recorded.
+    /// Schedule of the workload with the recorded submits.
     pub schedule: &'a Schedule,
     /// Waits by size class.
     pub classes: &'a [SizeClass],
-    /// How events of one instant were taken.
+    /// Order in which events of one instant were taken.
     pub order: &'a str,
 }
 
-/// What the page is of.
+/// Contents of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
-    /// What was replayed.
+    /// Title: the replayed workload.
     pub title: &'a str,
-    /// The work.
+    /// Workload.
     pub workload: &'a Workload,
-    /// What it was judged by.
+    /// Terms by which the schedules were measured.
     pub terms: &'a Terms,
-    /// The policies.
+    /// Policies.
     pub sides: &'a [Side<'a>],
-    /// How they differ.
+    /// Differences between the policies.
     pub rows: &'a [Row],
-    /// By how many seeds.
+    /// Number of seeds.
     pub seeds: usize,
-    /// By how much submits were shaken, seconds.
+    /// Largest shift of a submit, seconds.
     pub shaken_s: u64,
-    /// From when until when the Gantt charts are, in the trace's own milliseconds; `None`: where most waits.
+    /// Period of the Gantt charts, milliseconds of the trace's own time; `None`: around the longest queue.
     pub window: Option<(u64, u64)>,
 }
 
@@ -66,7 +66,7 @@ svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif
 li{margin:.15rem 0}
 ";
 
-/// The page.
+/// Renders the page.
 pub fn page(page: &Page<'_>) -> String {
     let mut html = String::new();
     let title = escaped(page.title);

@@ -1,9 +1,9 @@
-//! What is drawn over time.
+//! Time series for charts.
 
 use super::{Page, svg::Axis};
 use crate::schedule::Schedule;
 
-/// Parts of the time that are one point each.
+/// Number of points of a series; each covers an equal part of the time.
 const POINTS: usize = 400;
 const HOUR_S: f64 = 3600.0;
 const DAY_S: f64 = 24.0 * HOUR_S;
@@ -11,7 +11,7 @@ const DAY_S: f64 = 24.0 * HOUR_S;
 /// Points of (seconds after the first submit, value).
 pub(super) type Series = Vec<(f64, f64)>;
 
-/// The first submit and the last end.
+/// First submit and last end, milliseconds.
 pub(super) fn span(page: &Page<'_>, schedule: &Schedule) -> (u64, u64) {
     let jobs = &page.workload.jobs;
     let begin = jobs.first().map_or(0, |job| job.submit_ms);
@@ -22,14 +22,14 @@ pub(super) fn span(page: &Page<'_>, schedule: &Schedule) -> (u64, u64) {
     (begin, ends.max().unwrap_or(begin).max(begin + 1))
 }
 
-/// The same without the first and the last twentieth.
+/// The same period without its first and last twentieth.
 pub(super) fn window(page: &Page<'_>, schedule: &Schedule) -> (u64, u64) {
     let (begin, end) = span(page, schedule);
     let dropped = (end - begin) / 20;
     (begin + dropped, end - dropped)
 }
 
-/// An axis of time as long as that, in days or hours, and how many seconds its unit has.
+/// Time axis up to `last_s` seconds, in days or hours, and the number of seconds of its unit.
 pub(super) fn time_axis(last_s: f64) -> (Axis<'static>, f64) {
     let (unit, title) = match last_s > 4.0 * DAY_S {
         true => (DAY_S, "days after the first submit"),
@@ -38,7 +38,7 @@ pub(super) fn time_axis(last_s: f64) -> (Axis<'static>, f64) {
     (Axis::linear(0.0, last_s / unit, title), unit)
 }
 
-/// Jobs that wait.
+/// Number of waiting jobs.
 pub(super) fn queue(page: &Page<'_>, schedule: &Schedule) -> Series {
     let span = span(page, schedule);
     let jobs = page.workload.jobs.iter().zip(&schedule.served);
@@ -46,7 +46,7 @@ pub(super) fn queue(page: &Page<'_>, schedule: &Schedule) -> Series {
     means(span, waits, 1.0)
 }
 
-/// The part of the machine that works.
+/// Fraction of the machine in use.
 pub(super) fn utilization(page: &Page<'_>, schedule: &Schedule) -> Series {
     let span = span(page, schedule);
     let jobs = page.workload.jobs.iter().zip(&schedule.served);
@@ -56,14 +56,14 @@ pub(super) fn utilization(page: &Page<'_>, schedule: &Schedule) -> Series {
     means(span, runs, page.terms.size as f64)
 }
 
-/// The mean in each part of the time of what counts so much from one time to another, over `whole`.
+/// Mean in each part of the time, over `whole`. `of` yields periods with their values.
 fn means(
     (begin, end): (u64, u64),
     of: impl Iterator<Item = (u64, u64, f64)>,
     whole: f64,
 ) -> Series {
     let width = ((end - begin) as f64 / POINTS as f64).max(1.0);
-    // Sums of what lies within parts, and steps of what covers whole ones.
+    // `sums` has the periods that cover a part in part, `steps` those that cover it fully.
     let mut sums = vec![0.0; POINTS + 1];
     let mut steps = vec![0.0; POINTS + 2];
     for (from, to, value) in of {
@@ -88,7 +88,7 @@ fn means(
     (0..POINTS).map(point).collect()
 }
 
-/// Waits, the shortest first, seconds.
+/// Waits in ascending order, seconds.
 pub(super) fn waits(page: &Page<'_>, schedule: &Schedule) -> Vec<f64> {
     let jobs = page.workload.jobs.iter().zip(&schedule.served);
     let started = jobs.filter(|(_, served)| served.has_started());

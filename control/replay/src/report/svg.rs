@@ -1,8 +1,8 @@
-//! Charts as SVG: axes with round numbers, lines, bars and boxes. No script, no font, nothing from elsewhere.
+//! Charts as SVG: axes with round numbers, lines, bars and boxes. The SVG needs no script, font or other resource.
 
 use std::fmt::Write as _;
 
-/// Colours that people who do not see all of them can tell apart (Okabe and Ito, 2008).
+/// Colors that color-blind readers can distinguish (Okabe and Ito, 2008).
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
@@ -13,12 +13,12 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 
-/// The colour of the n-th thing.
+/// Color of the n-th series.
 pub(super) fn colour(n: usize) -> &'static str {
     COLOURS[n % COLOURS.len()]
 }
 
-/// Text as it may stand in a document.
+/// Escapes text for HTML and SVG.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -33,7 +33,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Along one axis.
+/// One axis of a chart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis<'a> {
     pub(super) from: f64,
@@ -63,7 +63,7 @@ impl<'a> Axis<'a> {
         }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// Relative position of a value, from 0 to 1.
     fn part(&self, value: f64) -> f64 {
         let part = match self.is_log {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
@@ -90,7 +90,7 @@ impl<'a> Axis<'a> {
     }
 }
 
-/// A number as short as it can be.
+/// Short form of a number.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         a if a >= 1e9 => format!("{:.3e}", value),
@@ -102,7 +102,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A number beside an axis: 400k.
+/// Label of a tick: 400k.
 fn tick_label(value: f64) -> String {
     match value.abs() {
         a if a >= 1e6 => format!("{}M", number(value / 1e6)),
@@ -117,7 +117,7 @@ fn tick_label(value: f64) -> String {
     }
 }
 
-/// A chart that is being drawn.
+/// Chart under construction.
 pub(super) struct Chart<'a> {
     x: Axis<'a>,
     y: Axis<'a>,
@@ -145,7 +145,7 @@ impl<'a> Chart<'a> {
         )
     }
 
-    /// A line through points, the n-th of its chart: the first ones are wider, so that one below another is seen.
+    /// Adds the n-th line of the chart. Earlier lines are wider, so that they stay visible below later ones.
     pub(super) fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, n: usize) {
         let mut path = String::new();
         for (x, y) in points {
@@ -160,7 +160,7 @@ impl<'a> Chart<'a> {
         );
     }
 
-    /// A box from one corner to another, with what is said of it where one points at it.
+    /// Adds a box between two corners, with a tooltip.
     pub(super) fn area(
         &mut self,
         (x0, y0): (f64, f64),
@@ -178,7 +178,7 @@ impl<'a> Chart<'a> {
         );
     }
 
-    /// A word at a place of the x axis, in place of numbers.
+    /// Adds a label below the x axis, in place of numbers.
     pub(super) fn label(&mut self, x: f64, text: &str) {
         let (x, _) = self.at(x, self.y.from);
         let (y, text) = (self.height - BOTTOM + 16.0, escaped(text));
@@ -188,7 +188,7 @@ impl<'a> Chart<'a> {
         );
     }
 
-    /// The drawing; `with_x` where the x axis has numbers.
+    /// Returns the SVG; `with_x`: the x axis has numbers.
     pub(super) fn done(self, name: &str, with_x: bool) -> String {
         let mut svg = format!(
             "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",
@@ -238,7 +238,7 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// Which colour is whose.
+/// Legend of the colors.
 pub(super) fn legend(names: &[&str]) -> String {
     let mut html = String::from("<p class=\"legend\">");
     for (n, name) in names.iter().enumerate() {

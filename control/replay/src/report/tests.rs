@@ -1,4 +1,4 @@
-//! What a page has, whatever the names in it are.
+//! Contents of a page, also with unusual names.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -64,7 +64,7 @@ fn tenants_are_shown_where_there_are_some() {
     assert!(!page_of(1, "a").contains("<h2>Tenants</h2>"));
 }
 
-/// The mean over time of what is drawn is what the metrics say.
+/// The mean over time of a drawn series equals the metric.
 #[test]
 fn what_is_drawn_is_what_was_measured() {
     let workload = generate(Plan {

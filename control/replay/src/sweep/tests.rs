@@ -1,4 +1,4 @@
-//! What is tried, and who is not beaten.
+//! Generation of weight vectors, and the Pareto front.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -18,7 +18,7 @@ fn every_combination_is_tried_once() {
     let last = &all[19];
     assert_eq!(last.policy.weights.get().topology, 0.4);
     assert_eq!(last.policy.weights.get().wait_time, 0.2);
-    // The rest is the base's, written out.
+    // The other weights are those of the base, in full.
     assert_eq!(last.text.weights["fair_share"], 0.2);
     assert_eq!((last.text.weights.len(), &last.text.profile), (9, &None));
     assert_eq!(last.policy.reference_wait_ms, 600_000);
@@ -31,7 +31,7 @@ fn every_combination_is_tried_once() {
         values.into_iter().collect::<Vec<_>>(),
         ["0", "0.1", "0.2", "0.3", "0.4"]
     );
-    // 0.1 twice is one.
+    // Equal vectors count once.
     assert_eq!(vectors("over: {energy: [0.1, 0.1]}").unwrap().len(), 1);
 }
 
@@ -78,7 +78,7 @@ fn who_is_beaten_in_nothing_is_on_the_front() {
     let front = pareto(&values, &objectives);
     assert_eq!(front, [0, 1, 4]);
     assert_eq!(best(&values, &front, &objectives), Some(4));
-    // As near as each other: the first objective decides.
+    // Both are equally near, so the first objective decides.
     assert_eq!(best(&values, &[1, 0], &objectives), Some(0));
     assert_eq!(best(&values, &[], &objectives), None);
 }

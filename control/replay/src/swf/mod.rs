@@ -1,9 +1,9 @@
-//! The Standard Workload Format of the Parallel Workloads Archive: `;` header comments, then one
-//! job a line in 18 columns, -1 for what is not known.
+//! Standard Workload Format of the Parallel Workloads Archive: `;` header comments, then one job a line in 18 columns;
+//! -1 marks an unknown value.
 //!
-//! Times are whole seconds, relative to the log's start (or Unix seconds in some logs); memory is
-//! kilobytes a processor. Nothing is repaired on the way in: a record that cannot be replayed
-//! stays in [`Trace::records`] and [`Trace::replayable`] says why it is skipped.
+//! Times are whole seconds, relative to the log's start (or Unix seconds in some logs). Memory is in kilobytes per
+//! processor. The reader repairs nothing: a record that cannot be replayed stays in [`Trace::records`], and
+//! [`Trace::replayable`] returns the reason.
 
 mod parse;
 mod replayable;
@@ -17,7 +17,7 @@ pub use replayable::{ReplayJob, SkipReason, Skipped};
 use crate::trace::InputError;
 use std::{io::Read, path::Path};
 
-/// How a job ended, column 11.
+/// Status of a job, column 11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -25,7 +25,7 @@ pub enum Status {
     Failed,
     /// 1: completed.
     Completed,
-    /// 2: one part of a job of several parts; it continues.
+    /// 2: one part of a job with several parts; the job continues.
     PartialContinues,
     /// 3: the last part of such a job, completed.
     PartialLast,
@@ -40,27 +40,27 @@ pub enum Status {
 pub struct SwfRecord {
     /// Line in the file, from 1. Not a column.
     pub line: u64,
-    /// 1: the job's number in the log.
+    /// 1: job number in the log.
     pub job: Option<u64>,
     /// 2: submit time, seconds.
     pub submit_s: Option<u64>,
-    /// 3: wait before it started, seconds.
+    /// 3: wait before the start, seconds.
     pub wait_s: Option<u64>,
     /// 4: run time, seconds.
     pub run_s: Option<u64>,
-    /// 5: processors it was given.
+    /// 5: allocated processors.
     pub allocated_procs: Option<u64>,
-    /// 6: CPU time used, seconds, mean over its processors.
+    /// 6: CPU time used, seconds, mean over the processors.
     pub cpu_s: Option<f64>,
-    /// 7: memory used, kilobytes a processor.
+    /// 7: memory used, kilobytes per processor.
     pub used_memory_kb: Option<u64>,
-    /// 8: processors it asked for.
+    /// 8: requested processors.
     pub requested_procs: Option<u64>,
-    /// 9: run time it asked for (the user's estimate), seconds.
+    /// 9: requested run time (the user's estimate), seconds.
     pub requested_s: Option<u64>,
-    /// 10: memory it asked for, kilobytes a processor.
+    /// 10: requested memory, kilobytes per processor.
     pub requested_memory_kb: Option<u64>,
-    /// 11: how it ended.
+    /// 11: status at the end.
     pub status: Option<Status>,
     /// 12: user number.
     pub user: Option<u64>,
@@ -72,18 +72,18 @@ pub struct SwfRecord {
     pub queue: Option<u64>,
     /// 16: partition number.
     pub partition: Option<u64>,
-    /// 17: the job it waits for.
+    /// 17: job on which this job depends.
     pub preceding: Option<u64>,
     /// 18: seconds between the end of the preceding job and this submit.
     pub think_s: Option<u64>,
 }
 
-/// One header comment `; Key: value`. A comment without a key continues the one before it.
+/// Header comment `; Key: value`. A comment without a key continues the previous comment.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HeaderLine {
-    /// The text before the first colon; empty for a comment that has none and follows nothing.
+    /// Text before the first colon; empty for a first comment without a colon.
     pub key: String,
-    /// What follows; continuation lines are joined by a newline.
+    /// Text after the colon; continuation lines are joined by a newline.
     pub value: String,
 }
 
@@ -94,12 +94,12 @@ pub struct Trace {
     pub header: Vec<HeaderLine>,
     /// All jobs in file order.
     pub records: Vec<SwfRecord>,
-    /// Lines that carried more than 18 columns; the rest of them was ignored.
+    /// Number of lines with more than 18 columns; the further columns are ignored.
     pub lines_with_extra_columns: u64,
 }
 
 impl Trace {
-    /// Opens and reads a log, plain or gzip.
+    /// Opens and reads a log, plain or compressed with gzip or zstd.
     ///
     /// # Errors
     /// When the file cannot be read, or a line is not in the format.
@@ -108,7 +108,7 @@ impl Trace {
         Trace::read(file.map_err(|error| SwfError::Read(InputError::Read(error)))?)
     }
 
-    /// Reads a log. Gzip is recognised by its first two bytes, not by a name.
+    /// Reads a log. The first bytes show whether the log is compressed.
     ///
     /// # Errors
     /// When the input cannot be read, or a line is not in the format.
@@ -116,19 +116,18 @@ impl Trace {
         parse::read(input)
     }
 
-    /// The value of the first header comment with this key, compared without case.
+    /// Value of the first header comment with this key, compared without case.
     pub fn header(&self, key: &str) -> Option<&str> {
         header(&self.header, key)
     }
 
-    /// A header value as a number (`MaxNodes`, `MaxProcs`, `UnixStartTime`), when it begins with
-    /// one.
+    /// Header value as a number (`MaxNodes`, `MaxProcs`, `UnixStartTime`); `None` when the value does not begin with a
+    /// number.
     pub fn header_number(&self, key: &str) -> Option<u64> {
         header_number(&self.header, key)
     }
 
-    /// The jobs that can be replayed, in submit order (file order within one second), and why the
-    /// others cannot.
+    /// Returns the jobs that can be replayed, by submit time and line, and the skipped records with reasons.
     pub fn replayable(&self) -> (Vec<ReplayJob>, Vec<Skipped>) {
         replayable::split(&self.records)
     }

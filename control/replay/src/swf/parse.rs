@@ -1,10 +1,10 @@
-//! From bytes to records. Every mistake names its line and column.
+//! Parser of the Standard Workload Format. Every error names line and column.
 
 use super::{HeaderLine, Status, SwfRecord, Trace};
 use crate::trace::{InputError, Lines};
 use std::{fmt, io::Read, str::FromStr};
 
-/// The columns' names, in order; an error names the one it is about.
+/// Names of the columns, in order, for error messages.
 pub const COLUMNS: [&str; 18] = [
     "job number",
     "submit time",
@@ -26,44 +26,44 @@ pub const COLUMNS: [&str; 18] = [
     "think time",
 ];
 
-/// Why a log could not be read.
+/// Error of reading a log.
 #[derive(Debug, thiserror::Error)]
 pub enum SwfError {
-    /// The input failed (no such file, broken gzip stream).
+    /// Input unreadable (file missing, gzip stream corrupt).
     #[error("the trace could not be read")]
     Read(#[source] InputError),
-    /// The line is not text.
+    /// Line that is not UTF-8 text.
     #[error("line {line} is not UTF-8 text")]
     NotText {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
     },
-    /// Too few columns.
+    /// Line with too few columns.
     #[error("line {line}: {}", self.without_line())]
     MissingColumn {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// How many there are, below 18.
+        /// Number of columns, below 18.
         found: usize,
     },
-    /// A column that does not hold what it must.
+    /// Column with an invalid value.
     #[error("line {line}: {}", self.without_line())]
     BadColumn {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// From 1.
+        /// Column number, from 1.
         column: usize,
-        /// Its name in [`COLUMNS`].
+        /// Name of the column in [`COLUMNS`].
         name: &'static str,
-        /// As found.
+        /// Text of the column.
         text: String,
-        /// What would be right.
+        /// Description of a valid value.
         wanted: &'static str,
     },
 }
 
 impl SwfError {
-    /// What is wrong, for who says the line already.
+    /// Error text without the line number, for callers that report the line number themselves.
     pub(crate) fn without_line(&self) -> String {
         match self {
             Self::Read(error) => error.to_string(),
@@ -88,7 +88,7 @@ pub(super) fn read(input: impl Read + Send + 'static) -> Result<Trace, SwfError>
     let mut trace = Trace::default();
     let mut lossy = String::new();
     while let Some(line) = lines.next(&mut lossy).map_err(SwfError::Read)? {
-        // Some logs carry Latin-1 names in their comments; only records must be text.
+        // Some logs have Latin-1 names in comments; only records must be UTF-8.
         if let Some(comment) = line.text.strip_prefix(';') {
             add_comment(&mut trace.header, comment);
         } else if !line.text.is_empty() {
@@ -103,8 +103,8 @@ pub(super) fn read(input: impl Read + Send + 'static) -> Result<Trace, SwfError>
     Ok(trace)
 }
 
-/// A key is what stands before the first colon at the comment's own margin; a line indented
-/// deeper, or without a colon, continues the previous value (a URL's colon is no key).
+/// Adds a header comment. A key is the text before the first colon, with at most one leading space. A line with more
+/// indentation or without a colon continues the previous value. The colon of a URL does not end a key.
 pub(crate) fn add_comment(header: &mut Vec<HeaderLine>, comment: &str) {
     let indent = comment.len() - comment.trim_start().len();
     let text = comment.trim();
@@ -130,7 +130,7 @@ pub(crate) fn add_comment(header: &mut Vec<HeaderLine>, comment: &str) {
     }
 }
 
-/// The fields of one line, taken one after the other.
+/// Columns of one line, read in order.
 struct Fields<'a> {
     line: u64,
     at: usize,
@@ -164,12 +164,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number, or -1.
+    /// Parses a whole number, or -1.
     fn whole(&mut self) -> Result<Option<u64>, SwfError> {
         self.parsed("a whole number, or -1")
     }
 
-    /// Seconds with a fraction, or -1.
+    /// Parses seconds with a fraction, or -1.
     fn seconds(&mut self) -> Result<Option<f64>, SwfError> {
         const WANTED: &str = "a number of seconds, or -1";
         let value: Option<f64> = self.parsed(WANTED)?;
@@ -195,7 +195,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The record, and whether the line had more than 18 columns.
+/// Returns the record, and whether the line has more than 18 columns.
 pub(crate) fn parse_record(line: u64, text: &str) -> Result<(SwfRecord, bool), SwfError> {
     let mut fields = Fields {
         line,

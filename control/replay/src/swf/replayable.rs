@@ -1,43 +1,43 @@
-//! Which records can be replayed, and why the others cannot.
+//! Selection of the records that can be replayed, with reasons for the others.
 
 use super::{Status, SwfRecord};
 use std::fmt;
 
-/// A record with everything a replay needs.
+/// A record with all values that a replay needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ReplayJob {
-    /// Line in the file, from 1: unique, where job numbers may repeat.
+    /// Line in the file, from 1. Lines are unique, while job numbers may repeat.
     pub line: u64,
-    /// The log's job number; the line where it has none.
+    /// Job number of the log; the line number where the log has none.
     pub job: u64,
     /// Submit time, seconds.
     pub submit_s: u64,
-    /// Processors: those asked for, else those given. At least 1.
+    /// Processors: the requested number, otherwise the allocated number. At least 1.
     pub procs: u64,
     /// Real run time, seconds. May be 0.
     pub run_s: u64,
-    /// The user's estimate, seconds; `None` where the log has none. May be below `run_s`: sites
-    /// did not always end a job on time.
+    /// Estimate of the user, seconds; `None` where the log has none. May be below `run_s`, because not all sites ended
+    /// jobs on time.
     pub estimate_s: Option<u64>,
-    /// How it ended.
+    /// Status at the end.
     pub status: Option<Status>,
     /// User number.
     pub user: Option<u64>,
 }
 
-/// Why a record cannot be replayed.
+/// Reason why a record cannot be replayed.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// No submit time.
+    /// The record has no submit time.
     NoSubmitTime,
-    /// Neither asked for nor given a processor.
+    /// The record has neither requested nor allocated processors.
     NoSize,
-    /// No run time: it never ran, or was not recorded.
+    /// The record has no run time: the job never ran, or the run time was not recorded.
     NoRunTime,
-    /// One part of a job that was checkpointed; the whole job has a line of its own.
+    /// The record is one part of a checkpointed job; the whole job has a line of its own.
     PartOfAJob,
 }
 
@@ -52,17 +52,17 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// A record left out.
+/// Record that is not replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Skipped {
     /// Line in the file, from 1.
     pub line: u64,
-    /// Why.
+    /// Reason.
     pub reason: SkipReason,
 }
 
 impl SwfRecord {
-    /// The processors a replay asks for: those asked for, else those given.
+    /// Processors for a replay: the requested number, otherwise the allocated number.
     pub fn procs(&self) -> Option<u64> {
         [self.requested_procs, self.allocated_procs]
             .into_iter()
@@ -70,10 +70,10 @@ impl SwfRecord {
             .find(|n| *n > 0)
     }
 
-    /// This record as a job to replay.
+    /// Returns the job to replay.
     ///
     /// # Errors
-    /// The first thing it lacks.
+    /// The first missing value.
     pub fn replayable(&self) -> Result<ReplayJob, SkipReason> {
         use Status::{PartialContinues, PartialFailed, PartialLast};
         if matches!(
@@ -107,7 +107,7 @@ pub(super) fn split(records: &[SwfRecord]) -> (Vec<ReplayJob>, Vec<Skipped>) {
             }),
         }
     }
-    // Lines break ties, so that jobs of one second keep the log's order.
+    // Line numbers break ties, so that jobs of the same second keep the order of the log.
     jobs.sort_by_key(|job| (job.submit_s, job.line));
     (jobs, skipped)
 }

@@ -1,4 +1,4 @@
-//! Reading real and broken logs.
+//! Recorded logs and invalid logs.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -57,7 +57,7 @@ fn header_comments_are_kept_as_keys_and_values() {
     let trace = Trace::open(FIXTURE).unwrap();
     assert_eq!(trace.header("computer"), Some("IBM SP2"));
     assert_eq!(trace.header_number("MaxProcs"), Some(100));
-    // The second line of a value that spans two has a colon too, in its address.
+    // The second line of a two-line value also has a colon, in a URL.
     let information = trace.header("Information").unwrap();
     assert_eq!(information.lines().count(), 2, "{information}");
     assert_eq!(trace.header("No such key"), None);

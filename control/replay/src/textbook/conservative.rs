@@ -1,22 +1,22 @@
-//! Everybody has a reservation; it moves to earlier times only.
+//! Conservative backfilling: every job has a reservation, which moves to earlier times only.
 
 use super::{Decide, Entry};
 use crate::schedule::{Promise, Watch};
 use lattice_placement::Floors;
 
-/// Free processors over time: from each time on so many, until the next.
+/// Number of free processors over time: each step holds from its time until the next step.
 #[cfg_attr(test, derive(Clone))]
 struct Free {
     steps: Vec<(u64, u32)>,
 }
 
 impl Free {
-    /// The place of the step in which `at` lies.
+    /// Index of the step that contains `at`.
     fn place(&self, at: u64) -> usize {
         self.steps.partition_point(|(from, _)| *from <= at) - 1
     }
 
-    /// Splits the step at `at`, and says the place of the later part.
+    /// Splits the step at `at`, and returns the index of the later part.
     fn split(&mut self, at: u64) -> usize {
         let place = self.place(at);
         let (from, free) = self.steps[place];
@@ -27,7 +27,7 @@ impl Free {
         place + 1
     }
 
-    /// Takes from `from` until `until`, or gives back.
+    /// Changes the number of free processors from `from` until `until`.
     fn change(&mut self, from: u64, until: u64, of: impl Fn(u32) -> u32) {
         if from >= until {
             return;
@@ -36,7 +36,7 @@ impl Free {
         for (_, free) in &mut self.steps[begin..end] {
             *free = of(*free);
         }
-        // Within it steps differ as before; at both ends they may not any more.
+        // Inner steps still differ from each other. The steps at both ends may have become equal to their neighbors.
         for place in [end, begin] {
             let is_step = |place: usize| self.steps[place - 1].1 != self.steps[place].1;
             if place > 0 && !is_step(place) {
@@ -45,7 +45,7 @@ impl Free {
         }
     }
 
-    /// The first time from `now` on at which so many are free for so long.
+    /// Returns the first time from `now` on at which `size` processors are free for `lasts` milliseconds.
     fn first(&self, size: u32, lasts: u64, now: u64) -> u64 {
         let mut at = now;
         for place in self.place(now)..self.steps.len() {
@@ -54,7 +54,7 @@ impl Free {
                 return at;
             }
             if free < size {
-                // After the last step everything is free.
+                // After the last step all processors are free.
                 at = self
                     .steps
                     .get(place + 1)
@@ -64,8 +64,8 @@ impl Free {
         at
     }
 
-    /// The first time from `begin` on at which what is promised to start at `at` could start: until then so many must be
-    /// free, and from then on it has them itself.
+    /// Returns the first start from `begin` on for a job with a reservation at `at`. Until `at` the processors must be
+    /// free; from `at` on the job holds them itself.
     fn sooner(&self, size: u32, lasts: u64, mut begin: u64, at: u64) -> u64 {
         let steps = &self.steps[self.place(begin)..];
         for (place, (from, free)) in steps.iter().enumerate() {
@@ -79,21 +79,21 @@ impl Free {
         begin.min(at)
     }
 
-    /// What is over by now is forgotten.
+    /// Removes the steps before `now`.
     fn forget(&mut self, now: u64) {
         let place = self.place(now);
         self.steps.drain(..place);
     }
 }
 
-/// See the module.
+/// Scheduler with conservative backfilling.
 pub(super) struct Conservative {
     free: Free,
-    /// With the start that each is promised, in the order in which they came.
+    /// Waiting jobs with their promised starts, in order of arrival.
     queue: Vec<(Entry, u64)>,
-    /// Processors that nobody holds now. Of ends of this instant some may not have been told yet.
+    /// Processors that no job holds now. Some ends of this instant may not have been reported yet.
     idle: u32,
-    /// Room came back before it was expected.
+    /// A job ended earlier than expected.
     has_room: bool,
 }
 
@@ -109,12 +109,12 @@ impl Conservative {
         }
     }
 
-    /// Each gives its promise back and gets the first start that there is now. Who was promised the earliest moves
-    /// first: what it leaves helps those behind it.
+    /// Moves each reservation to the first possible start. The earliest reservation moves first, because the processors
+    /// that it leaves help the later ones.
     fn move_up(&mut self, now: u64) {
         let mut order: Vec<usize> = (0..self.queue.len()).collect();
         order.sort_by_key(|place| self.queue[*place].1);
-        // A move gives back only what is behind its old start, and so behind all that was found before it.
+        // A move releases processors after the old start only, and so after all starts that were found before.
         let mut floors = Floors::default();
         for place in order {
             let (entry, at) = self.queue[place];
@@ -189,8 +189,8 @@ mod tests {
     use super::*;
     use lattice_rng::Rng;
 
-    /// To look only before one's own start, and not before where nobody who asked for less could, finds what giving it
-    /// back and looking everywhere does.
+    /// `sooner` searches only up to the job's own start, and begins where a smaller request could start. It finds the
+    /// same start as a full search without the job's reservation.
     #[test]
     fn who_moves_up_gets_what_would_be_promised_anew() {
         let mut moved = 0;

@@ -1,9 +1,9 @@
-//! First come, first served, and who goes ahead of the first that waits.
+//! First come, first served, with optional EASY backfilling.
 
 use super::{Decide, Entry};
 use crate::schedule::{Promise, Watch};
 
-/// Who goes ahead.
+/// Jobs that may start ahead of the first waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ahead {
     Nobody,
@@ -11,22 +11,22 @@ pub(super) enum Ahead {
     ShortestFirst,
 }
 
-/// See the module.
+/// Scheduler with EASY backfilling.
 pub(super) struct Easy {
     ahead: Ahead,
     free: u32,
-    /// In the order in which they came.
+    /// Waiting jobs in order of arrival.
     queue: Vec<Entry>,
-    /// By when each is expected to end: with the job, and what it holds.
+    /// Running jobs by expected end: end, job, size.
     running: Vec<(u64, u32, u32)>,
-    /// Since the last decision.
+    /// Arrivals since the last decision.
     came: usize,
     has_ended: bool,
-    /// What the first that waits was found to be promised, as long as nobody ends.
+    /// Promise to the first waiting job; valid until a running job ends or the first job starts.
     shadow: Option<Shadow>,
 }
 
-/// When the first that waits can start, and how many processors are left then.
+/// Earliest start of the first waiting job, and the number of processors that remain free then.
 #[derive(Debug, Clone, Copy)]
 struct Shadow {
     at: u64,
@@ -53,7 +53,7 @@ impl Easy {
         self.running.insert(place, ends);
     }
 
-    /// Ends come in the order in which they are expected; the first one with enough is the shadow time.
+    /// Jobs end in the expected order; the first end that frees enough processors is the shadow time.
     fn shadow(&self, head: Entry) -> Shadow {
         let mut free = self.free;
         let mut at = 0;
@@ -70,7 +70,7 @@ impl Easy {
         }
     }
 
-    /// Whether one that comes behind the first may start: it is over by then, or leaves enough.
+    /// Checks whether a later job may start: it ends before the shadow time, or leaves enough processors.
     fn fits(&self, entry: Entry, now: u64, shadow: Shadow) -> Option<Shadow> {
         if entry.size > self.free {
             return None;
@@ -121,7 +121,7 @@ impl Decide for Easy {
         if self.ahead == Ahead::Nobody {
             return;
         }
-        // Nothing of it changes while nobody ends and the first stays: who goes ahead keeps to it.
+        // The shadow stays valid while no job ends and the first job stays: backfilled jobs do not delay it.
         let known = self.shadow;
         let mut shadow = known.unwrap_or_else(|| self.shadow(head));
         watch.promised(Promise {
@@ -129,7 +129,7 @@ impl Decide for Easy {
             at_ms: now,
             starts_ms: shadow.at,
         });
-        // Who did not fit before fits no better while nobody ends.
+        // A job that did not fit before does not fit while no job ends.
         let from = match known {
             Some(_) => self.queue.len() - came.min(self.queue.len() - 1),
             None => 1,
@@ -138,7 +138,7 @@ impl Decide for Easy {
         if self.free > 0 {
             let fit = self.queue.iter().enumerate().skip(from);
             let fit = fit.filter(|(_, entry)| self.fits(**entry, now, shadow).is_some());
-            // Places in the queue, of which there are not 2^32.
+            // Indices in the queue, which has fewer than 2^32 jobs.
             candidates.extend(fit.map(|(place, _)| place as u32));
         }
         if self.ahead == Ahead::ShortestFirst {

@@ -1,8 +1,8 @@
-//! The schedulers of the literature, on processors that are all alike: what others publish numbers of, and what the
-//! product's own solver is held against.
+//! Schedulers of the literature, on identical processors. They reproduce published results, and the product's own
+//! solver is compared with them.
 //!
-//! Nothing has a place here, so nothing is fragmented: a job needs a number of processors, whichever they are.
-//! Estimates are what is planned with; they are never too short, since who runs past its own is ended there
+//! There is no topology and therefore no fragmentation: a job needs a number of processors, and any of them will do.
+//! Schedulers plan with estimates. Estimates are never too short, because a job that exceeds its estimate is ended
 //! ([`crate::workload::fit`]).
 
 mod conservative;
@@ -21,18 +21,18 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Textbook {
-    /// First come, first served: nobody goes ahead.
+    /// First come, first served, without backfilling.
     Fcfs,
-    /// EASY backfilling (Lifka 1995; Mu'alem and Feitelson 2001): the first that waits gets a reservation, others go
-    /// ahead in the order in which they came where they do not delay it.
+    /// EASY backfilling (Lifka 1995; Mu'alem and Feitelson 2001): the first waiting job gets a reservation. Other jobs
+    /// start ahead of it, in order of arrival, where they do not delay it.
     Easy,
-    /// EASY, with the shortest estimate first among those that go ahead (EASY-SJBF, Tsafrir et al. 2007).
+    /// EASY with the shortest estimate first among backfilled jobs (EASY-SJBF, Tsafrir et al. 2007).
     Sjbf,
-    /// Conservative backfilling: everybody gets a reservation on arrival; it moves to earlier times only.
+    /// Conservative backfilling: every job gets a reservation on arrival, which moves to earlier times only.
     Conservative,
 }
 
-/// What of a job is planned with.
+/// Planning data of a job.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     job: u32,
@@ -40,24 +40,24 @@ struct Entry {
     planned_ms: u64,
 }
 
-/// Who decides, between events.
+/// Scheduler, called between events.
 trait Decide {
-    /// A job came.
+    /// A job arrives.
     fn came(&mut self, entry: Entry, now: u64);
 
-    /// A job has ended that held so many, and was expected to until `expected_ms`.
+    /// A job with `size` processors ends; its expected end was `expected_ms`.
     fn ended(&mut self, job: u32, size: u32, expected_ms: u64, now: u64);
 
-    /// When it must be asked though nothing happens.
+    /// Time of the next decision without an event.
     fn wakes_at(&self) -> Option<u64> {
         None
     }
 
-    /// Whoever starts now does.
+    /// Starts all jobs that can start now.
     fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch);
 }
 
-/// Serves jobs, which are in the order of their submits and none larger than the machine.
+/// Replays jobs, which must be in order of submission and not larger than the machine.
 pub fn run(policy: Textbook, procs: u32, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
     match policy {
         Textbook::Fcfs => serve(
@@ -83,7 +83,7 @@ pub fn run(policy: Textbook, procs: u32, order: SameInstant, jobs: &[Job], watch
 }
 
 fn serve(mut decider: impl Decide, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
-    // Ends, by time and then by who started first.
+    // Ends, by time and then by order of start.
     let mut ends: BinaryHeap<Reverse<(u64, u64, u32)>> = BinaryHeap::new();
     let mut expected = vec![0; jobs.len()];
     let mut started = 0_u64;
@@ -107,7 +107,7 @@ fn serve(mut decider: impl Decide, order: SameInstant, jobs: &[Job], watch: &mut
                 && job.submit_ms == now
             {
                 let entry = Entry {
-                    // There are not 2^32 of them.
+                    // There are fewer than 2^32 jobs.
                     job: next as u32,
                     size: job.size,
                     planned_ms: job.planned_ms(),

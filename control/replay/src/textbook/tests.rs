@@ -1,4 +1,4 @@
-//! Against what others have published, and small cases by hand.
+//! Comparison with published results, and small cases by hand.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -44,7 +44,7 @@ struct Published {
     maxbsld: f64,
 }
 
-/// Gaussier, Glesser, Reis, Trystram (SC'15) on this very file.
+/// Results of Gaussier, Glesser, Reis, Trystram (SC'15) for this file.
 #[test]
 fn easy_is_as_published() {
     let file = Path::new(TRACES).join("KTH-SP2-1996-2.published-easy.json");
@@ -68,7 +68,7 @@ fn easy_is_as_published() {
     }
 }
 
-/// The same paper's EASY-SJBF.
+/// EASY-SJBF in the same paper.
 #[test]
 fn shortest_first_is_as_published() {
     let found = measured(
@@ -89,7 +89,7 @@ fn shortest_first_is_as_published() {
     );
 }
 
-/// What a quick simulator of somebody else gave (`fixtures/traces/README.md` has the logs).
+/// Results of an independent simulator (`fixtures/traces/README.md` lists the logs).
 #[test]
 fn easy_is_as_another_simulator_has_it() {
     for (name, procs, jobs, wait_s, slowdown, utilization) in [
@@ -125,7 +125,7 @@ fn easy_is_as_another_simulator_has_it() {
     }
 }
 
-/// Jobs of (submit, run, estimate, size), seconds.
+/// Makes jobs from (submit, run, estimate, size); times are seconds.
 fn jobs(of: &[(u64, u64, u64, u32)]) -> Vec<Job> {
     let job = |(number, (submit, run, estimate, size)): (u64, &(u64, u64, u64, u32))| Job {
         number,
@@ -153,7 +153,8 @@ fn starts(policy: Textbook, procs: u32, of: &[(u64, u64, u64, u32)]) -> Vec<u64>
         .collect()
 }
 
-/// One of 6 runs till 100 by its estimate and till 50 in fact; 8 wait; then a long one, a short one, one of 2.
+/// A job of size 6 runs until 50, with an estimate until 100; a job of size 8 waits; then a long job, a short job and
+/// one of size 2 arrive.
 const CASE: [(u64, u64, u64, u32); 5] = [
     (0, 50, 100, 6),
     (1, 10, 10, 8),
@@ -164,9 +165,10 @@ const CASE: [(u64, u64, u64, u32); 5] = [
 
 #[test]
 fn who_goes_ahead_is_as_each_policy_says() {
-    // Nobody before the one of 8; then in turn.
+    // No job starts ahead of the job of size 8; then jobs start in turn.
     assert_eq!(starts(Textbook::Fcfs, 10, &CASE), [0, 50, 50, 60, 60]);
-    // The long one takes the 2 that are left when the one of 8 starts; the one of 3 does not fit beside it.
+    // The long job takes the 2 processors that remain when the job of size 8 starts; the job of size 3 does not fit in
+    // addition.
     assert_eq!(starts(Textbook::Easy, 10, &CASE), [0, 50, 2, 60, 4]);
     assert_eq!(starts(Textbook::Conservative, 10, &CASE), [0, 50, 2, 60, 4]);
 }
@@ -180,14 +182,15 @@ fn among_those_that_go_ahead_the_shortest_is_first() {
         (1, 20, 20, 2),
         (1, 30, 30, 2),
     ];
-    // In the instant in which they come only one fits.
+    // In the instant of their arrival only one of them fits.
     assert_eq!(starts(Textbook::Easy, 10, &case), [0, 100, 1, 110, 110]);
     assert_eq!(starts(Textbook::Sjbf, 10, &case), [0, 100, 110, 1, 21]);
 }
 
 #[test]
 fn everybody_keeps_a_promise_of_conservative_and_the_first_one_of_easy() {
-    // The third has the second's room behind it; easy lets the fourth delay it.
+    // With conservative backfilling the third job has a reservation after the second; EASY lets the fourth job delay
+    // it.
     let case = [
         (0, 100, 100, 6),
         (1, 100, 100, 10),
@@ -211,8 +214,8 @@ fn everybody_keeps_a_promise_of_conservative_and_the_first_one_of_easy() {
     );
 }
 
-/// Whatever the work, every policy serves all of it, keeps what it promised the first that waits, and never uses more
-/// than there is.
+/// Every policy serves all jobs of a random workload, keeps its promises to the first waiting job, and never exceeds
+/// the machine.
 #[test]
 fn what_must_hold_holds_of_random_work() {
     for seed in 0..40 {

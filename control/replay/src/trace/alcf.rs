@@ -1,6 +1,6 @@
-//! Six columns, as logs of Argonne's machines are handed on: a header line, then name, submit (Unix seconds or from
-//! 0), run time in seconds, nodes, and two columns that tell nothing of a schedule. Nodes are whole; nobody knows
-//! estimates or users.
+//! Reader for published logs of Argonne's machines. After a header line, each line has six columns: name, submit (Unix
+//! seconds or from 0), run time in seconds, nodes, and two columns that do not affect a schedule. Jobs have whole
+//! nodes; the logs have no estimates and no users.
 
 use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
 
@@ -13,7 +13,7 @@ pub(super) fn is_header(line: &str) -> bool {
     found.eq(COLUMNS)
 }
 
-/// See the module.
+/// Reader for logs of Argonne's machines.
 #[derive(Debug)]
 pub(super) struct Alcf;
 
@@ -29,7 +29,7 @@ impl Reader for Alcf {
             let text = fields
                 .next()
                 .ok_or_else(|| format!("column {column} ({name:?}) is missing"))?;
-            // Some are written as 12.0.
+            // Some logs write whole numbers as 12.0.
             let whole = text.strip_suffix(".0").unwrap_or(text);
             *value = whole.parse::<i64>().map_err(|_| {
                 format!("column {column} ({name:?}): {text:?} is not a whole number")
@@ -75,7 +75,7 @@ impl Reader for Alcf {
 
     fn finish(&mut self, workload: &mut Workload) {
         workload.unit = Unit::Nodes;
-        // Some logs begin at 0, some count Unix seconds.
+        // Some logs begin at 0, others have Unix seconds.
         let first = workload.jobs.first().map(|job| job.submit_ms);
         workload.epoch_ms = first.filter(|at| *at > YEAR_2000_MS).map(|_| 0);
         let note =

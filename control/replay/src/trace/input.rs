@@ -1,4 +1,4 @@
-//! Lines of a file, one at a time: plain, gzip or zstd, told apart by their first bytes and not by a name.
+//! Line reader for plain, gzip and zstd files; the first bytes give the kind, not the file name.
 
 use flate2::bufread::MultiGzDecoder;
 use std::{
@@ -9,71 +9,71 @@ use std::{
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Longest line that is kept; what is longer is no line of a trace, and could be all of a 10 GB file.
+/// Longest stored line, bytes. A longer line is not a line of a trace and could fill 10 GB of memory.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Why a file gave no more lines.
+/// Error of a line reader.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// No such file, or the disk failed.
+    /// File missing, or disk failed.
     #[error("it cannot be read")]
     Read(#[source] io::Error),
-    /// The packed stream ends in the middle.
+    /// Truncated compressed stream.
     #[error(
         "it is cut off: the {packing} stream ends in the middle, after line {lines}; copy the file again"
     )]
     CutOff {
-        /// gzip or zstd.
+        /// Compression: gzip or zstd.
         packing: &'static str,
-        /// Whole lines before that.
+        /// Number of complete lines before the error.
         lines: u64,
     },
-    /// The packed stream is broken.
+    /// Corrupt compressed stream.
     #[error("its {packing} stream is broken after line {lines}: {why}")]
     Broken {
-        /// gzip or zstd.
+        /// Compression: gzip or zstd.
         packing: &'static str,
-        /// Whole lines before that.
+        /// Number of complete lines before the error.
         lines: u64,
-        /// What the decoder says.
+        /// Error text of the decoder.
         why: String,
     },
 }
 
-/// See the module.
+/// Reader for the lines of a plain or compressed file.
 pub struct Lines {
     input: Box<dyn BufRead + Send>,
-    /// How it is packed, if it is.
+    /// Compression; `None` for a plain file.
     packing: Option<&'static str>,
     number: u64,
     bytes: Vec<u8>,
-    /// What is longer is cut.
+    /// Longest line, bytes; a longer one is cut.
     longest: u64,
 }
 
-/// One line.
+/// One line of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// From 1.
+    /// Line number, from 1.
     pub number: u64,
-    /// Without its end and without white space around it.
+    /// Text without the line end and surrounding white space.
     pub text: &'a str,
-    /// Not UTF-8: what could not be read is replaced.
+    /// The line is not UTF-8; invalid bytes are replaced.
     pub is_lossy: bool,
-    /// Longer than anything a trace has: this is its beginning.
+    /// The line exceeds the longest line; `text` is its beginning.
     pub is_cut: bool,
 }
 
 impl Lines {
-    /// Of a file.
+    /// Opens a file.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// When the file cannot be opened or its first bytes cannot be read.
     pub fn open(path: &Path) -> Result<Self, InputError> {
         Self::read(File::open(path).map_err(InputError::Read)?)
     }
 
-    /// Of any bytes.
+    /// Reads from any source of bytes.
     ///
     /// # Errors
     /// When the first bytes cannot be read.
@@ -103,17 +103,16 @@ impl Lines {
         })
     }
 
-    /// With lines of so many bytes at the most.
+    /// Limits lines to `longest` bytes.
     #[must_use]
     pub fn as_long_as(self, longest: u64) -> Self {
         Self { longest, ..self }
     }
 
-    /// The next line; `None` after the last one. `text` holds what must outlive the call where the bytes are not
-    /// text.
+    /// Returns the next line; `None` after the last one. `text` is the buffer for a line that is not UTF-8.
     ///
     /// # Errors
-    /// When there is none although the file goes on.
+    /// When the file cannot be read, or its compressed stream is truncated or corrupt.
     pub fn next<'a>(&'a mut self, text: &'a mut String) -> Result<Option<Line<'a>>, InputError> {
         self.bytes.clear();
         let most = self.longest + 1;
@@ -148,10 +147,10 @@ impl Lines {
         }))
     }
 
-    /// The next line as it is, with its end; what is no text of it is replaced.
+    /// Returns the next line unchanged, with its line end; invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// As [`Lines::next`].
+    /// As for [`Lines::next`].
     pub fn next_whole<'a>(
         &'a mut self,
         text: &'a mut String,
@@ -163,7 +162,7 @@ impl Lines {
         Ok(Some(text))
     }
 
-    /// Lines read so far.
+    /// Number of lines read.
     pub fn count(&self) -> u64 {
         self.number
     }

@@ -1,8 +1,8 @@
-//! Recorded workloads of every kind as one: jobs in the order in which they were submitted, and what each asks for.
+//! Recorded workloads of every format in one form: jobs in order of submission, and their requests.
 //!
-//! A file is read line by line and never held whole. What is kept of a job is [`Job`], 64 bytes. A line that
-//! cannot be read is skipped and told, or refused where that is asked ([`Options::is_strict`]); so is every job
-//! that cannot be replayed, with the reason.
+//! A file is read line by line and never held as a whole. [`Job`], the stored part of a job, has 64 bytes. A line that
+//! cannot be read is skipped and reported, or rejected with [`Options::is_strict`]. A job that cannot be replayed is
+//! skipped and reported with the reason.
 
 mod alcf;
 mod input;
@@ -25,44 +25,44 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longest line that is kept; what is longer is no line of a trace, and could be all of a 10 GB file.
+/// Longest stored line, bytes. A longer line is not a line of a trace and could fill 10 GB of memory.
 const LONGEST: u64 = 64 << 20;
 
-/// No trace has what was submitted later, what ran for longer, or what asked for more: such a number is an error.
+/// Bounds of plausible times: no trace has later submissions, longer run times or longer estimates.
 const YEAR_2200_MS: u64 = 7_258_118_400_000;
 const DECADE_MS: u64 = 10 * 366 * 86_400_000;
 const CENTURY_MS: u64 = 10 * DECADE_MS;
 
-/// What a job has not: see the fields of [`Job`].
+/// Marks an absent value in the fields of [`Job`].
 pub const UNKNOWN: u64 = u64::MAX;
 
 /// One recorded job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// Its number in the trace; the line where it has none.
+    /// Number of the job in the trace; the line number where the trace has none.
     pub number: u64,
     /// Line in the file, from 1.
     pub line: u64,
-    /// When it was submitted, milliseconds, as the trace counts time: see [`Workload::epoch_ms`].
+    /// Submission, milliseconds of the trace's own time: see [`Workload::epoch_ms`].
     pub submit_ms: u64,
-    /// For how long it ran, milliseconds.
+    /// Run time, milliseconds.
     pub run_ms: u64,
-    /// The run time that was asked for, milliseconds; [`UNKNOWN`] where the trace has none.
+    /// Requested run time, milliseconds; [`UNKNOWN`] where the trace has none.
     pub estimate_ms: u64,
-    /// How long it waited on the machine that was recorded, milliseconds; [`UNKNOWN`].
+    /// Wait on the recorded machine, milliseconds; [`UNKNOWN`] where the trace has none.
     pub waited_ms: u64,
-    /// Processors or nodes ([`Workload::unit`]): what it asked for, else what it was given.
+    /// Processors or nodes ([`Workload::unit`]): the requested number, otherwise the allocated number.
     pub size: u32,
-    /// Who submitted it: its place in [`Workload::users`].
+    /// Index of the user in [`Workload::users`].
     pub user: u32,
-    /// For whom: its place in [`Workload::tenants`].
+    /// Index of the tenant in [`Workload::tenants`].
     pub tenant: u32,
-    /// What its nodes must be like: its place in [`Workload::requests`].
+    /// Index of the request in [`Workload::requests`].
     pub request: u32,
 }
 
 impl Job {
-    /// The run time that is planned with: what was asked for, else what it took.
+    /// Run time for planning, milliseconds: the estimate, otherwise the real run time.
     pub fn planned_ms(&self) -> u64 {
         match self.estimate_ms {
             UNKNOWN => self.run_ms,
@@ -71,7 +71,7 @@ impl Job {
     }
 }
 
-/// What a job's size counts.
+/// Unit of a job's size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -83,7 +83,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// For people.
+    /// Name of the unit in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Processors => "processors",
@@ -92,47 +92,47 @@ impl Unit {
     }
 }
 
-/// What jobs ask for beside a size and a time.
+/// Request of a job beyond size and time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
-    /// The queue or partition that they were submitted to.
+    /// Queue or partition.
     pub queue: Option<String>,
-    /// The quality of service that they were given.
+    /// Quality of service.
     pub qos: Option<String>,
-    /// The priority class, where the trace says it.
+    /// Priority class; `None` where the trace has none.
     pub class: Option<u8>,
-    /// What their nodes must be like.
+    /// Constraints on the nodes.
     pub constraints: Constraints,
 }
 
 /// A recorded workload.
 #[derive(Debug, Clone, Default)]
 pub struct Workload {
-    /// By submit time, then as in the file.
+    /// Jobs by submit time, then in the order of the file.
     pub jobs: Vec<Job>,
-    /// What their sizes count.
+    /// Unit of sizes.
     pub unit: Unit,
-    /// Unix time, milliseconds, at which the trace's own time is 0, where the trace says so.
+    /// Unix time, milliseconds, of time 0 of the trace; `None` where the trace does not give it.
     pub epoch_ms: Option<u64>,
-    /// How large the recorded machine was in [`Workload::unit`], where the trace says so.
+    /// Size of the recorded machine in [`Workload::unit`]; `None` where the trace does not give it.
     pub machine: Option<u64>,
     /// Names of users.
     pub users: Vec<String>,
-    /// Names of tenants: groups, accounts or projects; users where a trace knows nothing else.
+    /// Names of tenants: groups, accounts or projects; users where a trace has none of these.
     pub tenants: Vec<String>,
-    /// What jobs ask for.
+    /// Distinct requests of jobs.
     pub requests: Vec<Request>,
-    /// What was not kept.
+    /// Skipped lines and jobs.
     pub skipped: Skipped,
-    /// Lines read.
+    /// Number of lines read.
     pub lines: u64,
-    /// What a reader of the results must know of the trace.
+    /// Notes on the trace for readers of the results.
     pub notes: Vec<String>,
-    /// The cluster that was recorded, where the trace has it.
+    /// Recorded cluster; `None` where the trace does not have it.
     pub cluster: Option<Box<Cluster>>,
 }
 
-/// The kinds of traces that are read.
+/// Trace formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -140,16 +140,16 @@ pub enum Format {
     Swf,
     /// `sacct --parsable2` of Slurm, with its header line.
     Sacct,
-    /// Six columns as Argonne's logs are handed on: name, submit, run time, nodes, and two more.
+    /// Six columns of published Argonne logs: name, submit, run time, nodes, and two more.
     Alcf,
     /// Tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023), CSV.
     Openb,
-    /// Our own: what a control's schedulers were told and decided, as `lattice replay record` writes it.
+    /// Lattice's own format: inputs and decisions of a control's schedulers, as `lattice replay record` writes them.
     Record,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] = [
         Self::Swf,
         Self::Sacct,
@@ -158,7 +158,7 @@ impl Format {
         Self::Record,
     ];
 
-    /// Its name where people write it.
+    /// Name of the format on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Swf => "swf",
@@ -169,7 +169,7 @@ impl Format {
         }
     }
 
-    /// By the first line that is no comment and not empty.
+    /// Detects the format from the first line that is not empty.
     fn of(line: &str) -> Option<Self> {
         if line.starts_with(';') {
             return Some(Self::Swf);
@@ -192,68 +192,68 @@ impl Format {
     }
 }
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Its kind; `None`: found out by the first line.
+    /// Format; `None`: detected from the first line.
     pub format: Option<Format>,
-    /// Refuse the trace where a line cannot be read, in place of leaving that line out.
+    /// Reject the trace at a line that cannot be read, instead of skipping the line.
     pub is_strict: bool,
-    /// Count jobs by this; `None`: as is usual for the kind of trace.
+    /// Unit of sizes; `None`: the usual one of the format.
     pub unit: Option<Unit>,
 }
 
-/// Why a trace is not read.
+/// Error of reading a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file.
+    /// File unreadable.
     #[error("{}", path.display())]
     Input {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         #[source]
         source: InputError,
     },
-    /// Nothing is known that looks like this.
+    /// Unknown format.
     #[error(
         "{}, line {line}: no trace that is known begins like this: {text:?}; {}name its kind with --trace-format ({})",
         path.display(), hint(text), names()
     )]
     UnknownFormat {
-        /// Of which file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// As found, shortened.
+        /// Text of the line, shortened.
         text: String,
     },
-    /// A line is wrong, and none may be.
+    /// A line cannot be read, and [`Options::is_strict`] is set.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
-        /// Of which file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// There is nothing to replay.
+    /// No job can be replayed.
     #[error("{}: it has no job that can be replayed ({} lines, {} skipped)", path.display(), lines, skipped.total())]
     Empty {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Lines read.
+        /// Number of lines read.
         lines: u64,
-        /// Why jobs were skipped.
+        /// Skipped jobs with reasons.
         skipped: Box<Skipped>,
     },
-    /// There are more jobs, users or requests than can be counted.
+    /// More jobs than 2^32.
     #[error("{}, line {line}: more than {} jobs", path.display(), u32::MAX)]
     TooMany {
-        /// Of which file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
     },
 }
@@ -274,7 +274,7 @@ fn names() -> String {
 /// Reads a trace from a file.
 ///
 /// # Errors
-/// When the file cannot be read, is of no known kind, or has no job; with [`Options::is_strict`] also when a line
+/// When the file cannot be read, has an unknown format, or has no job; with [`Options::is_strict`] also when a line
 /// cannot be read.
 pub fn open(path: &Path, options: Options) -> Result<Workload, TraceError> {
     let input = |source| TraceError::Input {
@@ -285,29 +285,29 @@ pub fn open(path: &Path, options: Options) -> Result<Workload, TraceError> {
     read(lines, path, options)
 }
 
-/// One kind of trace, line by line.
+/// Reader for one trace format, line by line.
 trait Reader {
     /// Reads a line that is not empty.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the line cannot be read.
     fn line(&mut self, line: &Line<'_>, into: &mut Builder) -> Result<(), String>;
 
-    /// There are no more lines.
+    /// Completes the jobs after the last line.
     fn end(&mut self, into: &mut Builder) {
         let _ = into;
     }
 
-    /// Says what holds of the whole trace.
+    /// Sets the properties of the whole trace.
     fn finish(&mut self, workload: &mut Workload);
 }
 
-/// Reads a trace; `path` is for messages.
+/// Reads a trace; `path` is for error messages.
 ///
 /// # Errors
-/// As [`open`].
+/// As for [`open`].
 pub fn read(lines: Lines, path: &Path, options: Options) -> Result<Workload, TraceError> {
-    // What a scheduler of a large cluster knows is one line.
+    // In a record, the view of a large cluster's scheduler is a single line.
     let mut lines = lines.as_long_as(LONGEST);
     let mut builder = Builder::default();
     let mut reader: Option<Box<dyn Reader>> = None;
@@ -379,7 +379,7 @@ fn new_reader(format: Format, unit: Option<Unit>) -> Box<dyn Reader> {
     }
 }
 
-/// Collects jobs, each name once.
+/// Collects jobs, with a table of names.
 #[derive(Debug, Default)]
 struct Builder {
     jobs: Vec<Job>,
@@ -406,9 +406,9 @@ impl Builder {
     }
 
     fn done(mut self, lines: u64) -> Workload {
-        // As they stand in the file where they came in the same second.
+        // Jobs of the same second keep the order of the file.
         let place = |job: &Job| (job.submit_ms, job.line);
-        // Sorting takes half as much again as there is, and most are in order.
+        // Sorting needs half of the memory again, and most traces are in order.
         if !self.jobs.is_sorted_by_key(place) {
             self.jobs.sort_by_key(place);
         }
@@ -425,7 +425,7 @@ impl Builder {
     }
 }
 
-/// Things by number, each once.
+/// Distinct values, each with a number.
 #[derive(Debug)]
 struct Names<T> {
     list: Vec<T>,
@@ -449,7 +449,7 @@ impl<T: Ord + Clone> Names<T> {
         if let Some(place) = self.places.get(name) {
             return *place;
         }
-        // Fewer than jobs, of which there are not 2^32.
+        // There are fewer names than jobs, and fewer than 2^32 jobs.
         let place = self.list.len() as u32;
         self.list.push(name.to_owned());
         self.places.insert(name.to_owned(), place);

@@ -1,5 +1,5 @@
-//! Tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023, `openb_pod_list_*.csv`), with a header line. A task
-//! asks for a part of one node; here each is one node. Cite Weng et al., USENIX ATC 2023.
+//! Reader for tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023, `openb_pod_list_*.csv`), with a header
+//! line. A task requests a part of one node; here each task is a job with one node. Cite Weng et al., USENIX ATC 2023.
 
 use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
 use lattice_quorum_types::spec::Constraints;
@@ -20,7 +20,7 @@ pub(super) fn is_header(line: &str) -> bool {
     has(NAME) && has(CREATED) && has(DELETED)
 }
 
-/// See the module.
+/// Reader for tasks of Alibaba's trace.
 #[derive(Debug, Default)]
 pub(super) struct Openb {
     columns: Vec<String>,

@@ -1,6 +1,6 @@
-//! Our own record as a workload: the allocations that were submitted while it was written, and the cluster on which
-//! they ran: every node that was in service at some time, limits and weights as they were in the end. Which nodes
-//! allocations had and when is not taken over.
+//! Reader for Lattice's own records. The workload has the allocations that were submitted during the record. The
+//! cluster has every node that was in service at some time, and limits and weights as they were at the end. Assigned
+//! nodes and their times are not taken from the record.
 
 use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
 use crate::cluster::Cluster;
@@ -11,7 +11,7 @@ use lattice_placement::{
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, event::AllocationChange};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// Reader for Lattice's own records.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     views: BTreeMap<VclusterName, ClusterView>,
@@ -19,7 +19,7 @@ pub(super) struct Recorded {
     allocations: BTreeMap<AllocationId, Known>,
 }
 
-/// What is known of one allocation.
+/// Record of one allocation.
 #[derive(Debug)]
 struct Known {
     line: u64,

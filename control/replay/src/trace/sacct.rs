@@ -1,8 +1,8 @@
-//! What `sacct --parsable2` (or `--parsable`) prints: a header line that names the columns, then one job or job step a
-//! line, columns separated by `|`. Any columns in any order; needed are `JobID`, `Submit`, a size, and what tells the
-//! run time (`ElapsedRaw`, `Elapsed`, or `Start` and `End`).
+//! Reader for the output of `sacct --parsable2` (or `--parsable`). A header line names the columns; each further line
+//! is a job or a job step, with columns separated by `|`. Columns may be in any order. Required are `JobID`, `Submit`,
+//! a size, and the run time (`ElapsedRaw`, `Elapsed`, or `Start` and `End`).
 //!
-//! Times are Slurm's local ones without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
+//! Times are Slurm's local times without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
 
 use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
 use jiff::civil::DateTime;
@@ -11,7 +11,7 @@ use lattice_quorum_types::spec::Constraints;
 const SECOND_MS: u64 = 1000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
 
-/// What of it is read. Where several columns tell the same, the first one that says something counts.
+/// Columns in use. Of several columns with the same meaning, the first one with a value counts.
 const JOB_ID: &str = "JobID";
 const RAW_ID: &str = "JobIDRaw";
 const SUBMIT: &str = "Submit";
@@ -19,7 +19,7 @@ const ELIGIBLE: &str = "Eligible";
 const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
 const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
 const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
-/// What is there in place of a value.
+/// Texts for an absent value.
 const NOTHING: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
 
 pub(super) fn is_header(line: &str) -> bool {
@@ -27,14 +27,14 @@ pub(super) fn is_header(line: &str) -> bool {
         .any(|name| name.eq_ignore_ascii_case(JOB_ID))
 }
 
-/// See the module.
+/// Reader for the output of sacct.
 #[derive(Debug, Default)]
 pub(super) struct Sacct {
     columns: Vec<String>,
     unit: Unit,
     has_local_times: bool,
     steps: u64,
-    /// Jobs that could not have started when they were submitted.
+    /// Jobs that became eligible later than their submission.
     late: u64,
 }
 
@@ -47,14 +47,14 @@ impl Sacct {
     }
 }
 
-/// The cells of one line.
+/// Cells of one line.
 struct Row<'a> {
     columns: &'a [String],
     cells: Vec<&'a str>,
 }
 
 impl<'a> Row<'a> {
-    /// What stands in a column; `None` where it is not there, or says that nothing is known.
+    /// Returns the cell of a column; `None` where the column is missing or has no value.
     fn get(&self, name: &str) -> Option<&'a str> {
         let place = self
             .columns
@@ -95,7 +95,7 @@ impl Reader for Sacct {
             return Err("it is not UTF-8 text".to_owned());
         }
         let mut cells: Vec<&str> = line.text.split('|').collect();
-        // With --parsable a line ends in a separator.
+        // With --parsable a line ends with a separator.
         if cells.len() == self.columns.len() + 1 && cells.last() == Some(&"") {
             cells.pop();
         }
@@ -112,7 +112,7 @@ impl Reader for Sacct {
         self.columns = columns;
         match job? {
             Ok(job) => into.push(job),
-            // Steps are no jobs, and nobody misses them.
+            // Steps are not jobs; they are counted but not reported as skipped.
             Err(Skip::PartOfAJob) => self.steps += 1,
             Err(why) => into.skip(line.number, why, String::new),
         }
@@ -121,7 +121,7 @@ impl Reader for Sacct {
 
     fn finish(&mut self, workload: &mut Workload) {
         workload.unit = self.unit;
-        // Without a zone they are taken as they stand: differences between them are what counts.
+        // Times without a zone are used as they are, because only differences between times count.
         workload.epoch_ms = Some(0);
         if self.has_local_times {
             let note = "times have no zone: an hour that a summer time takes or gives is in them";
@@ -183,14 +183,14 @@ impl Sacct {
         into: &mut Builder,
     ) -> Result<Result<Job, Skip>, String> {
         let id = row.get(JOB_ID).unwrap_or_default();
-        // 123.batch, 123.0: what runs within a job.
+        // A job step, such as 123.batch or 123.0.
         if id.contains('.') {
             return Ok(Err(Skip::PartOfAJob));
         }
         let Some(submitted_ms) = self.time(row, SUBMIT)? else {
             return Ok(Err(Skip::NoSubmitTime));
         };
-        // Before that nothing could have started it: a dependency, or a begin time of its own.
+        // The job could not start before its eligible time, because of a dependency or a begin time.
         let eligible_ms = self.time(row, ELIGIBLE)?.filter(|at| *at > submitted_ms);
         let submit_ms = eligible_ms.unwrap_or(submitted_ms);
         let (start, end) = (self.time(row, "Start")?, self.time(row, "End")?);
@@ -215,7 +215,7 @@ impl Sacct {
             Err(_) => return Ok(Err(Skip::TooLarge)),
         };
         if run_ms == 0 {
-            // Cancelled before it started, as a rule.
+            // Usually cancelled before it started.
             let never_ran = start.is_none();
             return Ok(Err(if never_ran {
                 Skip::NoRunTime
@@ -232,7 +232,7 @@ impl Sacct {
             class: None,
             constraints: tres(row),
         };
-        // Elements of an array have the same number but for the raw one.
+        // Elements of an array share the job number; only the raw number differs.
         let id = row.get(RAW_ID).unwrap_or(id);
         let digits = id.split(|c: char| !c.is_ascii_digit()).next();
         Ok(Ok(Job {
@@ -290,7 +290,7 @@ fn limit_ms(row: &Row<'_>) -> Result<Option<u64>, String> {
         if ["UNLIMITED", "Partition_Limit", "INFINITE"].contains(&text) {
             return Ok(None);
         }
-        // Raw ones are minutes.
+        // Raw limits are minutes.
         return match text.parse::<u64>() {
             Ok(minutes) => Ok(minutes.checked_mul(MINUTE_MS).filter(|ms| *ms > 0)),
             Err(_) => duration_ms(text)
@@ -305,7 +305,8 @@ fn not_a_duration(name: &str, text: &str) -> String {
     format!("{name}: {text:?} is no duration such as 1-02:03:04")
 }
 
-/// `[days-]hours:minutes:seconds`, `minutes:seconds`; seconds may have a fraction.
+/// Parses `[days-]hours:minutes:seconds`, `days-hours:minutes` and `minutes:seconds`, in milliseconds; seconds may have
+/// a fraction, which is dropped.
 fn duration_ms(text: &str) -> Option<u64> {
     let (days, clock) = match text.split_once('-') {
         Some((days, clock)) => (days.parse::<u64>().ok()?, clock),
@@ -318,7 +319,7 @@ fn duration_ms(text: &str) -> Option<u64> {
         .collect::<Option<_>>()?;
     let (hours, minutes, seconds) = match parts[..] {
         [hours, minutes, seconds] => (hours, minutes, seconds),
-        // With days in front the first is hours.
+        // After days, the first of two parts is hours.
         [hours, minutes] if text.contains('-') => (hours, minutes, 0),
         [minutes, seconds] => (0, minutes, seconds),
         _ => return None,
@@ -331,7 +332,7 @@ fn duration_ms(text: &str) -> Option<u64> {
     seconds.checked_mul(SECOND_MS)
 }
 
-/// GPUs of each node, as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2` tells them.
+/// GPUs per node, from text such as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2`.
 fn tres(row: &Row<'_>) -> Constraints {
     let mut asked = Constraints::default();
     let Some((_, text)) = row.first(&TRES) else {

@@ -1,36 +1,36 @@
-//! What of a trace is not replayed, and why.
+//! Skipped parts of a trace, with reasons.
 
 use crate::swf;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
-/// Why a line of a trace is no job to replay.
+/// Reason why a line of a trace is not replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
     /// The line cannot be read.
     NotRead,
-    /// No submit time.
+    /// The job has no submit time.
     NoSubmitTime,
-    /// Neither asked for nor given anything to run on.
+    /// The job has neither a requested nor an allocated size.
     NoSize,
-    /// No run time: it never ran, or that was not recorded.
+    /// The job has no run time: it never ran, or the run time was not recorded.
     NoRunTime,
-    /// It ran for no time at all.
+    /// The run time is 0.
     ZeroRunTime,
-    /// It had not ended when the trace was written.
+    /// The job had not ended when the trace was written.
     StillRunning,
-    /// One part of a job that has a line of its own.
+    /// The line is a part of a job that has a line of its own.
     PartOfAJob,
-    /// A time of it is beyond anything that is real.
+    /// A time of the job is implausible.
     Implausible,
-    /// It asks for more than the machine has.
+    /// The job requests more than the machine has.
     TooLarge,
-    /// No node of the machine is what it asks for, or not as many.
+    /// The machine does not have enough nodes that match the request.
     Impossible,
-    /// The quorum refuses it: by a limit, or for what it asks.
+    /// The quorum refuses the job because of a limit or its request.
     Refused,
-    /// It waits to the end, for what never comes.
+    /// The job still waits at the end of the replay.
     NeverStarted,
 }
 
@@ -66,17 +66,17 @@ impl From<swf::SkipReason> for Skip {
     }
 }
 
-/// Lines of which more is kept than their number.
+/// Number of lines of each kind that are stored with details.
 const KEPT: usize = 10;
 
 impl Skip {
-    /// Whether it was submitted and not served: no fault of the trace.
+    /// Whether the job was submitted and refused, which is not a fault of the trace.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Refused | Self::Impossible)
     }
 }
 
-/// Everything that was skipped: how much of each kind, and the first lines of each with what is wrong there.
+/// Skipped lines: the number of each kind, and the first lines of each kind with details.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     counts: BTreeMap<Skip, u64>,
@@ -85,7 +85,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Takes one down.
+    /// Adds a line.
     pub fn add(&mut self, line: u64, why: Skip, detail: impl FnOnce() -> String) {
         *self.counts.entry(why).or_default() += 1;
         let first = self.first.entry(why).or_default();
@@ -94,23 +94,23 @@ impl Skipped {
         }
     }
 
-    /// How many of each kind.
+    /// Number of lines by kind.
     pub fn counts(&self) -> &BTreeMap<Skip, u64> {
         &self.counts
     }
 
-    /// How many were submitted and not served.
+    /// Number of jobs that were submitted and refused.
     pub fn refused(&self) -> u64 {
         let of = self.counts.iter().filter(|(why, _)| why.is_refusal());
         of.map(|(_, count)| count).sum()
     }
 
-    /// How many in all.
+    /// Number of all skipped lines.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// Adds what was skipped later.
+    /// Adds the lines that were skipped later.
     pub fn extend(&mut self, later: &Self) {
         for (why, count) in &later.counts {
             *self.counts.entry(*why).or_default() += count;
@@ -120,13 +120,13 @@ impl Skipped {
         }
     }
 
-    /// For people: each kind with its first lines.
+    /// Descriptions for reports: each kind with its first lines.
     pub fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (why, count) in &self.counts {
             let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
             match why {
-                // What is wrong there differs from line to line.
+                // Details of these kinds differ from line to line.
                 Skip::NotRead | Skip::Refused | Skip::Impossible | Skip::NeverStarted => {
                     told.extend(alike(first).iter().map(|(line, others, detail)| {
                         let likewise = match others[..] {
@@ -160,7 +160,7 @@ impl Skipped {
     }
 }
 
-/// The first line of which each thing is told, and the others of which it is.
+/// Groups equal details: the first line of each, and the other lines with the same detail.
 fn alike(first: &[(u64, String)]) -> Vec<(u64, Vec<u64>, &str)> {
     let mut groups: Vec<(u64, Vec<u64>, &str)> = Vec::new();
     for (line, detail) in first {

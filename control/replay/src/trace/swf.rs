@@ -1,9 +1,9 @@
-//! The Standard Workload Format as a workload.
+//! Reader for the Standard Workload Format.
 
 use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
 use crate::swf::{HeaderLine, SwfRecord, add_comment, header_number, parse_record};
 
-/// See the module.
+/// Reader for the Standard Workload Format.
 #[derive(Debug, Default)]
 pub(super) struct Swf {
     header: Vec<HeaderLine>,
@@ -45,7 +45,7 @@ impl Reader for Swf {
         let number = |key| header_number(&self.header, key);
         workload.epoch_ms = number("UnixStartTime").and_then(|s| s.checked_mul(1000));
         let (procs, nodes) = (number("MaxProcs"), number("MaxNodes"));
-        // Where both are said and differ, processors share nodes.
+        // Where the header has both and they differ, jobs share nodes.
         workload.unit = self.unit.unwrap_or_default();
         workload.machine = match workload.unit {
             Unit::Processors => procs.or(nodes),

@@ -1,4 +1,4 @@
-//! Traces of every kind, whole and broken.
+//! Traces of every format, valid and invalid.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -133,7 +133,7 @@ fn irregular_lines_are_read_or_named() {
     let workload = read_text(&text);
     let numbers: Vec<u64> = workload.jobs.iter().map(|job| job.number).collect();
     assert_eq!(numbers, [11, 7, 7]);
-    // Given four, asked for nothing; nobody knows who, how long it waited or what it asked for.
+    // The job has 4 allocated processors and no request; user, wait and estimate are unknown.
     let job = workload.jobs[0];
     assert_eq!(
         (job.size, job.estimate_ms, job.waited_ms),
@@ -184,7 +184,7 @@ fn gzip_and_zstd_are_read_and_a_stream_that_is_cut_off_says_so() {
             "{told}"
         );
     }
-    // Without a checksum nobody would know.
+    // Without a checksum the damage would go unnoticed.
     let mut packer = zstd::Encoder::new(Vec::new(), 3).unwrap();
     packer.include_checksum(true).unwrap();
     packer.write_all(text.as_bytes()).unwrap();
@@ -301,7 +301,7 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
         "{:?}",
         workload.notes
     );
-    // By cores.
+    // With sizes in cores.
     let options = Options {
         unit: Some(Unit::Processors),
         ..Options::default()
@@ -311,7 +311,7 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     assert_eq!((sizes, by_cores.unit), (vec![64, 8], Unit::Processors));
 }
 
-/// Elements of an array are told apart, and what is wrong with many lines is told once.
+/// Elements of an array have distinct numbers, and equal faults of several lines are reported once.
 #[test]
 fn arrays_of_slurm_and_lines_that_are_wrong_alike() {
     let workload = read_text(
@@ -328,7 +328,7 @@ fn arrays_of_slurm_and_lines_that_are_wrong_alike() {
     );
 }
 
-/// What waits for another job, or for a time of its own, comes when it could start.
+/// A job that waits for another job or for its begin time is submitted at its eligible time.
 #[test]
 fn work_of_slurm_comes_when_it_is_eligible() {
     let text = "JobID|Submit|Eligible|Start|NNodes|ElapsedRaw\n\

@@ -1,5 +1,5 @@
-//! All cycles in a row: what follows from a placement follows from ours. What comes from outside (who submits, how long
-//! work takes, what nodes are, limits, weights, in which instants it is planned) is the record's.
+//! Replay of all cycles in a row: the replay's own placements have their consequences. External inputs are those of the
+//! record: submissions, run times, nodes, limits, weights and the times of plans.
 
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeView, PendingView, Planner, RunningView,
@@ -11,16 +11,16 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What became of one allocation then.
+/// Recorded course of one allocation.
 #[derive(Debug, Clone, Default)]
 struct Then {
     submitted_at: Option<UnixMillis>,
-    /// The instant of the plan that placed it, and its nodes in rank order. Of its last attempt.
+    /// Time of the plan that placed the last attempt, and its nodes in rank order.
     started: Option<(UnixMillis, Vec<NodeId>)>,
     ended_at: Option<UnixMillis>,
 }
 
-/// The same now.
+/// Replayed course of one allocation.
 #[derive(Debug, Clone)]
 struct Now {
     vcluster: VclusterName,
@@ -28,29 +28,29 @@ struct Now {
     started_at: UnixMillis,
     nodes: Vec<NodeId>,
     walltime_ms: Option<u64>,
-    /// It started as it did then, so it ends as it did then.
+    /// The allocation started as in the record, so it ends as in the record.
     is_as_then: bool,
     has_ended: bool,
 }
 
-/// See the module.
+/// Replay of all cycles in a row.
 #[derive(Default)]
 pub(super) struct Again {
     planners: BTreeMap<VclusterName, Planner>,
     then: BTreeMap<AllocationId, Then>,
     now: BTreeMap<AllocationId, Now>,
-    /// Plans learned, and plans decided again. Two plans may have the same instant, so a plan has a number.
+    /// Number of plans in the record, and of replayed plans. Two plans may have the same time, so plans are numbered.
     learned: u64,
     decided: u64,
     /// Recorded placements without an outcome yet, with the number of their plan.
     placed: BTreeMap<(UnixMillis, AllocationId), (u64, Vec<NodeId>)>,
-    /// Placements that started nothing then, by the number of their plan.
+    /// Recorded placements that did not start, by the number of their plan.
     failed: BTreeSet<(u64, AllocationId)>,
-    /// Whether some placement was another one than then.
+    /// A placement differs from the record.
     differs: bool,
 }
 
-/// Both, side by side.
+/// Comparison of the record with the replay.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Compared {
     pub(super) allocations: u64,
@@ -64,7 +64,7 @@ pub(super) struct Compared {
 }
 
 impl Again {
-    /// What happened then: all lines are learned before the first one is decided again.
+    /// Reads a recorded line. All lines are read before the first replayed cycle.
     pub(super) fn learn(&mut self, line: &Line) {
         match line {
             Line::View { view, .. } => self.submitted(view.pending.iter()),
@@ -107,8 +107,8 @@ impl Again {
         }
     }
 
-    /// All lines are learned. A placement without an outcome, in the last plan of a record or before a crash, is not
-    /// known to have started anything.
+    /// Ends the reading. A placement without an outcome, in the last plan of a record or before a crash, counts as not
+    /// started.
     pub(super) fn finish_learning(&mut self) {
         let unknown = std::mem::take(&mut self.placed);
         let unknown = unknown.into_iter().map(|((_, id), (plan, _))| (plan, id));
@@ -125,7 +125,7 @@ impl Again {
         }
     }
 
-    /// A scheduler begins with all that it knew. While nothing was decided otherwise that is ours too.
+    /// A scheduler starts with a recorded view. After a difference the view is adapted to the replay.
     pub(super) fn view(&mut self, vcluster: &VclusterName, view: &ClusterView) {
         let view = match self.differs {
             false => view.clone(),
@@ -134,7 +134,7 @@ impl Again {
         self.planners.insert(vcluster.clone(), Planner::new(view));
     }
 
-    /// A view as it is after what was decided otherwise.
+    /// Adapts a view to the replay's own placements.
     fn ours(&self, vcluster: &VclusterName, view: &ClusterView) -> ClusterView {
         let mut ours = view.clone();
         ours.pending.retain(|id, _| !self.now.contains_key(id));
@@ -163,7 +163,7 @@ impl Again {
             .collect()
     }
 
-    /// Its limits, and what counts against them here.
+    /// Recorded limits with the replay's own usage.
     fn level(&self, path: &ProjectPath, level: LevelView) -> LevelView {
         let (mut own, mut subtree) = (Usage::default(), Usage::default());
         for now in self.now.values().filter(|now| !now.has_ended) {
@@ -210,7 +210,8 @@ impl Again {
             let Some(known) = known.or_else(|| cycle.promised.get(&placed.id)) else {
                 continue;
             };
-            // By the plan of then, and not by its last start: what is stopped and queued again starts several times.
+            // Compared with the recorded plan, not with the last start: an allocation that is stopped and requeued
+            // starts several times.
             let mut then = cycle.placed.iter();
             let is_as_then = then.any(|then| then.id == placed.id && then.nodes == nodes);
             self.differs |= !is_as_then;
@@ -226,7 +227,7 @@ impl Again {
             self.now.insert(placed.id, now);
             taken.insert(placed.id);
         }
-        // Who was placed then and is not now.
+        // Allocations with a recorded placement and without a replayed one.
         let was = cycle
             .placed
             .iter()
@@ -235,7 +236,7 @@ impl Again {
         self.planners.insert(cycle.vcluster.clone(), planner);
     }
 
-    /// What starts otherwise than then runs for as long as it did.
+    /// Ends the allocations that are over at this time. An allocation with a different start has its recorded run time.
     fn end(&mut self, at: UnixMillis) {
         for (id, now) in &mut self.now {
             let ends_at = ends_at(self.then.get(id), now);
@@ -245,7 +246,7 @@ impl Again {
         }
     }
 
-    /// While everything is as it was, ends are as the record tells them.
+    /// Takes ends from the record as long as the start is as recorded.
     fn follow(&mut self, delta: &Delta) {
         for (id, running) in &delta.running {
             if let (None, Some(now)) = (running, self.now.get_mut(id)) {
@@ -254,8 +255,8 @@ impl Again {
         }
     }
 
-    /// What is news after something was decided otherwise: what comes from outside is the record's, what follows from
-    /// placements is ours.
+    /// Adapts a delta after a difference: external inputs come from the record, consequences of placements from the
+    /// replay.
     fn our_delta(&self, vcluster: &VclusterName, delta: &Delta, known: &ClusterView) -> Delta {
         let mut ours = Delta {
             pending: BTreeMap::new(),
@@ -270,7 +271,7 @@ impl Again {
                 Some(pending) if !self.now.contains_key(id) => {
                     ours.pending.insert(*id, Some(pending.clone()));
                 }
-                // Gone by itself: cancelled, held, or its time was over.
+                // The allocation left the queue without a start: cancelled, held, or past its deadline.
                 None if !was_placed => drop(ours.pending.insert(*id, None)),
                 _ => {}
             }
@@ -283,7 +284,7 @@ impl Again {
                 .insert(*id, (!now.has_ended).then(|| running(now)));
         }
         for id in known.running.keys().filter(|id| !self.now.contains_key(id)) {
-            // It ran before the record began, and ends as it did.
+            // The allocation started before the record, and ends as recorded.
             if let Some(change) = delta.running.get(id) {
                 ours.running.insert(*id, change.clone());
             }
@@ -297,7 +298,7 @@ impl Again {
                 ours.nodes.insert(name.clone(), None);
                 continue;
             };
-            // Held since before the record: as it tells.
+            // The holder started before the record, and is as recorded.
             let foreign = before(name).filter(|id| !self.now.contains_key(id));
             let foreign = foreign.filter(|id| news.is_none() || node.holder == Some(*id));
             let holder = held.get(name).copied().or(foreign);
@@ -377,8 +378,8 @@ impl Again {
     }
 }
 
-/// When what runs now ends: as long after its start as it did then, at its walltime at the latest. `None`: then it had
-/// not ended when the record did.
+/// Returns the replayed end. With the recorded start and nodes it is the recorded end, otherwise the start plus the
+/// recorded run time. `None`: the record has no end or no start.
 fn ends_at(then: Option<&Then>, now: &Now) -> Option<UnixMillis> {
     let then = then?;
     let ended_at = then.ended_at?;
@@ -401,7 +402,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Kolmogorov and Smirnov's: the largest difference of the two distribution functions.
+/// Kolmogorov-Smirnov distance: the largest difference between the two distribution functions.
 fn distance(mut a: Vec<u64>, mut b: Vec<u64>) -> f64 {
     if a.is_empty() || b.is_empty() {
         return if a.len() == b.len() { 0.0 } else { 1.0 };

@@ -1,10 +1,10 @@
-//! A record of the live system, decided again: the same solver on the same inputs must place the same work on the same
-//! nodes in the same cycle.
+//! Verification of a record of the live system: the same solver with the same inputs must place the same allocations on
+//! the same nodes in the same cycle.
 //!
-//! Two things are looked at. *Each cycle by itself*: the planner is told what the live one was told, and what it places
-//! is compared; the first difference is named with its cause. *All cycles in a row*: here what follows from a placement
-//! follows from ours, so that a difference has the consequences that it would have had; starts, nodes, makespan and
-//! waits of both are compared. Where every cycle is the same, both are the same.
+//! There are two comparisons. *Each cycle by itself*: the planner gets the inputs of the live planner, and the
+//! placements are compared. The first difference is reported with its cause. *All cycles in a row*: the replay's own
+//! placements have their consequences, so a difference affects all later cycles. Starts, nodes, makespan and waits are
+//! compared. If all cycles are equal, both comparisons find no difference.
 
 mod again;
 mod record;
@@ -22,55 +22,55 @@ use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, hostlist};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What came of it.
+/// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The cluster that was recorded.
+    /// Name of the recorded cluster.
     pub cluster: String,
-    /// The control that wrote the record.
+    /// Name of the control that wrote the record.
     pub control: String,
-    /// Its version.
+    /// Version of that control.
     pub recorded_by: String,
-    /// From when on, Unix milliseconds.
+    /// Time of the first line, Unix milliseconds.
     pub from: UnixMillis,
-    /// Until when.
+    /// Time of the last line, Unix milliseconds.
     pub until: UnixMillis,
-    /// Lines that were read.
+    /// Number of lines.
     pub lines: u64,
-    /// Where the record ends in the middle, and how.
+    /// Error at the truncated end of the record; `None` for a complete record.
     pub cut_off: Option<String>,
-    /// Plans in it.
+    /// Number of plans in the record.
     pub cycles: u64,
-    /// Those that place the same again, and hold nodes for the same.
+    /// Number of plans that give the same placements and reservations again.
     pub cycles_equal: u64,
-    /// The first that does not.
+    /// First plan with a difference.
     pub first_divergence: Option<Divergence>,
-    /// Submits that were refused then; nothing of them was planned.
+    /// Recorded submits that were refused; they never reached a plan.
     pub refused_submits: u64,
-    /// Placements that the quorum refused then.
+    /// Recorded placements that the quorum refused.
     pub refused: u64,
-    /// Placements that were held back then, since a node had not said what it had to.
+    /// Recorded placements that were held back, because a required report of a node was missing.
     pub held_back: u64,
-    /// Allocations that started then or start now.
+    /// Allocations that started in the record or in the replay.
     pub allocations: u64,
-    /// Those that start in the same cycle.
+    /// Allocations that start in the same cycle.
     pub same_start: u64,
-    /// Those that start in the same cycle on the same nodes, in rank order.
+    /// Allocations that start in the same cycle on the same nodes, in rank order.
     pub same_nodes: u64,
-    /// Mean of |start now - start then| over those that start in both, seconds.
+    /// Mean of the absolute difference of starts, over allocations that start in both, seconds.
     pub mean_start_difference_s: f64,
-    /// The largest.
+    /// Largest absolute difference of starts, seconds.
     pub max_start_difference_s: f64,
-    /// From the first submit to the last end then, seconds.
+    /// Recorded makespan, from the first submit to the last end, seconds.
     pub makespan_recorded_s: f64,
-    /// The same now.
+    /// Replayed makespan, seconds.
     pub makespan_replayed_s: f64,
-    /// Kolmogorov and Smirnov's distance of the distributions of waits: 0 the same, 1 nothing in common.
+    /// Kolmogorov-Smirnov distance of the two distributions of waits: 0 is equal, 1 is disjoint.
     pub wait_distance: f64,
 }
 
 impl Verdict {
-    /// Whether everything is as it was.
+    /// Whether the replay equals the complete record.
     pub fn is_same(&self) -> bool {
         self.first_divergence.is_none()
             && self.cut_off.is_none()
@@ -79,29 +79,29 @@ impl Verdict {
     }
 }
 
-/// A plan that is another one.
+/// Plan that differs from the record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Divergence {
-    /// Its line.
+    /// Line of the plan in the record.
     pub line: u64,
-    /// Which plan of the record, from 1.
+    /// Number of the plan in the record, from 1.
     pub cycle: u64,
-    /// Whose.
+    /// vCluster of the plan.
     pub vcluster: VclusterName,
-    /// The instant.
+    /// Time of the plan.
     pub at: UnixMillis,
-    /// The allocation in which they differ first.
+    /// First allocation with a difference.
     pub id: Option<AllocationId>,
-    /// What it was, and what it is.
+    /// Recorded and replayed decision.
     pub what: String,
-    /// Why, as far as that can be known.
+    /// Probable cause.
     pub cause: String,
 }
 
-/// Decides a record again. It is read twice and never held whole: `open` begins each time at its first line.
+/// Verifies a record. The record is read twice and never held as a whole: each call of `open` starts at the first line.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// When the record cannot be read or is not valid.
 pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict, RecordError> {
     let mut again = Again::default();
     let mut record = open()?;
@@ -184,13 +184,13 @@ struct Counts {
     held_back: u64,
 }
 
-/// Where in the record.
+/// Position in the record.
 struct Place {
     line: u64,
     cycle: u64,
 }
 
-/// What a planner decides on a cycle's inputs, and why others wait.
+/// Decision of a planner on a cycle's inputs, with the reasons of waiting allocations.
 struct Decided {
     placed: Vec<Placed>,
     reserved: Vec<Reserved>,
@@ -211,7 +211,7 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
     let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
     let (placed, reserved) = Cycle::decided(&plan);
     let mut waits = BTreeMap::new();
-    // It is looked at where they differ, and long.
+    // Reasons are long and needed only for a difference.
     if placed != cycle.placed {
         for was in &cycle.placed {
             let why = plan.waiting.get(was.id).map(|why| why.to_string());
@@ -306,7 +306,7 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> D
     }
 }
 
-/// The first reservation that differs, where all placements are the same.
+/// Returns the first reservation that differs, where all placements are equal.
 fn reservation(cycle: &Cycle, found: &Decided) -> (Option<AllocationId>, String) {
     let pairs = cycle.reserved.iter().zip(&found.reserved);
     let same = pairs.take_while(|(was, is)| was == is).count();

@@ -1,95 +1,95 @@
-//! Reading a record.
+//! Reader for records of a control's decisions.
 
 use crate::trace::{InputError, Lines};
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, VclusterName};
 use std::path::{Path, PathBuf};
 
-/// Longest line: all that a scheduler of a very large cluster knows.
+/// Longest line, bytes: the whole view of a very large cluster's scheduler.
 const LONGEST: u64 = 1 << 30;
 
-/// A record that is being read.
+/// Open record.
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
     lines: Lines,
     lossy: String,
     is_over: bool,
-    /// What is known of it by now.
+    /// Header and statistics of the lines read so far.
     pub about: About,
 }
 
-/// What a record says of itself.
+/// Header and statistics of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The control that wrote it.
+    /// Name of the control that wrote the record.
     pub control: String,
-    /// Its version.
+    /// Version of that control.
     pub version: String,
     /// Time of the first line.
     pub from: UnixMillis,
-    /// Time of the last one.
+    /// Time of the last line.
     pub until: UnixMillis,
-    /// Lines so far.
+    /// Number of lines read.
     pub lines: u64,
-    /// It ends in the middle: what comes before is used.
+    /// Error at the truncated end; the lines before it are valid.
     pub cut_off: Option<String>,
 }
 
-/// Why a record is not read.
+/// Error of reading a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file.
+    /// File unreadable.
     #[error("{}", path.display())]
     Input {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         #[source]
         source: InputError,
     },
-    /// A line that is none of a record.
+    /// Line that is not valid in a record.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
-        /// Of which file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// Another form.
+    /// Unsupported format version.
     #[error("{}, line {line}: the record has form {found}, and {RECORD_FORMAT} is read: use the lattice that goes with the control", path.display())]
     Form {
-        /// Of which file.
+        /// Path of the file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// As found.
+        /// Format version of the record.
         found: u32,
     },
-    /// It does not begin as records do.
+    /// File that does not start as a record.
     #[error("{}: it is no record of decisions; `lattice replay record` makes one", path.display())]
     NoRecord {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A plan without what it was made on.
+    /// Plan without a preceding view of its vCluster.
     #[error("line {line}: vCluster {vcluster} plans, and nothing says what it knew")]
     NoView {
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// Which.
+        /// vCluster of the plan.
         vcluster: VclusterName,
     },
 }
 
-/// Begins to read a record from a file: plain, gzip or zstd.
+/// Opens a record file: plain, gzip or zstd.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// When the file cannot be opened.
 pub fn open(path: &Path) -> Result<Record, RecordError> {
     let lines = Lines::open(path).map_err(|source| RecordError::Input {
         path: path.to_owned(),
@@ -99,7 +99,7 @@ pub fn open(path: &Path) -> Result<Record, RecordError> {
 }
 
 impl Record {
-    /// Of any lines; `path` is for messages.
+    /// Reads a record from lines; `path` is for error messages.
     pub fn new(lines: Lines, path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -110,10 +110,10 @@ impl Record {
         }
     }
 
-    /// The next line with its number; `None` after the last one.
+    /// Returns the next line with its number; `None` after the last one.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When a line cannot be read or is not valid.
     pub fn next_line(&mut self) -> Result<Option<(u64, Line)>, RecordError> {
         while !self.is_over {
             let path = || self.path.clone();
@@ -123,7 +123,7 @@ impl Record {
                     break;
                 }
                 Ok(Some(line)) => line,
-                // What was written before a crash is a record too.
+                // The lines written before a crash form a usable record.
                 Err(error @ InputError::CutOff { .. }) if self.about.lines > 0 => {
                     self.about.cut_off = Some(error.to_string());
                     self.is_over = true;

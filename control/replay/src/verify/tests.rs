@@ -1,4 +1,4 @@
-//! Records of the product on a made machine: decided again as they are, and otherwise where something was changed.
+//! Verification of records of the product on a simulated machine: unchanged records, and modified ones.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -17,7 +17,7 @@ use lattice_placement::{
 use lattice_quorum_types::{AllocationState, Revision, event::AllocationChange};
 use std::{io::Cursor, path::Path};
 
-/// Writes down what a control would.
+/// Writes a record as a control does.
 #[derive(Default)]
 struct Recorder {
     lines: Vec<Line>,
@@ -175,8 +175,8 @@ fn what_was_recorded_is_decided_again() {
     }
 }
 
-/// As if the control had planned with other weights than it wrote down: the first plan that differs is named, each by
-/// itself differs no more than it must, and all in a row have another course with the same work.
+/// Plans with other weights than the record has: the first difference is reported, and single plans differ as little as
+/// possible. All plans in a row take another course with the same jobs.
 #[test]
 fn other_weights_are_found_with_their_consequences() {
     let mut lines = recorded(1, "hpc-batch");
@@ -202,13 +202,13 @@ fn other_weights_are_found_with_their_consequences() {
     );
     assert!(verdict.wait_distance > 0.0 && verdict.wait_distance < 1.0);
     assert_eq!(verdict.allocations, 150);
-    // The same work takes about as long.
+    // The same jobs take about as long.
     let ratio = verdict.makespan_replayed_s / verdict.makespan_recorded_s;
     assert!((0.8..1.2).contains(&ratio), "{verdict:?}");
     assert!(!verdict.is_same());
 }
 
-/// What came to nothing then comes to nothing now, in the same plan.
+/// A placement that was refused in the record does not start in the replay, in the same plan.
 #[test]
 fn a_placement_that_the_quorum_refused_is_none() {
     let mut lines = recorded(2, "none");
@@ -224,12 +224,12 @@ fn a_placement_that_the_quorum_refused_is_none() {
         refusal: "stale".to_owned(),
     };
     let verdict = of(&lines);
-    // By itself each plan is as it was; in a row this one never started, then as now.
+    // Each plan by itself is as recorded; in a row the refused placement never starts, as in the record.
     assert_eq!((verdict.cycles_equal, verdict.refused), (verdict.cycles, 1));
     assert!(verdict.allocations >= 149, "{refused}: {verdict:?}");
 }
 
-/// The scheduler plans again in the same instant, with what was held back.
+/// The scheduler plans again at the same time after a placement was held back.
 #[test]
 fn plans_of_one_instant_have_outcomes_of_their_own() {
     let mut lines = recorded(2, "none");
@@ -264,7 +264,7 @@ fn plans_of_one_instant_have_outcomes_of_their_own() {
     assert!(verdict.is_same(), "{verdict:?}");
 }
 
-/// The record may end, or the control may have crashed, before it knew whether the quorum accepted a placement.
+/// The record may end, or the control may have crashed, before the quorum's answer to a placement.
 #[test]
 fn a_placement_without_an_outcome_has_started_nothing() {
     let mut lines = recorded(2, "none");
@@ -313,7 +313,7 @@ fn what_is_no_record_is_refused() {
     };
     *format = RECORD_FORMAT + 1;
     assert!(told(&other).contains("has form 2, and 1 is read"));
-    // A plan of somebody who never said what it knew.
+    // A plan of a scheduler without a recorded view.
     assert_eq!(
         told(&[lines[0].clone(), lines[2].clone()]),
         "line 2: vCluster default plans, and nothing says what it knew"

@@ -29,7 +29,7 @@ pub struct Settings {
     pub breaker_first: Duration,
     /// Maximum duration of an opening.
     pub breaker_longest: Duration,
-    /// Maximum delay that a BMC may demand with `Retry-After`.
+    /// Maximum delay for `Retry-After`; a BMC that demands more gets this much.
     pub patience: Duration,
 }
 

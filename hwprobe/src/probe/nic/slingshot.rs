@@ -1,7 +1,7 @@
 //! HPE Slingshot (Cassini) NICs: `/sys/class/cxi`, and `cxi_stat` for values missing there.
 //!
 //! The folder of a device has one of two layouts: `port/speed` with Cassini 1, `port/0/link/speed` with Cassini 2.
-//! `cxi_stat` reads the same files; its values are used only if they are missing or unreadable.
+//! `cxi_stat` reads the same files; its values are used only if a file is missing or unreadable.
 
 use super::{CXI, Nic, Planes};
 use crate::{Host, NicIdentity, Reading, Root, Value, commands, pci, text};

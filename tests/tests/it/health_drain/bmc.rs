@@ -1,5 +1,5 @@
-//! A power supply of one of three nodes fails so that the node is not to run on it, which nobody
-//! knows but its BMC: its own checks find nothing. And what does not follow from a BMC's silence.
+//! BMC health drain. A power supply of one of three nodes fails, so the node must be drained. Only the node's BMC
+//! reports the failure; the node's own checks find nothing. The silence of a BMC does not drain a node.
 
 use super::{ADA, SERVICE, is_drained_by, node, owners, said, undrain};
 use lattice_api::health::ReasonView;
@@ -11,7 +11,7 @@ use lattice_tests::{
 };
 use std::{fs, path::Path};
 
-/// The one whose power supply fails, the one whose BMC is silent, and one to which nothing happens.
+/// The node with the failed power supply, the node with the silent BMC, and a healthy node.
 const NODES: [&str; 3] = [NODE, SILENT, "gpu003"];
 const NODE: &str = "gpu002";
 const SILENT: &str = "gpu001";
@@ -27,7 +27,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The BMCs are read hardly ever, so that nothing is found behind the test's back.
+    /// BMCs are polled very rarely, so no background poll finds the fault.
     async fn found() -> Self {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
         let bmcs = Bmcs::start("bmc/xe9680", &NODES).await;
@@ -49,7 +49,7 @@ impl Bench {
         Self { site, bmcs }
     }
 
-    /// As an iDRAC tells it: of the supply, and of all parts of the machine together.
+    /// Sets the health of the supply and of the system's rollup, as an iDRAC does.
     fn power_supply_is(&self, health: &str) {
         let bmc = &self.bmcs[NODE];
         assert!(bmc.set(POWER, "/PowerSupplies/1/Status/Health", health.into()));
@@ -62,7 +62,7 @@ impl Bench {
         log.iter().filter(|request| **request == system).count() as u64
     }
 
-    /// What a person sees who has the node and its BMC looked at.
+    /// Runs a fresh health check of the node and its BMC, as an operator does.
     async fn looks(&self, name: &str) -> Vec<ReasonView> {
         let output = self.site.cli(&["node", "health", name, "--fresh"]);
         println!("$ lattice node health {name} --fresh");
@@ -99,19 +99,19 @@ async fn is_drained_for_its_power_supply(bench: &Bench, clock: &mut Stopwatch) {
     assert_eq!(faulty, [("bmc", CODE)], "its own checks find nothing");
     let drained = is_drained_by(&bench.site, NODE, &[SERVICE]).await;
     clock.step("  drained by service:health, confirmed by a look made for it");
-    // The person's was one.
+    // One of the reads was the operator's.
     assert!(bench.looked(NODE) > before + 1, "it was looked at again");
     println!("drained: {}\n", drained.drain[0].reason);
     assert_eq!(drained.drain[0].reason, NAMED);
     assert_eq!(drained.lifecycle, "drained");
-    // It is not for a person to clear.
+    // An operator cannot clear the reason.
     let (code, text) = undrain(&bench.site, NODE);
     assert_eq!(code, Some(1));
     assert!(text.contains(&format!("{SERVICE}: {NAMED}")), "{text}");
     assert_eq!(owners(&node(&bench.site, NODE).await), [SERVICE]);
 }
 
-/// A person keeps it out; its supply is replaced, and the new one fails too, which nobody has seen.
+/// An operator drains the node. The power supply is replaced, and the new one fails before any check.
 async fn is_refused_while_its_bmc_names_it(bench: &Bench, clock: &mut Stopwatch) {
     let site = &bench.site;
     site.lattice(&["node", "drain", NODE, "--reason", "its supply is swapped"]);
@@ -149,7 +149,7 @@ async fn silence_neither_drains_nor_keeps_out(bench: &Bench, clock: &mut Stopwat
     clock.step("another's BMC is silent and named nothing: undrained");
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(owners(&node(site, SILENT).await), Vec::<&str>::new());
-    // What was named stands.
+    // The known fault remains.
     bench.bmcs[NODE].break_path("*", Fault::Reset);
     bench.looks(NODE).await;
     assert_eq!(owners(&node(site, NODE).await), [SERVICE]);

@@ -1,7 +1,6 @@
-//! A GPU falls off the bus of one of three nodes: how long until its node is out of service with
-//! the reason named, and what it takes until it is back. Nothing here says so by itself: the fault is
-//! the driver's, the words are the node's. Prints a table; `LATTICE_OUTPUT=json` one object.
-//! What only the node's BMC tells: `bmc.rs`.
+//! Health drain. A GPU of one of three nodes falls off the bus. The test measures the time until the node is drained
+//! with the reason, and the steps until it returns. Only the driver has the fault, and only the node reports it. Prints
+//! a table; `LATTICE_OUTPUT=json` prints one object. `bmc.rs` has the faults that only the node's BMC reports.
 
 mod bmc;
 
@@ -21,15 +20,15 @@ use std::{
 };
 
 const NODES: [&str; 3] = ["gpu101", "gpu102", "gpu103"];
-/// The one whose GPU is lost.
+/// Node with the lost GPU.
 const NODE: &str = "gpu102";
 const XID: &str = "gpu.xid.79";
 const ROW: &str = "gpu.row_remap.pending";
 const SERVICE: &str = "service:health";
-/// The administrator of a site.
+/// Administrator of a site.
 const ADA: &str = "ada";
 
-/// Copies of the captured hosts whose driver raises XIDs.
+/// Copies of the captured hosts with drivers that raise XIDs.
 fn hosts_with_events() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let hosts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts");
@@ -41,7 +40,7 @@ fn hosts_with_events() -> tempfile::TempDir {
             .status();
         assert!(copied.unwrap().success());
         driver(&folder.path().join(node), |driver| {
-            // Critical errors, as nvml.h numbers them.
+            // XID critical errors, in nvml.h's numbering.
             driver["gpus"][1]["event_types"] = json!(8);
         });
         remap(&folder.path().join(node), false);
@@ -49,7 +48,7 @@ fn hosts_with_events() -> tempfile::TempDir {
     folder
 }
 
-/// Changes what the driver of a host says, at once as a whole.
+/// Changes the driver description of a host atomically.
 fn driver(host: &Path, change: impl FnOnce(&mut Json)) {
     let file = host.join("nvml.json");
     let mut driver: Json = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -59,7 +58,7 @@ fn driver(host: &Path, change: impl FnOnce(&mut Json)) {
     fs::rename(next, file).unwrap();
 }
 
-/// Whether a memory row of the GPU in slot 2 waits for a reset.
+/// Sets whether a memory row of the GPU in slot 2 waits for a reset.
 fn remap(host: &Path, is_pending: bool) {
     driver(host, |driver| {
         driver["gpus"][2]["remapped_rows"] = json!({
@@ -68,7 +67,7 @@ fn remap(host: &Path, is_pending: bool) {
     });
 }
 
-/// Whether somebody listens to the fake driver's events: it sees those that come later alone.
+/// Whether a process listens to the fake driver's events: a listener receives only later events.
 fn is_listened_to(control: &Path) -> bool {
     let processes = fs::read_dir("/proc").unwrap();
     let mut names = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -83,7 +82,7 @@ fn is_listened_to(control: &Path) -> bool {
     })
 }
 
-/// Raises the XID until the node has heard it: who listens may not be ready yet.
+/// Raises the XID until the node has received it, because the listener may not be ready yet.
 async fn falls_off_the_bus(site: &Site) {
     let control = site.driver_control(NODE);
     until("a listener", || is_listened_to(&control)).await;
@@ -119,7 +118,7 @@ fn owners(node: &NodeView) -> Vec<&str> {
         .collect()
 }
 
-/// Waits until exactly these keep the node out.
+/// Waits until exactly these owners drain the node.
 async fn is_drained_by(site: &Site, name: &str, wanted: &[&str]) -> NodeView {
     eventually(&format!("drained by {wanted:?}"), || async {
         let node = node(site, name).await;
@@ -128,7 +127,7 @@ async fn is_drained_by(site: &Site, name: &str, wanted: &[&str]) -> NodeView {
     .await
 }
 
-/// What the command line says to the person; also printed.
+/// Error output of a command; also printed.
 fn said(what: &str, output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     println!("$ lattice {what}\n{text}\n");
@@ -145,7 +144,7 @@ fn undrain(site: &Site, name: &str) -> (Option<i32>, String) {
 async fn a_faulty_node_is_drained_with_its_reason_and_is_back_when_its_repair_is_verified() {
     let hosts = hosts_with_events();
     let plan = Plan {
-        // A pass is made when somebody asks, so that nothing is found behind the test's back.
+        // Health checks run only on request, so no background check finds the fault.
         agent_lines: "health: {interval_s: 86400, xids: true}\n".to_owned(),
         trees: Some(hosts.path().to_owned()),
         drivers: true,
@@ -182,7 +181,7 @@ async fn is_drained_for_an_xid(site: &Site, clock: &mut Stopwatch) {
     assert!(reason.starts_with("gpu.xid.79 on gpu.1: "), "{reason}");
     assert!(reason.ends_with("; reboot the node"), "{reason}");
     assert_eq!(drained.lifecycle, "drained");
-    // It is not for a person to clear.
+    // An operator cannot clear the reason.
     let (code, text) = undrain(site, NODE);
     assert_eq!(code, Some(1));
     assert!(text.contains(SERVICE) && text.contains(XID), "{text}");
@@ -200,7 +199,7 @@ async fn a_persons_reason_stays(site: &Site, clock: &mut Stopwatch) {
     assert_eq!(drained.drain[0].reason, "its riser is swapped");
 }
 
-/// Something else broke meanwhile, and nobody has looked yet.
+/// Another fault occurs meanwhile, before any check.
 async fn nobody_takes_it_back_unverified(site: &Site, clock: &mut Stopwatch) {
     let host = site.path(&format!("hosts/{NODE}"));
     remap(&host, true);
@@ -211,8 +210,8 @@ async fn nobody_takes_it_back_unverified(site: &Site, clock: &mut Stopwatch) {
     assert_eq!(code, Some(1));
     assert!(text.contains(&format!("{ROW} on gpu.2")), "{text}");
     assert!(text.contains("reset the GPU") && text.contains("--skip-gate"));
-    // By that look the fault is known. The node is out of service already, so nothing is braked. The
-    // person's reason was not taken back.
+    // The check of this undrain finds the fault. The node is drained already, so the brake does not apply. The
+    // operator's reason remains.
     is_drained_by(site, NODE, &[ADA, SERVICE]).await;
     clock.step("  service:health has a reason of its own again");
     let (code, text) = undrain(site, NODE);

@@ -1,8 +1,8 @@
-//! Work of a higher class waits for a node on which other work writes a checkpoint of known length first: how
-//! long from its submit until its own process runs, and how much of that is ours and not the checkpoint's. Prints
-//! a table, medians; `LATTICE_OUTPUT=json` one object.
+//! Preemption latency: a job of a higher class waits for a node with a victim that first writes a checkpoint of known
+//! length. The test measures the time from the submit until the job's process runs, and the part of it beyond the
+//! checkpoint. Prints a table of medians; `LATTICE_OUTPUT=json` prints one object.
 //!
-//! `LATTICE_WRITE_MS` lists the lengths, `LATTICE_ROUNDS` says how often each is tried.
+//! `LATTICE_WRITE_MS` lists the checkpoint lengths, `LATTICE_ROUNDS` is the number of rounds for each.
 
 mod round;
 
@@ -21,7 +21,7 @@ use serde_json::json;
 use std::time::Duration;
 
 const NODE: &str = "m01";
-/// Others make room at once, and for as short a job as there is.
+/// Settings with immediate preemption, also for very short jobs.
 fn settings() -> SchedulerPatch {
     SchedulerPatch {
         preemption: PreemptionPatch {
@@ -61,7 +61,7 @@ async fn a_higher_class_starts_when_the_checkpoint_of_a_lower_one_is_written() {
     site.leaves_nothing().await;
 }
 
-/// What an administrator says to the quorum for which there is no other interface.
+/// Sends an administrator's command to the quorum, for settings without another interface.
 async fn makes_room(site: &Site) {
     let envelope = Envelope {
         schema: SCHEMA,
@@ -82,7 +82,7 @@ async fn makes_room(site: &Site) {
     site.observer().propose(envelope).await.unwrap();
 }
 
-/// What a column is called, and what it has of a round.
+/// Title of a column, with its value of a round.
 type Column = (&'static str, fn(&Round) -> Duration);
 
 fn print(rows: &[(Duration, Vec<Round>)]) {

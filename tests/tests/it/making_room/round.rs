@@ -1,4 +1,4 @@
-//! One job that makes room for another, each of which writes down when.
+//! One round: a preemption, with the times that both jobs record.
 
 use super::NODE;
 use lattice_api::{AllocationRequest, allocation::CheckpointBody};
@@ -10,32 +10,32 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// When what came about, from the submit of the job of the higher class on.
+/// Times since the submit of the job of the higher class.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
-    /// The other began to write.
+    /// The victim started its checkpoint.
     pub begun: Duration,
-    /// Had written.
+    /// The victim completed its checkpoint.
     pub written: Duration,
     /// The job's own process runs.
     pub runs: Duration,
-    /// The same of one that found the node free.
+    /// Time until a job on a free node runs.
     pub alone: Duration,
 }
 
 impl Round {
-    /// Of the checkpoint, by its writer's clock.
+    /// Length of the checkpoint, by the clock of its writer.
     pub fn length(&self) -> Duration {
         self.written - self.begun
     }
 
-    /// What it waited beyond that.
+    /// Wait beyond the checkpoint.
     pub fn ours(&self) -> Duration {
         self.runs - self.length()
     }
 }
 
-/// Counts, and takes so long for each checkpoint. It says when it began and ended one.
+/// Script that counts, and writes checkpoints of this length. It records start and end of each.
 fn writes(folder: &Path, length: Duration) -> String {
     let at = folder.display();
     let seconds = length.as_secs_f64();
@@ -67,7 +67,7 @@ while [ ! -e {at}/may-end ]; do n=$((n + 1)); sleep 0.05 & wait $!; done
     )
 }
 
-/// Says when it runs.
+/// Script that records its start.
 fn runs(file: &Path) -> String {
     let at = file.display();
     format!("date +%s%N > {at}.new && mv {at}.new {at}\n")
@@ -77,13 +77,13 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// What a job wrote down, since `from`. One machine has one clock.
+/// Time that a job recorded, relative to `from`. All jobs share the machine's clock.
 fn since(from: Duration, file: PathBuf) -> Duration {
     let text = std::fs::read_to_string(&file).unwrap();
     Duration::from_nanos(text.trim().parse().unwrap()) - from
 }
 
-/// Submits it, and waits until it is done; when it was submitted.
+/// Submits a job and waits until it completes; returns the time of the submit.
 async fn done(site: &Site, request: &AllocationRequest) -> Duration {
     let submitted = now();
     let asked = site.api().submit(request, SubmitOptions::default());
@@ -93,7 +93,7 @@ async fn done(site: &Site, request: &AllocationRequest) -> Duration {
     submitted
 }
 
-/// Plays one.
+/// Runs one round.
 pub async fn play(site: &Site, length: Duration) -> Round {
     let number = site.path("rounds").read_dir().unwrap().count();
     let folder = site.path(&format!("rounds/{number}"));

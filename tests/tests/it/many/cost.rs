@@ -1,25 +1,25 @@
-//! What the many cost the daemons, as the system counts it.
+//! Costs of the test for the daemons, as the kernel counts them.
 
 use lattice_tests::{daemon::Daemon, site::Site, wait::eventually};
 use std::{collections::BTreeMap, fs};
 
-/// What the system counts processor time in, for whoever asks: USER_HZ is 100 on every Linux.
+/// Unit of the kernel's processor times: USER_HZ is 100 on every Linux.
 const TICK_MS: u64 = 10;
 
-/// What a daemon has used, or uses more.
+/// Use of a daemon, or an increase of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
-    /// Bytes that it had the system write to disks.
+    /// Bytes written to disks.
     pub written: u64,
-    /// Of itself and of its children that it has seen end.
+    /// Processor time of the daemon and of its children that have ended.
     pub cpu_ms: u64,
-    /// Most memory since the last look began.
+    /// Peak memory since the start of the measurement.
     pub peak_mib: f64,
-    /// Memory when that began.
+    /// Memory at the start of the measurement.
     pub before_mib: f64,
 }
 
-/// Of the leader, another member, the control and an agent.
+/// Costs of the leader, another member, the control and an agent.
 pub struct Costs {
     pub of: BTreeMap<&'static str, Cost>,
     pub entries: u64,
@@ -29,13 +29,13 @@ pub struct Costs {
 impl Costs {
     pub async fn from_now(site: &Site) -> Self {
         for (_, daemon) in whose(site).await {
-            // The peak is counted from here.
+            // The peak is measured from here.
             fs::write(format!("/proc/{}/clear_refs", daemon.pid()), "5").unwrap();
         }
         Self::look(site).await
     }
 
-    /// What was used since.
+    /// Costs since the start of the measurement.
     pub async fn until_now(self, site: &Site) -> Self {
         let now = Self::look(site).await;
         let less = |(name, cost): (&'static str, Cost)| {
@@ -68,7 +68,7 @@ impl Costs {
     }
 }
 
-/// The same ones as long as the leader stays.
+/// Daemons of the costs; the same ones as long as the leader stays.
 async fn whose(site: &Site) -> [(&'static str, &Daemon); 4] {
     let observer = site.observer();
     let leader = eventually("somebody leads", || observer.leader()).await;
@@ -94,7 +94,7 @@ fn used(pid: u32) -> Cost {
         value.unwrap().parse().unwrap()
     };
     let (io, status, stat) = (text("io"), text("status"), text("stat"));
-    // Behind the name, which may have blanks: utime, stime, cutime, cstime are the 12th to the 15th.
+    // After the name, which may contain blanks, utime, stime, cutime and cstime are the 12th to the 15th field.
     let behind = stat.rsplit_once(')').unwrap().1;
     let times = behind.split_whitespace().skip(11).take(4);
     let ticks: u64 = times.map(|ticks| ticks.parse::<u64>().unwrap()).sum();

@@ -1,9 +1,9 @@
-//! A graph of many members and an array of many elements that do nothing, through real daemons: how long from
-//! the submit until the last one is done, what each costs the quorum, and how much memory it takes. Prints a
-//! table for each; `LATTICE_OUTPUT=json` one object a line.
+//! Large DAGs and arrays. A DAG with many members and an array with many elements that do nothing, on real daemons. The
+//! test measures the time from the submit until the last one is done, the cost for the quorum, and the memory. Prints a
+//! table for each; `LATTICE_OUTPUT=json` prints one object per line.
 //!
-//! `LATTICE_MEMBERS` and `LATTICE_ELEMENTS` say how many (of 0 there is none), `LATTICE_AGENTS` on how many nodes,
-//! `LATTICE_SCRIPT_KIB` how long the script of each is.
+//! `LATTICE_MEMBERS` and `LATTICE_ELEMENTS` are their numbers (0 skips one), `LATTICE_AGENTS` is the number of nodes,
+//! and `LATTICE_SCRIPT_KIB` is the size of each script.
 
 mod cost;
 mod told;
@@ -23,11 +23,11 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use told::{Seen, Told};
 
-/// Members that may run side by side: each comes after two of those before.
+/// Members that may run at the same time: each depends on two earlier ones.
 const WIDTH: usize = 20;
-/// Single pieces of work, one after the other, before the many.
+/// Single jobs, one after the other, before the many.
 const ALONE: usize = 10;
-/// Until the last of so many is done, at the least that this must do on a busy machine of two cores.
+/// Time until the last of `count` jobs must be done, the minimum performance on a busy machine with two cores.
 fn patience(count: usize) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(500) * u32::try_from(count).unwrap()
 }
@@ -60,13 +60,13 @@ async fn a_graph_and_an_array_of_many_are_done() {
     site.leaves_nothing().await;
 }
 
-/// What each of the many runs.
+/// Job that each member runs.
 struct Work {
     script: String,
 }
 
 impl Work {
-    /// A script that does nothing, and is about so long.
+    /// A script of about this size that does nothing.
     fn new(kib: usize) -> Self {
         let line = format!("# {}\n", "-".repeat(61));
         let script = format!(
@@ -87,7 +87,7 @@ impl Work {
     }
 }
 
-/// One after the other on an idle cluster: from the submit until the quorum knows its start, and its end.
+/// Single jobs on an idle cluster: time from the submit until the quorum has the start and the end.
 async fn alone(site: &Site, work: &Work) {
     let observer = site.observer();
     let mut rows = Vec::new();

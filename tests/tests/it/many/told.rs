@@ -1,4 +1,4 @@
-//! What watchers are told of the many, as anybody may hear it.
+//! Events of the many jobs, as a watcher receives them.
 
 use futures::{Stream, StreamExt};
 use lattice_quorum_types::{
@@ -15,26 +15,26 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// A watch that began before the submit.
+/// Watch that started before the submit.
 pub struct Told {
     items: Pin<Box<dyn Stream<Item = WatchItem> + Send>>,
     count: usize,
     heard: Revision,
 }
 
-/// What it told.
+/// Result of a watch.
 pub struct Seen {
     pub first_start: Instant,
     pub last_end: Instant,
-    /// Who completed.
+    /// Completed allocations.
     pub done: BTreeSet<AllocationId>,
     pub events: u64,
-    /// As they travel to one watcher.
+    /// Size of the events on the wire to one watcher.
     pub bytes: u64,
 }
 
 impl Told {
-    /// Of so many that are to be done.
+    /// Starts a watch for `count` jobs.
     pub async fn from_now(observer: &Observer, count: usize) -> Self {
         let hot = eventually("the quorum answers", || observer.hot()).await;
         Self {
@@ -44,10 +44,10 @@ impl Told {
         }
     }
 
-    /// Until all are done.
+    /// Waits until all jobs are done.
     ///
     /// # Panics
-    /// When they are not within `patience`, or one did not complete.
+    /// When they are not done within `patience`, or one did not complete.
     pub async fn all(mut self, patience: Duration) -> Seen {
         let now = Instant::now();
         let mut seen = Seen {
@@ -82,7 +82,7 @@ impl Told {
 }
 
 impl Seen {
-    /// Says whether it is a start.
+    /// Counts an event; returns whether it is a start.
     fn count(&mut self, event: &Event, has_started: bool, now: Instant) -> bool {
         self.events += 1;
         self.bytes += weight::on_wire(event) as u64;

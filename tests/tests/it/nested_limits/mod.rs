@@ -1,8 +1,7 @@
-//! The cases for limits in a tree of projects, on three members behind a control: projects, limits,
-//! submits, checks and headroom over REST as whoever the case names; placing, reports, growing,
-//! shrinking, suspending and resuming by a service under its lease, since no hundred agents run here.
-//! `LATTICE_QUOTA_CASES` names another file of the same form. The same cases run on the state machine by
-//! itself, by the same interpreter.
+//! Cases of nested project limits, on three members and a control. Projects, limits, submits, checks and headroom use
+//! REST, with the user that the case names. Placements, reports, growing, shrinking, suspending and resuming are done
+//! by a service under its lease, because no hundred agents run here. `LATTICE_QUOTA_CASES` names another file of the
+//! same form. The same cases run on the state machine alone, with the same interpreter.
 
 mod rest;
 mod service;
@@ -23,7 +22,7 @@ use std::{
     time::Instant,
 };
 
-/// A cluster that is asked.
+/// Cluster under test.
 struct Cluster {
     site: Site,
     rest: Rest,
@@ -40,7 +39,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the view of the control shows is not older than what was proposed beside it.
+    /// Waits until control's view has everything that was proposed directly to the quorum.
     async fn view_follows(&self) {
         let wanted = self.service.hot().await.revision;
         eventually("the control has heard of everything", || async {
@@ -60,7 +59,7 @@ impl Cluster {
         }
     }
 
-    /// Ends what the case left, so that the next has all nodes.
+    /// Ends the allocations of the case, so that the next case has all nodes.
     async fn clear(&mut self) {
         for id in std::mem::take(&mut self.allocations).into_values() {
             let record = self.service.allocation(id).await;
@@ -73,7 +72,7 @@ impl Cluster {
     }
 }
 
-/// As the API names them.
+/// Limits with their names in the API.
 fn body(limits: &Ceilings) -> Value {
     let field = |(key, value): (&String, &quota::Value)| {
         let name = match key.as_str() {

@@ -1,5 +1,4 @@
-//! REST as any program speaks it: bodies as they are written, values that no client of ours could
-//! express too.
+//! Plain REST client, which can also send values that the project's own client cannot express.
 
 use lattice_tests::{
     quota::{Actor, Kind, Refused, Violated},
@@ -14,7 +13,7 @@ use rustls::{
 use serde_json::Value;
 use std::{sync::Arc, time::Instant};
 
-/// A control's interface.
+/// REST interface of a control.
 pub struct Rest {
     http: reqwest::Client,
     url: String,
@@ -42,12 +41,12 @@ impl Rest {
         }
     }
 
-    /// A question of the administrator: status and what was told.
+    /// GET request of the administrator: status and body.
     pub async fn get(&self, path: &str) -> (u16, Value) {
         self.send(&Actor::System, Method::GET, path, None).await
     }
 
-    /// A change; who asks is the administrator where nobody is named.
+    /// Changing request; without an actor, of the administrator.
     pub async fn ask(
         &self,
         actor: Option<&Actor>,
@@ -63,7 +62,7 @@ impl Rest {
         }
     }
 
-    /// Again while the control is asked too often, or has no quorum.
+    /// Sends a request; repeats it while the control limits the rate or has no quorum.
     async fn send(
         &self,
         actor: &Actor,
@@ -99,7 +98,7 @@ impl Rest {
     }
 }
 
-/// A problem in the words of the cases; it must be a whole one.
+/// Converts a problem to the words of the cases; the problem must be complete.
 fn refused(status: u16, told: &Value) -> Refused {
     let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
     let (code, detail) = (text("code"), text("detail"));

@@ -1,5 +1,4 @@
-//! What control's reconcilers and agents would do, done by the test: over the quorum's client API, as
-//! a service, under a lease.
+//! Substitute for control's reconcilers and for agents: a service under a lease, with the quorum's client API.
 
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, Refusal, VclusterName,
@@ -14,7 +13,7 @@ use lattice_tests::{
 };
 use std::ops::Deref;
 
-/// A service with its lease, which also says what agents would.
+/// Service with its lease, which also sends the reports of agents.
 pub struct Service(lattice_tests::service::Service);
 
 impl Deref for Service {
@@ -25,20 +24,20 @@ impl Deref for Service {
 }
 
 impl Service {
-    /// With the credentials of a control that is none; before there are nodes, so that the control has
-    /// not begun to schedule.
+    /// Creates the service with a control's credentials, before there are nodes, so that the control has not started to
+    /// schedule.
     pub async fn new(site: &Site) -> Self {
         let vcluster = VclusterName::new("default").unwrap();
         let service = lattice_tests::service::Service::scheduler(site, &vcluster);
         Self(service.await)
     }
 
-    /// One command, which may be refused.
+    /// Proposes one command, which may be refused.
     pub async fn ask(&self, command: Command) -> Result<(), Refused> {
         self.try_one(command).await.map(drop).map_err(refused)
     }
 
-    /// Ready nodes that no agent stands for: control gives them nothing.
+    /// Adds ready nodes without agents: control assigns nothing to them.
     pub async fn add_nodes(&self, count: u64) {
         let node = |n: u64| NodeId::new(format!("m{n:05}")).unwrap();
         let vcluster = VclusterName::new("default").unwrap();
@@ -54,7 +53,7 @@ impl Service {
         self.done(commands.collect()).await;
     }
 
-    /// So many free nodes, at most, none of `had`.
+    /// Up to `count` free nodes, without those in `had`.
     pub async fn free(&self, count: usize, had: &[String]) -> Vec<ExpectedNode> {
         let hot = self.hot().await;
         let is_new = |node: &&lattice_quorum_types::node::Node| {
@@ -80,7 +79,7 @@ impl Service {
         self.done(nodes.iter().map(of_node).collect()).await;
     }
 
-    /// Every rank that is only assigned runs.
+    /// Reports all assigned ranks as running.
     pub async fn start(&self, id: AllocationId) {
         let record = self.allocation(id).await;
         let assigned = record.ranks.iter();
@@ -90,7 +89,7 @@ impl Service {
             .await;
     }
 
-    /// Every process on these nodes is gone.
+    /// Reports the end of all processes on these nodes.
     pub async fn ended(&self, id: AllocationId, nodes: &[NodeId], exit: &RankExit) {
         let report = RankReport::Ended {
             at: now(),
@@ -100,7 +99,7 @@ impl Service {
         self.report(id, nodes, &report).await;
     }
 
-    /// Every process of it is gone.
+    /// Reports the end of all processes of the allocation.
     pub async fn end(&self, id: AllocationId, exit: &RankExit) {
         let record = self.allocation(id).await;
         let nodes: Vec<NodeId> = record.kept_nodes().cloned().collect();

@@ -1,4 +1,4 @@
-//! A job on its way through its life, and who is killed meanwhile.
+//! A job at each step of its life, and the process that is killed meanwhile.
 
 use lattice_client::AllocationView;
 use lattice_quorum_types::AllocationId;
@@ -9,18 +9,18 @@ use lattice_tests::{
 };
 use std::fmt;
 
-/// Where a job is when something is killed.
+/// Step of the job at the time of the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// It has its node and the site's prolog runs; nothing of it does.
+    /// The job has its node and the site's prolog runs; no process of the job runs.
     Starting,
-    /// It runs.
+    /// The job runs.
     Running,
-    /// It was cancelled, and holds out.
+    /// The job was cancelled and holds out.
     Stopping,
-    /// Its first process has exited; another one of it lives.
+    /// The first process of the job has exited; another one lives.
     Completing,
-    /// No process of it lives; the site's epilog runs.
+    /// No process of the job lives; the site's epilog runs.
     Epilog,
 }
 
@@ -52,12 +52,12 @@ impl Step {
     }
 }
 
-/// Who is killed.
+/// Process that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     Agent,
-    /// The agent while it starts the supervisor; at later steps the one that started it and then
-    /// the one that found it again.
+    /// The agent while it starts the supervisor; at later steps, the agent that started the supervisor and then the
+    /// agent that found it again.
     Parent,
     Control,
     Leader,
@@ -97,13 +97,13 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Submits it; it goes as far as it is let.
+    /// Submits the job, which proceeds as far as the test permits.
     pub async fn submit(site: &'a Site, node: &str, victim: Victim, step: Step) -> Self {
         let folder = format!("{victim:?}-{step:?}").to_lowercase();
         Self::submit_in(site, &folder, node, victim, step).await
     }
 
-    /// As [`Job::submit`], with a folder of its own for each try.
+    /// Submits as [`Job::submit`] does, with a folder of its own for each try.
     pub async fn submit_in(
         site: &'a Site,
         folder: &str,
@@ -131,7 +131,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Waits until it is at its step.
+    /// Waits until the job has reached its step.
     pub async fn arrives(&self) {
         let is_in = |hook| move || self.site.is_in(&self.node, hook);
         match self.step {
@@ -146,7 +146,7 @@ impl<'a> Job<'a> {
         self.site.reaches(self.id, &["running"]).await;
         match self.step {
             Step::Starting | Step::Epilog => {}
-            // Its process is there before its first line is done.
+            // The process exists before its first line is complete.
             Step::Running => {
                 until("its script runs", || !self.script.effects().is_empty()).await;
             }
@@ -162,7 +162,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Lets it go on to its end.
+    /// Permits the job to continue to its end.
     pub fn release(&self) {
         self.script.may_exit();
         self.script.may_stop();
@@ -170,12 +170,12 @@ impl<'a> Job<'a> {
         self.site.let_go(&self.node, Hook::Epilog);
     }
 
-    /// It ran, and no process of it lives.
+    /// Whether the job ran and no process of it lives.
     pub fn is_over(&self) -> bool {
         !self.script.effects().is_empty() && !self.site.job_lives(self.id)
     }
 
-    /// What the API says in the end must be what happened.
+    /// Checks that the API finally reports the true end.
     pub async fn ends(&self) -> AllocationView {
         let ended = ["completed", "failed", "cancelled"];
         let view = self.site.reaches(self.id, &ended).await;
@@ -201,7 +201,7 @@ impl<'a> Job<'a> {
     fn truth(&self) -> (&'static str, &'static str) {
         match (self.victim, self.step) {
             (Victim::Supervisor, Step::Stopping) => ("cancelled", "lost: its supervisor"),
-            // How the job ended was recorded before the epilog.
+            // The end of the job was recorded before the epilog.
             (Victim::Supervisor, Step::Epilog) => ("failed", "exit code 7"),
             (Victim::Supervisor, _) => ("failed", "lost: its supervisor"),
             (_, Step::Stopping) => ("cancelled", "stopped"),

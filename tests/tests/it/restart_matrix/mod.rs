@@ -1,6 +1,6 @@
-//! Every process of ours is killed with SIGKILL at every step of a job's life, in a cluster of
-//! real processes. Whatever is killed: the job ran at most once per attempt, its true end is what
-//! the API shows, and its node was never free while a process of it lived.
+//! Restart matrix. Every process of Lattice is killed with SIGKILL at every step of a job's life, in a cluster of real
+//! processes. After each kill the job has run at most once per attempt, and the API reports its true end. The node was
+//! never free while a process of the job lived.
 //!
 //! `cargo test -p lattice-tests --test it restart_matrix:: -- --nocapture` prints the matrix.
 
@@ -27,7 +27,7 @@ use std::{
 
 type Cells = BTreeMap<(Victim, Step), String>;
 
-/// The word for a cell and how long it took from the kill to the end, or what went wrong.
+/// Text of a cell: the end of the job and the time since the kill, or the failure.
 async fn cell(work: impl Future<Output = (AllocationView, Duration)>) -> String {
     match AssertUnwindSafe(work).catch_unwind().await {
         Ok((view, took)) => {
@@ -42,7 +42,7 @@ async fn cell(work: impl Future<Output = (AllocationView, Duration)>) -> String 
     }
 }
 
-/// The agent is killed; the job goes on without it and ends; another agent comes.
+/// Kills the agent; the job continues without it and ends; then another agent starts.
 async fn kill_agent(
     site: &Site,
     agent: &mut Daemon,
@@ -59,11 +59,11 @@ async fn kill_agent(
     (job.ends().await, begun.elapsed())
 }
 
-/// While it starts the supervisor, the agent is killed this long after it recorded the attempt.
+/// Delays of the kill after the agent recorded the attempt, while the agent starts the supervisor, milliseconds.
 const MOMENTS: [u64; 8] = [0, 1, 2, 3, 5, 8, 15, 30];
 
-/// At `Starting`, again and again with other delays; later, the agent that started the supervisor
-/// and the one that found it.
+/// At `Starting`, kills the agent repeatedly with other delays; later, kills the agent that started the supervisor and
+/// the agent that found it.
 async fn kill_parent(
     site: &Site,
     agent: &mut Daemon,
@@ -106,7 +106,7 @@ async fn kill_while_starting(
     script.may_exit();
     let id = site.submit(node, &script.text(Behaviour::Plain)).await;
     let record = site.attempt_folder(node, id, 1).join("launch.json");
-    // Closer than the usual look: this is a matter of milliseconds.
+    // Checks more often than usual, because milliseconds count here.
     let submitted = Instant::now();
     while !record.exists() {
         assert!(submitted.elapsed() < PATIENCE, "{id} is not launched");
@@ -129,11 +129,10 @@ async fn kill_while_starting(
     (view, begun.elapsed())
 }
 
-/// On a busy machine the two seconds that the last processes of a job have may pass before the test
-/// looks.
+/// Number of tries. On a busy machine the two seconds of a job's last processes may pass before the test observes them.
 const TRIES: usize = 10;
 
-/// A job that has come to its step, and its supervisor.
+/// A job that has reached its step, with its supervisor.
 async fn with_supervisor<'a>(site: &'a Site, node: &str, step: Step) -> (Job<'a>, Process) {
     for n in 1..=TRIES {
         let folder = format!("supervisor-{step:?}-{n}");
@@ -150,18 +149,18 @@ async fn with_supervisor<'a>(site: &'a Site, node: &str, step: Step) -> (Job<'a>
     panic!("a job's last moments passed unseen, {TRIES} times");
 }
 
-/// The supervisor is killed: everything of the job is ended, and it is lost.
+/// Kills the supervisor: all processes of the job are ended, and the job is lost.
 async fn kill_supervisor(site: &Site, node: &str, step: Step) -> (AllocationView, Duration) {
     let (job, supervisor) = with_supervisor(site, node, step).await;
     let begun = Instant::now();
     procs::signal(supervisor, Signal::KILL);
-    // A hook is not the job: it is done again, and must not be held for ever.
+    // A hook is not part of the job: it runs again, and must not be held forever.
     site.let_go(node, Hook::Prolog);
     site.let_go(node, Hook::Epilog);
     (job.ends().await, begun.elapsed())
 }
 
-/// Jobs at all steps, one node each.
+/// Jobs at all steps, one per node.
 async fn at_all_steps<'a>(site: &'a Site, victim: Victim, nodes: &[String]) -> Vec<Job<'a>> {
     let submit = nodes
         .iter()
@@ -184,7 +183,7 @@ fn names(range: std::ops::RangeInclusive<u32>) -> Vec<String> {
     range.map(|n| format!("n{n:02}")).collect()
 }
 
-/// What disturbs one node only: all at the same time, one node each.
+/// Kills that affect a single node: all at the same time, one per node.
 async fn kill_on_nodes(site: &Site, agents: &mut BTreeMap<String, Daemon>, cells: &mut Cells) {
     let mut free = agents.iter_mut();
     let mut work = Vec::new();
@@ -202,7 +201,7 @@ async fn kill_on_nodes(site: &Site, agents: &mut BTreeMap<String, Daemon>, cells
     cells.extend(join_all(work).await);
 }
 
-/// Control is killed with jobs at all steps; they go on without it, and it comes back.
+/// Kills control with jobs at all steps; the jobs continue without it, and it returns.
 async fn kill_control(site: &Site, control: &mut Daemon, nodes: &[String], cells: &mut Cells) {
     let jobs = at_all_steps(site, Victim::Control, nodes).await;
     let begun = Instant::now();
@@ -214,12 +213,12 @@ async fn kill_control(site: &Site, control: &mut Daemon, nodes: &[String], cells
     .await;
     control.start();
     all_end(&jobs, begun, cells).await;
-    // It places work again only when it holds the lease of the one before it.
+    // Control places jobs again only after it has the lease of its predecessor.
     let places = site.submit(&nodes[0], "true").await;
     site.reaches(places, &["completed"]).await;
 }
 
-/// The leader is killed with jobs at all steps.
+/// Kills the leader with jobs at all steps.
 async fn kill_leader(site: &Site, quorum: &mut [Daemon], nodes: &[String], cells: &mut Cells) {
     let jobs = at_all_steps(site, Victim::Leader, nodes).await;
     let observer = site.observer();
@@ -232,7 +231,7 @@ async fn kill_leader(site: &Site, quorum: &mut [Daemon], nodes: &[String], cells
     leader.start();
 }
 
-/// The matrix; what went wrong stands below it.
+/// Prints the matrix, with the failures below it.
 fn print_matrix(cells: &Cells) {
     let titles = Step::ALL.map(Step::title);
     let mut matrix = Matrix::new(["killed"].into_iter().chain(titles));

@@ -1,5 +1,4 @@
-//! Every daemon in this process, with real certificates: one quorum member, one control, two
-//! agents.
+//! Cluster fixture with all daemons in this process and real certificates: one quorum member, one control, two agents.
 
 use lattice_cluster::{Administrator, AgentPlan, ClusterFounder, ControlPlan};
 use lattice_control::Core;
@@ -32,7 +31,7 @@ pub fn node(name: &str) -> NodeId {
     NodeId::new(name).unwrap()
 }
 
-/// A certificate of `authority` that holds today.
+/// A certificate of `authority`, valid today.
 pub fn credentials(authority: &Authority, cluster: &str, role: Role, id: &str) -> Credentials {
     Credentials::issued_now(authority, cluster, role, id, DAY).unwrap()
 }
@@ -58,7 +57,7 @@ pub struct ClusterFixture {
     pub quorum: lattice_quorum::App,
     pub control: lattice_control::App,
     pub agents: Vec<lattice_agent::App>,
-    /// Proposes to the quorum as an administrator would through a control.
+    /// Administrator that proposes to the quorum as through a control.
     pub administrator: Administrator,
     keys: AtomicU64,
     folder: tempfile::TempDir,
@@ -105,7 +104,7 @@ impl ClusterFixture {
         self.control.core().unwrap()
     }
 
-    /// As an administrator.
+    /// Proposes a command as administrator.
     pub async fn propose(&self, command: Command) -> Result<Outcome, Refusal> {
         let n = self.keys.fetch_add(1, Ordering::Relaxed);
         let key = Some(format!("desk-{n}"));
@@ -143,8 +142,8 @@ impl ClusterFixture {
         }
     }
 
-    /// A project in which anything fits, and a job on one node that runs until `folder/go` is
-    /// there; it ends with 7.
+    /// Creates a project with large limits and submits a job on one node. The job runs until `folder/go` exists and
+    /// exits with 7.
     pub async fn job_on(&self, name: &str, script: &str) -> AllocationId {
         let path = ProjectPath::new("atlas").unwrap();
         let project = Command::CreateProject {
@@ -156,7 +155,7 @@ impl ClusterFixture {
             admins: Vec::new(),
             description: String::new(),
         };
-        // There from the job before, perhaps.
+        // The project may exist from an earlier job.
         let _ = self.propose(project).await;
         let spec = AllocationSpec {
             name: None,
@@ -188,8 +187,7 @@ impl ClusterFixture {
         }
     }
 
-    /// Both nodes are accepted for work, so that their records stay as they are, and control
-    /// reaches their agents.
+    /// Waits until both nodes are ready, so that their records no longer change, and control reaches their agents.
     pub async fn is_ready(&self) {
         use lattice_placement::Liveness;
         let core = self.core();
@@ -246,7 +244,7 @@ async fn start_agent(
         join: None,
     };
     let edit = |_: &mut lattice_agent::Settings, edges: &mut lattice_agent::Edges| {
-        // Supervisors are this program executed again; a test is not fit to be one.
+        // Supervisors execute this program again, and a test program cannot be one.
         edges.program = lattice_tests::programs!().agent.into();
     };
     founder.start_agent(plan, edit).await.unwrap()

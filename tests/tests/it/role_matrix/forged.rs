@@ -1,6 +1,6 @@
-//! An agent gone bad gossips as another node. It owns no certificate of that node, so it lets a
-//! stranger with that name gossip, under an authority of its own, and hands the stranger's bytes
-//! on under its own certificate: to control they are a member's, and they claim to be n2's.
+//! Forged gossip. A malicious agent gossips as another node. It has no certificate of that node. It lets a fake node of
+//! that name gossip under an authority of its own, and forwards the fake node's bytes with its own certificate. For
+//! control the bytes come from a member, and they pretend to be from n2.
 
 use super::{
     fixture::{CELL, CLUSTER, ClusterFixture, authority, credentials},
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 const FORGED_BOOT: &str = "00000000-dead-beef-0000-000000000000";
 
-/// Between two rounds of gossip.
+/// Time between two rounds of gossip.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// What n2 would never say of itself.
+/// Statements that n2 would never publish.
 fn lies(verdict: Verdict) -> Published {
     let mark = "f".repeat(64);
     Published {
@@ -41,7 +41,7 @@ fn lies(verdict: Verdict) -> Published {
     }
 }
 
-/// Both directions of the stranger's gossip, through a member's certificate.
+/// Both directions of the fake node's gossip, forwarded with a member's certificate.
 struct Relay {
     stranger: Mesh,
     inner: Mesh,
@@ -57,7 +57,7 @@ impl Relay {
             Mesh::bind(LOOPBACK, own, MeshConfig::default()).unwrap()
         };
         let (stranger, inner) = (bind(Role::Agent, "n2"), bind(Role::Control, "relay"));
-        // The only thing of ours: a certificate of n1.
+        // The only valid part: a certificate of n1.
         let outer = member(cluster, Role::Agent, "n1");
         let to_control = outer.peer(cluster.control.mesh_addr(), Expect::role(Role::Control));
         let to_stranger = inner.peer(stranger.local_addr(), Expect::role(Role::Agent));
@@ -72,7 +72,7 @@ impl Relay {
         outer.serve(back).unwrap();
         let gossip = Gossip::new();
         stranger.serve(gossip.route(Router::new())).unwrap();
-        // A later run of n2 than any there was, reachable at the liar.
+        // A later incarnation of n2 than any real one, at the address of the malicious agent.
         let later = SystemClock.now().0 + 1_000_000;
         let mut config = CellConfig::new(CELL.parse().unwrap(), later);
         config.interval = ROUND;
@@ -101,8 +101,8 @@ impl Relay {
     }
 }
 
-/// Control comes to hear the lie. A job that holds n2 goes on holding it and a new one is sent to
-/// the real n2; n2 is alive, ready and not drained.
+/// Control receives the forged gossip. A job that holds n2 continues to hold it, and a new job is sent to the real n2.
+/// n2 is alive, ready and not drained.
 pub async fn what_gossip_claims_of_another_moves_nothing(cluster: &ClusterFixture) {
     let (go, ran) = (
         cluster.folder().join("forged-go"),
@@ -135,8 +135,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(cluster: &ClusterFixtur
         "it says n2 is at the liar's"
     );
 
-    // Longer than control takes to call a silent node suspect, on a machine that does not stand
-    // still.
+    // Longer than control's timeout for a suspect node, on a machine that does not stall.
     let looks = Duration::from_secs(6).as_millis() / ROUND.as_millis();
     let (begun, mut machine) = (Instant::now(), Looks::begin());
     while u128::from(machine.counted()) < looks {
@@ -156,7 +155,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(cluster: &ClusterFixtur
     std::fs::write(&go, "").unwrap();
     eventually("the job ends", || reaches(held, AllocationState::Failed)).await;
 
-    // That a node gets no work on a lie is what a hint may cost; where it goes is not.
+    // A forged hint may keep jobs off a node, but must never redirect them.
     let next = cluster.job_on("n2", &script).await;
     relay.cell.publish(&lies(Verdict::Healthy)).unwrap();
     let next = eventually("the next one ends too", || {

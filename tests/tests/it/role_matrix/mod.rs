@@ -1,5 +1,5 @@
-//! Every method of the mesh, by every kind of caller, against real daemons: who may call what
-//! stands in `spec.rs`, what comes out in `role-matrix.txt` of this package.
+//! Access matrix: every method of the mesh with every kind of caller, on real daemons. `spec.rs` has the permissions,
+//! and `role-matrix.txt` of this package has the results.
 //!
 //! `cargo test -p lattice-tests --test it role_matrix:: -- --nocapture` prints the matrix.
 
@@ -21,18 +21,18 @@ use raw::{Answer, Line};
 use spec::{MESSAGES, Names, RULES, Rule, Server};
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-/// Who calls, in the order of the columns.
+/// Callers, in the order of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Caller {
     Is(Role),
-    /// Shows nothing.
+    /// Caller without a certificate.
     Nobody,
-    /// A role that may call, with a certificate that holds no more.
+    /// Permitted role with a revoked certificate.
     Revoked,
     Expired,
-    /// A role that may call, of another cluster under the same authority.
+    /// Permitted role of another cluster with the same authority.
     OtherCluster,
-    /// The same names, by an authority that is not ours.
+    /// The same names, from a foreign authority.
     OtherAuthority,
 }
 
@@ -59,7 +59,7 @@ impl Caller {
         }
     }
 
-    /// What the specification says of a rule.
+    /// Expected answer for a rule.
     fn expected(self, rule: &Rule) -> Answer {
         match self {
             Self::Is(role) if rule.callers.contains(&role) => Answer::LetIn,
@@ -73,16 +73,16 @@ impl Caller {
     }
 }
 
-/// What a caller shows: of a role, and of whatever makes it bad.
+/// Credentials by caller and role.
 struct Cards {
     cards: BTreeMap<(Caller, Role), Credentials>,
 }
 
-/// The name that callers of each role have; nobody else has it.
+/// Name of callers with this role; no other participant has it.
 fn name_of(role: Role, caller: Caller) -> String {
     let n = Caller::ALL.iter().position(|c| *c == caller).unwrap();
     match role {
-        // A member's name is a number.
+        // Names of members are numbers.
         Role::Quorum => (90 + n).to_string(),
         Role::Agent | Role::Control => format!("caller{n}"),
     }
@@ -104,7 +104,7 @@ impl Cards {
                 let card = match caller {
                     Caller::Nobody => continue,
                     Caller::Is(_) => credentials(&cluster.authority, CLUSTER, role, &name),
-                    // Of a minute ago: it is void from the moment it is declared so.
+                    // Issued a minute ago, because a revocation covers certificates that were issued before it.
                     Caller::Revoked => valid(&cluster.authority, CLUSTER, role, &name, earlier),
                     Caller::Expired => valid(&cluster.authority, CLUSTER, role, &name, past),
                     Caller::OtherCluster => credentials(&cluster.authority, "other", role, &name),
@@ -116,7 +116,7 @@ impl Cards {
         Self { cards }
     }
 
-    /// What `caller` shows to call by a rule: where there is a choice, a role that may.
+    /// Credentials of `caller` for a rule; where any role is possible, a permitted one.
     fn card(&self, caller: Caller, rule: &Rule) -> Option<&Credentials> {
         let role = match caller {
             Caller::Is(role) => role,
@@ -134,14 +134,14 @@ fn mesh(cluster: &ClusterFixture, server: Server) -> &Mesh {
     }
 }
 
-/// Callers of every role, connected to every daemon and let in while they were trusted.
+/// Connections of callers of every role to every daemon, opened while the callers were trusted.
 async fn connected(cluster: &ClusterFixture, cards: &Cards) -> Vec<(Server, Role, Line)> {
     let mut lines = Vec::new();
     for server in [Server::Quorum, Server::Control, Server::Agent] {
         for role in Role::ALL {
             let card = &cards.cards[&(Caller::Revoked, role)];
             let line = Line::open(Some(card), mesh(cluster, server).local_addr()).await;
-            // Everybody may ask that of everybody.
+            // Every role may call this method on every daemon.
             assert_eq!(line.ask("mesh.trust").await, Answer::LetIn);
             lines.push((server, role, line));
         }
@@ -149,7 +149,7 @@ async fn connected(cluster: &ClusterFixture, cards: &Cards) -> Vec<(Server, Role
     lines
 }
 
-/// Declares the certificates of `Caller::Revoked` void, and waits until every daemon knows.
+/// Revokes the certificates of `Caller::Revoked`, and waits until every daemon has the revocation.
 async fn revoke(cluster: &ClusterFixture) {
     for role in Role::ALL {
         let revoke = Command::RevokeCertificates {
@@ -168,7 +168,7 @@ async fn revoke(cluster: &ClusterFixture) {
     }
 }
 
-/// What the daemons serve is what the specification names, with the same callers.
+/// Checks that the daemons serve exactly the methods of the specification, with the same callers.
 fn the_specification_is_complete(cluster: &ClusterFixture) {
     let sorted = |callers: &[Role]| callers.iter().copied().collect::<BTreeSet<Role>>();
     for server in [Server::Quorum, Server::Control, Server::Agent] {
@@ -200,7 +200,7 @@ fn the_specification_is_complete(cluster: &ClusterFixture) {
     }
 }
 
-/// A cell as it is shown.
+/// Text of a cell.
 fn shown(answer: &Answer) -> String {
     match answer {
         Answer::LetIn => "allowed".to_owned(),
@@ -210,7 +210,7 @@ fn shown(answer: &Answer) -> String {
     }
 }
 
-/// Of an agent that names another node.
+/// Text for an agent that names another node.
 fn named(rule: &Rule) -> &'static str {
     match rule.names {
         _ if !rule.callers.contains(&Role::Agent) => "refused: role",
@@ -219,7 +219,7 @@ fn named(rule: &Rule) -> &'static str {
     }
 }
 
-/// Every cell, asked; a line for each that is not as specified.
+/// Calls every cell; returns one line for each deviation from the specification.
 async fn ask_all(cluster: &ClusterFixture, cards: &Cards) -> (Matrix, Vec<String>) {
     let titles = Caller::ALL.map(Caller::title);
     let head = ["served by", "method"].into_iter().chain(titles);
@@ -269,7 +269,7 @@ async fn everybody_may_call_what_is_specified_and_nothing_else() {
     let lines = connected(&cluster, &cards).await;
     revoke(&cluster).await;
     for (server, role, line) in &lines {
-        // A daemon closes what is open a moment after it knows who is revoked.
+        // A daemon closes open connections shortly after it receives the revocation.
         let answer = eventually("a connection of before is closed", || async {
             let answer = line.ask("mesh.trust").await;
             (answer != Answer::LetIn).then_some(answer)

@@ -1,4 +1,4 @@
-//! Callers that name somebody else.
+//! Callers that use the name of another member.
 
 use super::fixture::{CLUSTER, ClusterFixture, credentials};
 use lattice_cluster::LOOPBACK;
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A member of this name, which need not be a daemon.
+/// Mesh endpoint with the identity of a member, which need not run.
 pub fn member(cluster: &ClusterFixture, role: Role, id: &str) -> Mesh {
     let own = credentials(&cluster.authority, CLUSTER, role, id);
     Mesh::bind(LOOPBACK, own, MeshConfig::default()).unwrap()
 }
 
-/// n1's certificate, and a report of the rank that runs on n2.
+/// A report with n1's certificate for the rank that runs on n2.
 pub async fn a_report_of_anothers_rank_changes_nothing(cluster: &ClusterFixture) {
     let go = cluster.folder().join("go");
     let script = format!("until [ -e {} ]; do sleep 0.05; done; exit 7", go.display());
@@ -71,8 +71,7 @@ pub async fn a_report_of_anothers_rank_changes_nothing(cluster: &ClusterFixture)
     n1.shutdown(Duration::ZERO).await;
 }
 
-/// The request carries a key and, if it likes, any name; the certificate that comes back carries
-/// the caller's.
+/// The request has a key and any name; the renewed certificate has the caller's own name.
 pub async fn a_renewal_gives_the_callers_own_name(cluster: &ClusterFixture) {
     for (role, id) in [(Role::Agent, "n1"), (Role::Control, "desk2")] {
         let caller = member(cluster, role, id);
@@ -114,8 +113,8 @@ async fn token(cluster: &ClusterFixture, replace: bool) -> JoinToken {
     token
 }
 
-/// Only a token that permits it, together with an agent that asks for it, takes a name over; then
-/// the certificates before it hold no more.
+/// Only a token that permits replacement, with an agent that requests it, takes over a name. The earlier certificates
+/// become invalid.
 pub async fn a_taken_name_is_not_given_again(cluster: &ClusterFixture) {
     let addr = cluster.quorum.addr();
     let config = MeshConfig::default();
@@ -154,7 +153,7 @@ pub async fn a_taken_name_is_not_given_again(cluster: &ClusterFixture) {
     holder.shutdown(Duration::ZERO).await;
 }
 
-/// A quorum member's certificate is not an administrator's.
+/// A quorum member's certificate has no administrator's permissions.
 pub async fn a_member_proposes_no_more_than_an_enrolment(cluster: &ClusterFixture) {
     let member = member(cluster, Role::Quorum, "9");
     let quorum = member.peer(cluster.quorum.addr(), Expect::role(Role::Quorum));

@@ -1,5 +1,5 @@
-//! A caller that keeps to no rule of ours: it trusts everybody, shows what it likes or nothing,
-//! and names a method with a body that never comes. Whoever answers it has not read a body.
+//! Caller that ignores all rules: it trusts any server, uses any certificate or none, and names a method with a body
+//! that it never sends. A server that answers has not read the body.
 
 #[path = "../../../../agent/mesh/tests/common/raw.rs"]
 #[expect(dead_code, reason = "the mesh's own tests do more with it")]
@@ -11,27 +11,27 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 /// Longer than an answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Its role may call this: the next thing that was looked at is the length of the body.
+    /// The role may call the method: the server rejected the length of the body next.
     LetIn,
-    /// Its role may not.
+    /// The role may not call the method.
     Denied,
-    /// Nobody serves this there.
+    /// The method is not served there.
     Unknown,
-    /// It never came as far as to be asked what it wants: the connection was refused.
+    /// The connection was refused before the call.
     Refused(String),
 }
 
-/// A connection of one caller to one daemon, or why there is none.
+/// Connection of one caller to one daemon, or the reason why there is none.
 pub struct Line {
     _endpoint: quinn::Endpoint,
     open: Result<quinn::Connection, String>,
 }
 
 impl Line {
-    /// Dials.
+    /// Connects to a daemon.
     pub async fn open(own: Option<&Credentials>, to: SocketAddr) -> Self {
         let endpoint = peer::counting_client(own, b"lattice/1", Arc::default());
         let connecting = endpoint.connect(to, "lattice.invalid").unwrap();
@@ -42,7 +42,7 @@ impl Line {
         }
     }
 
-    /// Asks for a method with the longest body there is, and sends none of it.
+    /// Calls a method with the largest possible body length, and sends no body.
     pub async fn ask(&self, method: &str) -> Answer {
         let connection = match &self.open {
             Ok(connection) => connection,
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// `None`: the connection is gone.
+/// Calls a method. `None`: the connection is gone.
 async fn ask(connection: &quinn::Connection, method: &str) -> Option<Answer> {
     let (mut send, mut recv) = connection.open_bi().await.ok()?;
     let mut request = vec![1];
@@ -64,7 +64,7 @@ async fn ask(connection: &quinn::Connection, method: &str) -> Option<Answer> {
     request.extend_from_slice(method.as_bytes());
     request.extend_from_slice(&u32::MAX.to_be_bytes());
     send.write_all(&request).await.ok()?;
-    // Status, length of what follows, and the kind of fault.
+    // Status, length of the rest, and kind of the fault.
     let mut answer = [0; 6];
     recv.read_exact(&mut answer).await.ok()?;
     let [status, .., kind] = answer;
@@ -77,7 +77,7 @@ async fn ask(connection: &quinn::Connection, method: &str) -> Option<Answer> {
     })
 }
 
-/// Why a connection was refused, in a word of ours: peers only see an alert.
+/// Short reason of a refused connection: peers receive only a TLS alert.
 fn word(error: &quinn::ConnectionError) -> String {
     let text = error.to_string();
     let alerts = [

@@ -1,4 +1,4 @@
-//! Five equal nodes with their BMCs, and what goes wrong on four of them.
+//! Five equal nodes with BMCs, and faults on four of them.
 
 use lattice_fake_bmc::Fault;
 use lattice_fake_nvml::{Control, Fault as DriverFault};
@@ -12,21 +12,21 @@ use std::{
     process::Command,
 };
 
-/// Its GPU driver never answers.
+/// Node with a GPU driver that never answers.
 pub const DRIVER: &str = "gpu101";
-/// Its BMC takes connections, and says nothing.
+/// Node with a BMC that accepts connections and sends nothing.
 pub const BMC: &str = "gpu102";
-/// One of its files is a FIFO into which nobody writes.
+/// Node with a FIFO without a writer in place of a file.
 pub const FIFO: &str = "gpu103";
-/// The disk of its agent is full.
+/// Node with a full disk under its agent.
 pub const DISK: &str = "gpu104";
-/// Nothing happens to it.
+/// Healthy node.
 pub const SOUND: &str = "gpu105";
 pub const ALL: [&str; 5] = [DRIVER, BMC, FIFO, DISK, SOUND];
 
 const FIRMWARE: &str = "sys/class/infiniband/mlx5_0/fw_ver";
 
-/// The site, and what it stands on.
+/// The site with its BMCs.
 pub struct Bench {
     pub site: Site,
     bmcs: Bmcs,
@@ -39,7 +39,7 @@ fn fixtures(name: &str) -> PathBuf {
 }
 
 impl Bench {
-    /// A site that an operator would have, but that it looks more often.
+    /// Sets up a site as an operator would, but with shorter intervals.
     pub async fn found() -> Self {
         let bmcs = Bmcs::start("captures/redfish/cray-ex235n-a100.tar.gz", &ALL).await;
         let lines = "power_interval_s: 1\ninterval_s: 3600\nconfirm_after_s: 1\n";
@@ -58,7 +58,7 @@ impl Bench {
         }
     }
 
-    /// Whether there is a disk to be filled.
+    /// Whether a disk that can be filled exists.
     pub fn has_disk(&self) -> bool {
         self.site.disks.contains_key(DISK)
     }
@@ -67,7 +67,7 @@ impl Bench {
         self.site.path(&format!("hosts/{node}/{FIRMWARE}"))
     }
 
-    /// Everything goes wrong.
+    /// Applies all faults.
     pub async fn spoil(&self) {
         let hangs = DriverFault {
             hang: true,
@@ -90,13 +90,13 @@ impl Bench {
         );
         if let Some(disk) = self.site.disks.get(DISK) {
             disk.fill();
-            // Something that must be written down.
+            // A change that the agent must store.
             fs::write(self.file(DISK), "20.99.1000\n").unwrap();
             self.site.api().reprobe(DISK).await.unwrap();
         }
     }
 
-    /// Everything is as it was, but the firmware that was flashed meanwhile.
+    /// Removes all faults; the firmware that was changed meanwhile stays.
     pub fn mend(&self) {
         let nothing = Control::default();
         nothing.write(&self.site.driver_control(DRIVER)).unwrap();

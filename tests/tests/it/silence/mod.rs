@@ -1,7 +1,7 @@
-//! A GPU driver, a BMC, a file and a disk fail in silence, at the same time on four of five equal
-//! nodes: all agents keep gossiping, each failure is a reason of its own, nothing reads as zero or
-//! as healthy, work goes where it may, and all of it comes back by itself. Prints a table;
-//! `LATTICE_OUTPUT=json` one object.
+//! Silent faults. A GPU driver, a BMC, a file and a disk fail silently, at the same time on four of five equal nodes.
+//! All agents continue to gossip, and each failure has a reason of its own. No unknown value reads as zero or as
+//! healthy. Jobs run where permitted, and all nodes recover by themselves. Prints a table; `LATTICE_OUTPUT=json` prints
+//! one object.
 
 mod faults;
 mod table;
@@ -18,18 +18,18 @@ use std::{
 use table::Row;
 use watch::{Look, Watch, longest_silence};
 
-/// How long everything is looked at while all of it is wrong.
+/// Time of observation with all faults.
 const HOLD: Duration = Duration::from_secs(5);
-/// Gossip hears of a member every half second, on a machine that is not busy.
+/// Longest permitted silence in gossip: a member's heartbeat moves every half second on an idle machine.
 const MOST_SILENCE: Duration = Duration::from_secs(10);
 
-/// What shall be said of one failure.
+/// Expected effects of one failure.
 struct Case {
     node: &'static str,
     fault: &'static str,
-    /// The reason that no other failure has.
+    /// Reason that no other failure has.
     reason: &'static str,
-    /// The class of which something is not known then.
+    /// Conformance class with unknown values during the failure.
     class: Option<&'static str>,
 }
 
@@ -68,7 +68,7 @@ impl Case {
             .any(|reason| reason == self.reason)
     }
 
-    /// Everything that is to be known of it is.
+    /// Whether the node's view shows the failure.
     fn is_known(&self, node: &NodeView) -> bool {
         let is_unknown = |class| node.classes[class].state == "incomplete";
         let has_power = node
@@ -79,7 +79,7 @@ impl Case {
     }
 }
 
-/// All there is to know is known, and nothing is wrong.
+/// Whether the node's view is complete and healthy.
 fn is_whole(node: &NodeView) -> bool {
     let draws = node.power.as_ref().and_then(|power| power.draw_watts);
     node.health.verdict == "healthy"
@@ -96,7 +96,7 @@ async fn submit(bench: &Bench, node: &str, sensitive: bool) -> AllocationId {
     submitted.await.unwrap().id.unwrap()
 }
 
-/// Sensitive work for each node of which something is not known waits; other work is done.
+/// Sensitive jobs for nodes with unknown values wait; other jobs complete.
 async fn work(bench: &Bench) -> BTreeMap<&'static str, AllocationId> {
     let mut waiting = BTreeMap::new();
     for node in [DRIVER, BMC, FIFO] {
@@ -105,7 +105,7 @@ async fn work(bench: &Bench) -> BTreeMap<&'static str, AllocationId> {
     let done = [
         submit(bench, SOUND, false).await,
         submit(bench, SOUND, true).await,
-        // A BMC that is silent stops no work that does not ask for what it tells.
+        // A silent BMC blocks no job that does not need the BMC's values.
         submit(bench, BMC, false).await,
     ];
     for id in done {
@@ -114,7 +114,7 @@ async fn work(bench: &Bench) -> BTreeMap<&'static str, AllocationId> {
     waiting
 }
 
-/// Of the whole time from the failures to their end.
+/// For the whole time from the failures to their end.
 fn nothing_reads_as_zero(looks: &[Look]) {
     for (name, node) in looks.iter().flat_map(|look| look.nodes.iter()) {
         let facts = &node.facts;
@@ -133,7 +133,7 @@ fn nothing_reads_as_zero(looks: &[Look]) {
     }
 }
 
-/// Of the time in which a failure is known.
+/// For the time in which a failure is known.
 fn stays_known(case: &Case, looks: &[Look]) {
     for look in looks {
         let node = &look.nodes[case.node];
@@ -146,7 +146,7 @@ fn stays_known(case: &Case, looks: &[Look]) {
     }
 }
 
-/// Each reason is said of its node alone, and the fifth has none.
+/// Each reason appears on its node only, and the healthy node has none.
 fn reasons_are_distinct(looks: &[Look]) {
     for look in looks {
         for case in &CASES {
@@ -158,7 +158,7 @@ fn reasons_are_distinct(looks: &[Look]) {
     }
 }
 
-/// Control asks them and they answer; their hearts beat.
+/// All nodes answer control's pings, and their heartbeats move.
 fn all_live(looks: &[Look], machine: &mut Looks) {
     for look in looks.iter().filter(|look| machine.may_blame(look.at)) {
         for node in look.nodes.values() {

@@ -1,10 +1,10 @@
-//! What was seen, as a table.
+//! Observations as a table.
 
 use super::watch::{Look, longest_silence};
 use serde_json::{Value as Json, json};
 use std::{collections::BTreeSet, time::Duration};
 
-/// One node while everything was wrong.
+/// One node during the faults.
 pub struct Row {
     node: &'static str,
     fault: &'static str,
@@ -18,7 +18,7 @@ pub struct Row {
     power: String,
     known_s: Option<f64>,
     back_s: Option<f64>,
-    /// Why sensitive work waited for it.
+    /// Reason why a sensitive job waited for the node.
     waited: Option<String>,
 }
 
@@ -28,7 +28,7 @@ fn distinct<T: Into<String>>(all: impl Iterator<Item = T>) -> Vec<String> {
 }
 
 impl Row {
-    /// As the last of these looks has it; liveness and gossip of all of them.
+    /// Values of the last observation; liveness and gossip over all observations.
     pub fn of(
         node: &'static str,
         fault: &'static str,

@@ -1,4 +1,4 @@
-//! Looks at the nodes all the time: through control's REST, and at who is heard in the gossip cell.
+//! Continuous observation of the nodes, by control's REST interface and by heartbeats in the gossip cell.
 
 use lattice_client::{Client, api::node::NodeView};
 use lattice_gossip::{Belief, Cell, CellConfig, Gossip, Published, Seed};
@@ -16,16 +16,16 @@ use std::{
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The nodes at one moment.
+/// Observation of all nodes at one time.
 #[derive(Clone)]
 pub struct Look {
     pub at: Instant,
     pub nodes: Arc<BTreeMap<String, NodeView>>,
-    /// Whose heartbeat moves in the gossip cell.
+    /// Nodes with a moving heartbeat in the gossip cell.
     pub heard: BTreeSet<String>,
 }
 
-/// Looks for as long as it lives.
+/// Observes until it is dropped.
 pub struct Watch {
     looks: Arc<Mutex<Vec<Look>>>,
     task: tokio::task::JoinHandle<()>,
@@ -52,10 +52,10 @@ impl Watch {
         Self { looks, task }
     }
 
-    /// Waits for the first look since `from` at which this is so of the node, and says when it was.
+    /// Waits for the first observation since `from` that satisfies the condition for the node, and returns its time.
     ///
     /// # Panics
-    /// Where there is none in time; with what the node is instead.
+    /// When there is none in time; the message has the last view of the node.
     pub async fn until(
         &self,
         node: &str,
@@ -79,7 +79,7 @@ impl Watch {
         }
     }
 
-    /// Waits until the gossip cell hears of all nodes.
+    /// Waits until all heartbeats move in the gossip cell.
     pub async fn hears_all(&self) {
         until("all are heard", || {
             let looks = self.looks.lock().unwrap();
@@ -89,7 +89,7 @@ impl Watch {
         .await;
     }
 
-    /// The looks in this time.
+    /// Observations of this period.
     pub fn between(&self, from: Instant, to: Instant) -> Vec<Look> {
         let looks = self.looks.lock().unwrap();
         let within = looks.iter().filter(|look| (from..=to).contains(&look.at));
@@ -97,7 +97,7 @@ impl Watch {
     }
 }
 
-/// `None`: control gave no answer.
+/// Takes one observation. `None`: control did not answer.
 async fn look(api: &Client, cell: &Cell) -> Option<Look> {
     let all = api.nodes().await.ok()?;
     let members = cell.members();
@@ -117,7 +117,7 @@ async fn look(api: &Client, cell: &Cell) -> Option<Look> {
     })
 }
 
-/// A member of the cell that says nothing.
+/// Joins the cell as a member that publishes nothing.
 async fn join(site: &Site) -> Cell {
     let credentials = Credentials::load(&site.observer_credentials()).unwrap();
     let here = (Ipv4Addr::LOCALHOST, 0).into();
@@ -137,7 +137,7 @@ async fn join(site: &Site) -> Cell {
         .unwrap()
 }
 
-/// How long a node was not heard of at most.
+/// Longest time without a moving heartbeat of a node.
 pub fn longest_silence(node: &str, looks: &[Look]) -> Duration {
     let mut heard_at = looks.first().unwrap().at;
     let mut longest = Duration::ZERO;

@@ -1,5 +1,5 @@
-//! Files that are damaged, missing or another's: the member refuses to start and says which file and
-//! what to do, or serves with everything in place.
+//! Damaged, missing or foreign files: the member refuses to start and names the file and the remedy, or serves with all
+//! data.
 
 use super::{PROGRAM, all_there_whoever_leads, others};
 use lattice_quorum_client::QuorumClient;
@@ -52,7 +52,7 @@ impl Damaged {
         self.members.data(self.victim)
     }
 
-    /// Starts the victim. `Err`: it refused, with these words.
+    /// Starts the victim. `Err`: the member refused to start, with this output.
     async fn starts(&mut self) -> Result<(), String> {
         let id = self.victim;
         let listens = |said: &str| said.matches("listens on UDP").count();
@@ -78,8 +78,8 @@ impl Damaged {
         Err(said)
     }
 
-    /// It refuses with these words, and again when it is started again, and changes nothing but what
-    /// redb repairs in its own file after a kill.
+    /// Checks that the member refuses to start with these words, also the second time. It changes nothing except the
+    /// repairs of redb in its own file after a kill.
     async fn is_refused(&mut self, file: &str, parts: &[&str]) {
         let kept = |mut all: Vec<(PathBuf, Vec<u8>)>| {
             all.retain(|(path, _)| !path.ends_with("log.redb"));
@@ -95,7 +95,7 @@ impl Damaged {
         }
     }
 
-    /// As the refusal advises: it begins anew beside the others, and then its vote counts.
+    /// Follows the advice of the refusal: the member starts with an empty data directory, and then its vote counts.
     async fn begins_anew(mut self) {
         self.members.begin_anew(self.victim);
         self.starts().await.unwrap();
@@ -110,7 +110,7 @@ impl Damaged {
     }
 }
 
-/// What to do, in every refusal of damage.
+/// Advice in every refusal because of damage.
 const ADVICE: &str = "move the data directory away and start again";
 
 fn snapshots(data: &Path) -> Vec<PathBuf> {
@@ -120,7 +120,7 @@ fn snapshots(data: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Turns one byte in the middle.
+/// Flips the bits of one byte in the middle.
 fn spoil(file: &Path) {
     let mut bytes = fs::read(file).unwrap();
     let middle = bytes.len() / 2;
@@ -136,7 +136,7 @@ async fn a_log_with_changed_bytes_is_refused_or_was_not_read_there() {
     let at = |part: usize| whole.len() * part / 16;
     let (mut refused, mut served) = (0, 0);
     for part in 0..16 {
-        // A page of it, as a disk loses it.
+        // Damages a page, as a disk does.
         let mut bytes = whole.clone();
         let end = (at(part) + 4096).min(bytes.len());
         for byte in &mut bytes[at(part)..end] {
@@ -144,7 +144,7 @@ async fn a_log_with_changed_bytes_is_refused_or_was_not_read_there() {
         }
         fs::write(&log, bytes).unwrap();
         match quorum.starts().await {
-            // Nothing that counts was there: it has everything.
+            // No relevant data was in the page: the member has all data.
             Ok(()) => {
                 caught_up(&quorum.client, quorum.victim).await;
                 let Damaged {
@@ -229,7 +229,7 @@ async fn a_directory_without_its_log_or_of_another_member_is_refused() {
         .is_refused("data directory", &[&words, "correct `data_dir`"])
         .await;
 
-    // With its own files it serves as ever.
+    // With its own files it serves as before.
     fs::write(&marker, own).unwrap();
     quorum.starts().await.unwrap();
     caught_up(&quorum.client, id).await;

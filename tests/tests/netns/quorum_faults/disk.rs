@@ -1,5 +1,5 @@
-//! A full disk: the member says so and ends, the others go on; with space again it is back, with
-//! everything.
+//! Full disk of a member: the member reports it and ends, and the others continue. With free space the member returns
+//! with all data.
 
 use super::{PROGRAM, all_there_whoever_leads, others};
 use lattice_tests::{
@@ -43,7 +43,7 @@ async fn a_full_disk_stops_its_member_and_nobody_else() {
         led(&client, &others(full)).await;
         recorder.writes(100).await;
 
-        // It does not come back as long as there is no space, or not for long.
+        // Without free space the member does not return, or only briefly.
         disk.free();
         members.member(full).start();
         caught_up(&client, full).await;
@@ -55,6 +55,6 @@ async fn a_full_disk_stops_its_member_and_nobody_else() {
     }
     let acknowledged = recorder.stop().await;
     all_there_whoever_leads(&mut members, &client, &acknowledged).await;
-    // Processes first, then what they write to.
+    // Processes end before the disk that they write to is unmounted.
     members.kill_all();
 }

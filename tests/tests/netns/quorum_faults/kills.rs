@@ -1,4 +1,4 @@
-//! SIGKILL: of each in turn, and of all at once.
+//! Kills: SIGKILL of each member in turn, and of all at once.
 
 use super::{PROGRAM, all_there_whoever_leads, others};
 use lattice_tests::{

@@ -1,9 +1,8 @@
-//! Three quorum members as processes, and what may befall them: each ends in service or in a clear
-//! refusal to start, never in silent loss. Clients write all the while and keep account of what was
-//! acknowledged; in the end all of it must be there, once.
+//! Fault injection for three quorum members as processes. Each fault ends in service or in a clear refusal to start,
+//! never in silent loss. Clients write continuously and record acknowledged writes; at the end each of these must exist
+//! exactly once.
 //!
-//! `partition` and `disk` need root; without it they say that they are skipped. `-- --nocapture`
-//! prints how long things took.
+//! `partition` and `disk` need root; without root they print that they are skipped. `-- --nocapture` prints the times.
 
 mod damage;
 mod disk;
@@ -18,16 +17,16 @@ use lattice_quorum_types::VoterId;
 use lattice_tests::members::{IDS, Members, caught_up, led};
 use lattice_tests::recorder::{Acknowledged, all_there};
 
-/// This build's own program.
+/// Quorum program of this build.
 const PROGRAM: &str = lattice_tests::programs!().quorum;
 
-/// All but one.
+/// All members except one.
 fn others(id: VoterId) -> Vec<VoterId> {
     IDS.into_iter().filter(|other| *other != id).collect()
 }
 
-/// Everything acknowledged is there, and on more than the leader's own word: the leader is killed,
-/// and another tells the same.
+/// Checks that all acknowledged writes exist, and not only on the leader: the leader is killed, and the next leader
+/// must have them too.
 async fn all_there_whoever_leads(
     members: &mut Members,
     client: &QuorumClient,

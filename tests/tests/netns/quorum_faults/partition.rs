@@ -1,4 +1,4 @@
-//! Members on hosts of their own that do not hear each other, in both directions or in one.
+//! Network cuts between members: hosts of their own that cannot reach each other, in one direction or both.
 
 use super::{PROGRAM, all_there_whoever_leads, others};
 use lattice_quorum_client::QuorumClient;
@@ -12,18 +12,18 @@ use lattice_tests::{
 use std::time::{Duration, Instant};
 use tokio::sync::MutexGuard;
 
-/// Who cannot be heard by whom.
+/// Direction of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// Nobody hears it, nor it anybody, clients included.
+    /// No packets to or from the member, including those of clients.
     Off,
-    /// The other members do not hear it; clients do.
+    /// The other members do not receive the member's packets; clients do.
     Mute,
-    /// It does not hear the other members; clients do.
+    /// The member does not receive the other members' packets; clients are not affected.
     Deaf,
 }
 
-/// The least that each cut lasts: several times what an election takes.
+/// Shortest cut: several times the duration of an election.
 const LASTS: Duration = Duration::from_secs(5);
 
 fn cut(members: &Members, cut: Cut, id: VoterId) {
@@ -85,8 +85,8 @@ async fn quorum(name: &str) -> Option<Quorum> {
     })
 }
 
-/// A leader that its followers do not hear, or whom it does not hear, is replaced by one of them, and
-/// comes back without an election.
+/// A leader is replaced by a follower when the followers do not receive its packets, or it does not receive theirs. It
+/// returns without an election.
 async fn a_leader_is_replaced(how: Cut) {
     let Some(mut q) = quorum("leader-cut").await else {
         return;
@@ -141,7 +141,7 @@ async fn a_leader_that_does_not_hear_its_followers_is_replaced() {
     a_leader_is_replaced(Cut::Deaf).await;
 }
 
-/// A follower that is cut in any way costs no election, neither while it is nor when it is back.
+/// A cut follower causes no election, neither during the cut nor afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_that_is_cut_in_any_way_deposes_nobody() {
     let Some(mut q) = quorum("follower-cut").await else {
@@ -166,7 +166,7 @@ async fn a_follower_that_is_cut_in_any_way_deposes_nobody() {
             if (leads, now) == (leader, term) {
                 break;
             }
-            // A machine that stands still costs elections by itself.
+            // A stalled machine may cause elections by itself.
             cost += usize::from(machine.may_blame(Instant::now()));
             assert!(cost < 3, "a follower that is {how:?} deposes leaders");
         }

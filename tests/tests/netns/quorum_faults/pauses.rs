@@ -1,4 +1,4 @@
-//! SIGSTOP for ten seconds: of the leader, which must not go on as if it led, and of a follower.
+//! Pauses: SIGSTOP for ten seconds: of the leader, which must not act as leader afterwards, and of a follower.
 
 use super::{PROGRAM, all_there_whoever_leads, others};
 use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
@@ -16,9 +16,9 @@ use lattice_tests::{
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// So long a member stands still.
+/// Length of a pause.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Readers that wait for the paused leader.
+/// Number of readers that wait for the paused leader.
 const READERS: usize = 32;
 
 fn register() -> NodeId {
@@ -44,8 +44,8 @@ fn value_in(answer: &Answer) -> String {
         .map_or(String::new(), |d| d.reason.clone())
 }
 
-/// Asks this member and no other, over a connection that is there, and gives what it answered: the
-/// value, or that it does not answer for the quorum now.
+/// Reads from this member only, over an existing connection. Returns the value, or that the member cannot answer for
+/// the quorum now.
 async fn ask(peer: &Peer) -> Result<Result<String, Unavailable>, CallError> {
     let asked = peer.call(&Read { query: Query::Hot }, PAUSE * 3).await;
     asked.map(|answer| answer.map(|answer| value_in(&answer)))
@@ -76,7 +76,7 @@ async fn a_leader_that_stood_still_answers_nothing_old_and_accepts_nothing() {
     let served = paused.elapsed();
     let (next, later) = led(&client, &others(leader)).await;
     assert!(next != leader && later > term, "{next} in {later}");
-    // What these ask lies in the paused leader's socket when it goes on.
+    // These requests are in the paused leader's socket when it continues.
     let reads = futures::future::join_all(peers.iter().map(ask));
     let hasty = members.client_of_one("c2", leader);
     let write = tokio::spawn(async move { set(&hasty, "through the old one").await });
@@ -87,7 +87,7 @@ async fn a_leader_that_stood_still_answers_nothing_old_and_accepts_nothing() {
     });
     let (answered, unheard): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     let answered: Vec<_> = answered.into_iter().flatten().collect();
-    // What nobody answers shows nothing.
+    // Unanswered requests prove nothing.
     assert!(!answered.is_empty(), "{unheard:?}");
     for answer in &answered {
         let is_old = answer.as_ref().is_ok_and(|value| value == "before");
@@ -96,7 +96,7 @@ async fn a_leader_that_stood_still_answers_nothing_old_and_accepts_nothing() {
     let values = answered.iter().filter(|answer| answer.is_ok()).count();
     write.await.unwrap();
     caught_up(&client, leader).await;
-    // Who was elected meanwhile still leads, or another after it: the old term is over.
+    // The leader that was elected meanwhile still leads, or a later one: the old term is over.
     let (_, now) = led(&client, &IDS).await;
     assert!(now >= later, "{now} after {later}");
     let Answer::Hot(hot) = client.read(Query::Hot).await.unwrap() else {
@@ -121,7 +121,7 @@ async fn a_follower_that_stood_still_costs_nothing() {
     let client = members.client("c1");
     prepare(&client, &[]).await;
     let recorder = Recorder::start(&client, "follower-paused", 8);
-    // A machine that stands still may cost an election at any time.
+    // A stalled machine may cause an election at any time.
     let mut cost = 0;
     for _ in 0..5 {
         let mut machine = Looks::begin();

@@ -1,7 +1,7 @@
-//! Linearizability: histories of registers, written and read by many while members are killed and
-//! stopped, are given to an independent checker (`todc-utils`, after Wing, Gong and Lowe).
+//! Linearizability: an independent checker (`todc-utils`, after Wing, Gong and Lowe) checks histories of registers.
+//! Many clients write and read them while members are killed and stopped.
 //!
-//! A register is the drain reason that one service has for a node.
+//! A register is the drain reason of one service for a node.
 
 use super::{PROGRAM, others};
 use lattice_quorum_client::{ClientError, QuorumClient};
@@ -31,18 +31,17 @@ use todc_utils::{
 };
 
 const REGISTERS: usize = 6;
-/// Of each register; the checker's work grows with the square of the history.
+/// Number of processes per register; the checker's work grows with the square of the history.
 const PROCESSES: usize = 3;
-/// Between two operations of one process.
+/// Pause between two operations of one process.
 const PAUSE: Duration = Duration::from_millis(40);
-/// A leader that stands still so long is deposed.
+/// Pause of a leader that is long enough for an election.
 const STOPPED: Duration = Duration::from_millis(2500);
 
 type Operation = RegisterOperation<String>;
 type Checker = WGLChecker<RegisterSpecification<String>>;
 
-/// Calls and responses in the order in which they happened: a call is noted before it leaves, a
-/// response after it came.
+/// Calls and responses in order of time: a call is recorded before it is sent, a response after its arrival.
 type Noted = Arc<Mutex<Vec<(usize, Action<Operation>)>>>;
 
 fn register(n: usize) -> NodeId {
@@ -73,7 +72,7 @@ async fn read(client: &QuorumClient, node: &NodeId) -> String {
     }
 }
 
-/// Writes a value of its own, reads, and so on.
+/// Alternates between writing a unique value and reading.
 async fn run(client: QuorumClient, n: usize, process: usize, noted: Noted, stop: Arc<AtomicBool>) {
     let node = register(n);
     for round in 0_u64.. {
@@ -96,7 +95,7 @@ async fn run(client: QuorumClient, n: usize, process: usize, noted: Noted, stop:
     }
 }
 
-/// Each kind of fault once.
+/// Injects each kind of fault once.
 async fn faults(members: &mut Members, client: &QuorumClient) {
     let (leader, _) = led(client, &IDS).await;
     members.member(leader).kill();
@@ -130,7 +129,7 @@ async fn histories_of_registers_are_linearizable_while_leaders_are_killed_and_st
     prepare(&client, &nodes).await;
     led(&client, &IDS).await;
     let stop = Arc::new(AtomicBool::new(false));
-    // Of several services, which find the leader each for itself.
+    // The clients belong to different services, and each finds the leader by itself.
     let clients: Vec<_> = (0..PROCESSES)
         .map(|process| members.client(&format!("p{process}")))
         .collect();
@@ -156,7 +155,7 @@ async fn histories_of_registers_are_linearizable_while_leaders_are_killed_and_st
         operations += actions.len() / 2;
         let history = History::from_actions(actions.clone());
         assert!(Checker::is_linearizable(history), "{actions:#?}");
-        // The checker would have noticed: were the last read that of a register nobody has written.
+        // Checks the checker: it must reject a last read of a value that was never written.
         let mut stale = actions;
         let last_read = stale.iter_mut().rev().find_map(|(_, action)| match action {
             Action::Response(RegisterOperation::Read(value)) => Some(value),

@@ -1,4 +1,4 @@
-//! A watch over changes of the leader: each event once, in order, whoever tells it.
+//! Watch continuity: a watch across changes of the leader: each event arrives once and in order, from any member.
 
 use super::{PROGRAM, others};
 use lattice_quorum_client::QuorumClient;
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 
 const KILLS: usize = 5;
 
-/// What was watched: by revision and ordinal.
+/// Received events by revision and ordinal.
 type Seen = Arc<Mutex<BTreeMap<(Revision, u32), Event>>>;
 
-/// Adds what comes; each may come once, after what came before.
+/// Adds events; each must arrive once, after all earlier ones.
 fn take(seen: &Seen, events: Vec<Event>) -> Option<Revision> {
     let mut seen = seen.lock().unwrap();
     let mut last = None;
@@ -36,7 +36,7 @@ fn take(seen: &Seen, events: Vec<Event>) -> Option<Revision> {
     last
 }
 
-/// One watch for all the time, which resumes by itself.
+/// One watch for the whole test, which resumes by itself.
 async fn hold(client: QuorumClient, since: Revision, seen: Seen) {
     let mut watch = client.watch(since);
     while let Some(item) = watch.next().await {
@@ -49,7 +49,7 @@ async fn hold(client: QuorumClient, since: Revision, seen: Seen) {
     panic!("the watch ended");
 }
 
-/// A new watch every few events, from where the one before ended.
+/// A new watch every few events, from the end of the previous one.
 async fn resume(client: QuorumClient, mut since: Revision, seen: Seen) {
     loop {
         let mut watch = client.watch(since);
@@ -106,7 +106,7 @@ async fn each_event_comes_once_over_five_killed_leaders() {
     }
     let mut held = held.lock().unwrap().clone();
     let mut resumed = resumed.lock().unwrap().clone();
-    // One may be ahead of the other by what the members do of themselves.
+    // One watch may be ahead of the other by the members' own commands.
     held.retain(|(revision, _), _| Some(*revision) <= last);
     resumed.retain(|(revision, _), _| Some(*revision) <= last);
     assert!(held == resumed, "two watches told different things");
@@ -114,7 +114,7 @@ async fn each_event_comes_once_over_five_killed_leaders() {
         let first = (done.revision, 0);
         assert!(held.contains_key(&first), "never watched: {done:?}");
     }
-    // Of each revision all events: their ordinals have no hole.
+    // All events of each revision: ordinals have no gap.
     let mut before: Option<(Revision, u32)> = None;
     for (revision, ordinal) in held.keys() {
         let expected = match before {
@@ -156,7 +156,7 @@ async fn a_watch_from_before_the_members_snapshots_is_told_so() {
         "{oldest} of {revision}"
     );
     assert_eq!(watch.next().await, None);
-    // Of what it may be watched from, nothing is missing.
+    // From the oldest revision that can be watched, no event is missing.
     let seen = Seen::default();
     let mut watch = client.watch(oldest);
     let mut told = oldest;

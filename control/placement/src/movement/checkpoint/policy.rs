@@ -65,7 +65,7 @@ pub struct Policy {
     /// Price of a GPU for an hour, millionths of the same currency: 2.00. Not from the documents. 0: storage costs are
     /// ignored.
     pub gpu_hour_price: u64,
-    /// One-time extension of a slow checkpoint with responsive ranks, percent of its timeout: 50.
+    /// One-time extension for a slow but responsive job, percent of the checkpoint timeout: 50.
     pub extension_percent: u32,
     /// Longest total deferral of a checkpoint by the job: 5 min.
     pub max_deferral_ms: u64,

@@ -60,7 +60,7 @@ pub enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The job was requested to write.
+    /// The request was sent to the job, which has to write.
     Writing {
         /// Deadline for writing.
         until: UnixMillis,

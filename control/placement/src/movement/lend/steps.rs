@@ -60,7 +60,7 @@ pub(super) fn decide(input: Input<'_>) -> Moves {
 
 /// The first `most` members.
 fn first(set: &BitSet, most: usize) -> Vec<usize> {
-    // In order of their numbers: a job that gets none of them does not affect the choice.
+    // In order of their numbers, so that a node outside the first `most` does not affect the choice.
     set.iter().take(most).collect()
 }
 
@@ -99,7 +99,7 @@ fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
     })
 }
 
-/// Nodes of the owner that are in use, from the jobs with the lowest cost.
+/// `needed` nodes of the owner that are in use, taken from the jobs with the lowest cost.
 fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
     let (nodes, items): (Vec<_>, Vec<_>) = ledger.items(busy, owner).into_iter().unzip();
     let chosen = u32::try_from(needed)

@@ -70,7 +70,7 @@ pub enum NoVictims {
         needed: u32,
         /// Fitting nodes that are free now; of one conformance group where required.
         free: u32,
-        /// Same, if all candidates were preempted.
+        /// Fitting nodes that would be free if all candidates were preempted; of one conformance group where required.
         freeable: u32,
         /// Remaining reason from the solver.
         blocker: Blocker,

@@ -41,7 +41,7 @@ pub struct Cost {
     pub checkpoint: f64,
     /// Progress that must be computed again.
     pub recompute: f64,
-    /// Value lost because the job does not end now.
+    /// Value of letting the job run to its end, which preemption delays.
     pub completion: f64,
 }
 

@@ -73,7 +73,7 @@ impl ScaleState {
         &self.samples
     }
 
-    /// Records the outcome of the last proposal. No change without an open proposal.
+    /// Records the outcome of the last proposal. Without an open proposal, the state does not change.
     pub fn answered(
         &mut self,
         answer: Answer,

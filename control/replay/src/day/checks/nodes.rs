@@ -1,4 +1,4 @@
-//! Who has which nodes: one owner, no more than limits allow, loans that are theirs to give and come back.
+//! Node invariants: a single holder, limits, and loans that are permitted and return.
 
 use super::{Checks, is_sensitive};
 use lattice_quorum_state::State;
@@ -10,16 +10,16 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As the documents have it: the grace, then the longest a checkpoint takes with an extension (5 min) and
-/// deferrals (5 min), then the grace of processes, and a few looks of those who decide. Milliseconds.
+/// Documented periods, milliseconds: the grace of a reclaim; the longest checkpoint with its extension (5 min) and
+/// deferrals (5 min). The slack covers the grace of processes and a few passes of control.
 const GRACE_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 600_000 + 300_000 + 300_000;
 const SLACK_MS: u64 = 120_000;
-/// What was stopped is waited for so long by who is promised its nodes.
+/// Time that a promised allocation waits for a stopping holder of its nodes, milliseconds.
 const HANGS_AFTER_MS: u64 = 600_000;
 
 impl Checks {
-    /// Every node has one owner, and every rank its node.
+    /// Checks that every node has one holder, and every rank its node.
     pub(super) fn owners(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         let mut holders: BTreeMap<&NodeId, AllocationId> = BTreeMap::new();
@@ -54,7 +54,7 @@ impl Checks {
         }
     }
 
-    /// No level has more than an administrator said.
+    /// Checks that no project exceeds the limit that the administrator set.
     pub(super) fn limits(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for (path, limits) in &self.limits {
@@ -99,7 +99,7 @@ impl Checks {
         }
     }
 
-    /// One node's record became another.
+    /// Checks a change of one node's record.
     pub(super) fn node(
         &mut self,
         state: &State,
@@ -139,8 +139,8 @@ impl Checks {
         }
     }
 
-    /// A promise ends when it is kept, with who it was made to, where its node is of no use any more, or where who it
-    /// was made to would not be given it.
+    /// A promise ends for one of these reasons only: it is fulfilled, its allocation no longer waits, its node is of no
+    /// use, or the allocation could not get the node.
     fn unpromised(
         &mut self,
         state: &State,
@@ -157,13 +157,14 @@ impl Checks {
             || node.current != before.current;
         let held = state.allocation(to);
         let is_over = held.is_none_or(|held| held.state != AllocationState::Pending);
-        // Of what was promised beside, one is gone: then the rest is of no use.
+        // If one of the promised nodes is gone, the others are of no use.
         let all = self.nodes.values().filter(|node| node.promised == Some(to));
         let all: Vec<&Node> = all.collect();
         let wanted = held.map_or(0, |held| held.spec.nodes as usize);
         let is_lost =
             |node: &&Node| self.was_silent(&node.id, UnixMillis(now.0.saturating_sub(60_000)));
-        // What was stopped long ago is there still, as where another node of it does not answer.
+        // A job that was stopped long ago still holds a node, for example because another node of the job does not
+        // answer.
         let hangs = |node: &&Node| {
             let holder = node
                 .holder
@@ -182,7 +183,7 @@ impl Checks {
         }
     }
 
-    /// A node got a holder: nobody else was promised it, wanted it back or had it reserved.
+    /// Checks a new holder: the node was not promised to another allocation, recalled or reserved.
     fn taken(&mut self, state: &State, before: &Node, by: AllocationId, now: UnixMillis) {
         let (id, Some(held)) = (&before.id, state.allocation(by)) else {
             return;
@@ -206,7 +207,7 @@ impl Checks {
         }
         let is_borrowed = before.home != before.current;
         let is_stuck = spec.class >= 7 && spec.terms.checkpoint.is_none();
-        // A service is given back node by node.
+        // A service returns borrowed nodes one by one.
         let is_fixed =
             spec.sensitive || spec.class == 10 || (is_stuck && spec.terms.scale.is_none());
         if is_borrowed && is_fixed {
@@ -230,7 +231,7 @@ impl Checks {
                 .projects
                 .iter()
                 .any(|path| spec.project.is_within(path));
-            // A rank more has as long as the others: what is left of it is not known here.
+            // An added rank has the same walltime as the others; the rest of it is not known here.
             if meets && !is_its && held.state == AllocationState::Starting {
                 wrong.push(format!("{id} is reserved as {name} and went to {by}"));
             }
@@ -240,7 +241,7 @@ impl Checks {
         }
     }
 
-    /// Who lent a node has it back in time: with that its own work was planned.
+    /// Checks that an owner gets a recalled node back in time. The owner's jobs were planned with this bound.
     pub(super) fn recalled(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for node in state.nodes() {
@@ -251,7 +252,7 @@ impl Checks {
             let mut nodes = held.iter().flat_map(|held| held.nodes());
             let bound = since.after(GRACE_MS + LONGEST_MS + SLACK_MS);
             let from = UnixMillis(since.0.saturating_sub(LONGEST_MS));
-            // What nobody reaches nobody ends.
+            // Processes on an unreachable node cannot be ended.
             if now > bound && !nodes.any(|node| self.was_silent(node, from)) {
                 let (id, by) = (&node.id, holder.allocation);
                 let state = held.map_or("gone", |held| held.state.as_str());
@@ -266,8 +267,8 @@ impl Checks {
     }
 }
 
-/// Whether these nodes would be refused it for its limits, or because an administrator keeps them for others before it
-/// would be over, in a copy of the state.
+/// Whether the nodes are of no use to the allocation: an assignment in a copy of the state would exceed a limit or
+/// conflict with a reservation.
 fn is_of_no_use(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
     let expected = |node: &&Node| {
         let present = state.node(&node.id)?;

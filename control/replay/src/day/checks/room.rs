@@ -1,4 +1,4 @@
-//! Who makes room for whom: never sensitive work, never for an equal, not at its end, not again at once.
+//! Preemption invariants: no sensitive victim, no victim of an equal class, none near its end, none again at once.
 
 use super::{Checks, Seen};
 use lattice_quorum_state::State;
@@ -7,15 +7,15 @@ use lattice_quorum_types::{
     course::MoveReason,
 };
 
-/// As the documents have it, milliseconds: 5 min, 15 min, 60 s.
+/// Documented periods, milliseconds: 5 min, 15 min, 60 s.
 const NEAR_END_MS: u64 = 300_000;
 const AGAIN_MS: u64 = 900_000;
 const GRACE_MS: u64 = 60_000;
-/// After so many moves it counts as one class higher.
+/// Number of preemptions after which an allocation counts as one class higher.
 const OFTEN: u32 = 3;
 
 impl Checks {
-    /// Work is asked to make room by this command.
+    /// Checks the victims of this command.
     pub(super) fn room(&mut self, state: &State, command: &Command, now: UnixMillis) {
         let mut wrong = Vec::new();
         match command {
@@ -61,7 +61,7 @@ fn told(victim: &Victim, by: AllocationId, why: &str) -> String {
     format!("{} makes room for {by}, and {why}", victim.id)
 }
 
-/// Whether nobody moves it at all.
+/// Returns the reason why an allocation can never be a victim.
 fn never(seen: &Seen) -> Option<&'static str> {
     let record = &seen.record;
     let is_steady = matches!(
@@ -92,7 +92,7 @@ fn for_class(seen: &Seen, class: u8, now: UnixMillis) -> Option<&'static str> {
     }
 }
 
-/// When its walltime is over, of what runs.
+/// End of the walltime of a running allocation.
 fn ends_at(record: &Allocation) -> Option<UnixMillis> {
     let since = record.ranks.iter().map(|rank| rank.phase.running_since());
     let since = since.collect::<Option<Vec<_>>>()?.into_iter().max()?;

@@ -1,4 +1,4 @@
-//! Nothing waits that could run: where everybody who waits for a vCluster would find nodes, somebody starts.
+//! Progress invariant: if a vCluster has nodes for every waiting allocation, one of them starts.
 
 use super::Checks;
 use crate::day::machine::Machine;
@@ -8,7 +8,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// For so long at most, milliseconds: a few looks, with questions to nodes between them.
+/// Longest time without a start, milliseconds: a few passes, with requests to nodes between them.
 const AT_MOST_MS: u64 = 5 * 60_000;
 
 impl Checks {
@@ -43,7 +43,8 @@ impl Checks {
     }
 }
 
-/// One who waits there, where there are nodes for any of those who do, and these.
+/// Returns the largest waiting allocation of the vCluster and the free nodes, where the nodes suffice for any waiting
+/// allocation.
 fn could_start<'a>(
     state: &'a State,
     machines: &BTreeMap<NodeId, Machine>,
@@ -71,7 +72,7 @@ fn could_start<'a>(
     (free.len() >= first.spec.nodes as usize).then_some((*first, free))
 }
 
-/// Its own, at home, and there for anybody.
+/// Whether a node is at home in the vCluster, up, assignable, and not in a reservation.
 fn is_free(
     state: &State,
     machines: &BTreeMap<NodeId, Machine>,

@@ -1,4 +1,4 @@
-//! What becomes of work: it keeps its place in the queue, its checkpoints are whole, and its end has a reason.
+//! Job invariants: queue order is kept, checkpoints are complete, and each end has a reason.
 
 use super::{Checks, Seen, was_moved};
 use crate::day::truth::Truth;
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 use std::sync::Arc;
 
 impl Checks {
-    /// A rank's word that its part is written was taken: with the last one it is a checkpoint to go on from.
+    /// Records the accepted report of a rank's written part. With the last rank's report the checkpoint is usable.
     pub(super) fn counted(&mut self, state: &State, truth: &mut Truth, command: &Command) {
         let Command::Report {
             id,
@@ -45,7 +45,7 @@ impl Checks {
         }
     }
 
-    /// An allocation's record became another.
+    /// Checks a change of an allocation's record.
     pub(super) fn work(&mut self, truth: &Truth, record: &Arc<Allocation>, now: UnixMillis) {
         let id = record.id;
         let Some(seen) = self.seen.get_mut(&id) else {
@@ -93,9 +93,9 @@ impl Checks {
     }
 }
 
-/// What is odd about an end.
+/// Returns the inconsistency of an end with the true progress.
 fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
-    // An array is its elements, and each of these has an end of its own.
+    // An array ends with its elements, and each of them has an end of its own.
     if record.course.tally.is_some() {
         return None;
     }
@@ -157,7 +157,7 @@ fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
     }
 }
 
-/// Whether somebody cancelled the array that it is an element of.
+/// Whether a user cancelled the array of this element.
 fn is_of_cancelled(truth: &Truth, record: &Allocation) -> bool {
     let array = record.course.element.map(|element| element.array);
     array.is_some_and(|array| truth.cancelled.contains(&array))
