@@ -21,8 +21,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-# Executables that start processes, or wait for timers, as `package/target`: in this order, and from the end where
-# the lane of computing ones has nothing else left. Executables with tests that measure time come first.
+# Executables that start processes or wait for timers, as `package/target`. The waiting lane takes them in this order;
+# the computing lane, once it has none of its own left, takes them from the end. Executables with tests that measure
+# time come first.
 WAITING = [
     "lattice-tests/netns",
     "lattice-tests/it",
@@ -40,7 +41,7 @@ WAITING = [
 ]
 # Seconds after which an executable is killed and its output printed. The longest takes 250.
 LIMIT_S = 1800
-# Threads of one executable. A waiting one leaves a processor to the other lane.
+# Threads of one executable. An executable that waits leaves a processor to the other lane.
 THREADS = {"waiting": "2", "computing": "1"}
 
 
@@ -65,7 +66,7 @@ def built():
 
 
 def package_name(folder):
-    """The name in a package's manifest."""
+    """Returns the name in a package's manifest."""
     for line in (folder / "Cargo.toml").read_text().splitlines():
         if line.startswith("name = "):
             return line.split('"')[1]
@@ -73,7 +74,7 @@ def package_name(folder):
 
 
 def library_path(executable):
-    """Shared libraries that the build made, and those of the toolchain, as `cargo test` sets them."""
+    """Returns the library path that `cargo test` sets: shared libraries of the build and of the toolchain."""
     deps = Path(executable).parent
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True)
     paths = [deps, deps.parent, Path(sysroot.stdout.strip()) / "lib"]
@@ -81,14 +82,14 @@ def library_path(executable):
 
 
 class Results:
-    """What ran, from both lanes."""
+    """Results of the executables of both lanes."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.rows = []
 
     def add(self, name, seconds, code, output):
-        """Notes one executable. A nonzero or missing exit code is a failure; then its output is printed."""
+        """Records one executable. A nonzero or missing exit code is a failure; then the output is printed."""
         passed, failed = counts(output)
         with self.lock:
             self.rows.append((seconds, name, code, passed, failed))
@@ -99,10 +100,10 @@ class Results:
 
 
 def counts(output):
-    """Tests passed and failed, by the last lines of what an executable printed."""
+    """Returns the numbers of passed and failed tests, from the last lines of an executable's output."""
     passed = sum(int(n) for n in re.findall(r"^test result: .*?(\d+) passed", output, re.M))
     failed = sum(int(n) for n in re.findall(r"^test result: .*?(\d+) failed", output, re.M))
-    # The program of scenarios has its own last line: `72 scenarios, 0 failed, 241.1 s in all`.
+    # The scenarios program has its own last line: `72 scenarios, 0 failed, 241.1 s in all`.
     for played, failures in re.findall(r"^(\d+) scenarios, (\d+) failed", output, re.M):
         passed += int(played) - int(failures)
         failed += int(failures)
@@ -110,7 +111,7 @@ def counts(output):
 
 
 def take(lane, queues):
-    """The next executable of a lane, and of which kind it is; None when nothing is left."""
+    """Returns the kind and the next executable of a lane; None when no executable is left."""
     for kind, pop in ((lane, deque.popleft), ("waiting", deque.pop), ("computing", deque.popleft)):
         try:
             return kind, pop(queues[kind])
@@ -120,9 +121,9 @@ def take(lane, queues):
 
 
 def execute(executable, folder, environment):
-    """Runs one executable; returns its exit code and what it printed.
+    """Runs one executable; returns its exit code and its output.
 
-    Output goes to a file: a process that a test left behind would keep a pipe open, and the lane would wait for it.
+    The output goes to a file: a process left behind by a test would keep a pipe open, and the lane would wait for it.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -145,7 +146,7 @@ def execute(executable, folder, environment):
 
 
 def run(lane, queues, results, libraries):
-    """Runs the executables of a lane, then those that are left of the other."""
+    """Runs the executables of a lane, then the remaining ones of the other lane."""
     while taken := take(lane, queues):
         kind, (name, executable, folder) = taken
         environment = {
@@ -192,7 +193,7 @@ def main():
     print(f"{passed} passed, {failed} failed")
     if broken:
         sys.exit(f"failed: {', '.join(broken)}")
-    # A lane that ended with an error of its own has left some.
+    # A lane that ended with an exception has left executables.
     if missing := {test[0] for test in tests} - {row[1] for row in rows}:
         sys.exit(f"did not run: {', '.join(sorted(missing))}")
 
