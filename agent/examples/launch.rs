@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-struct Told(mpsc::UnboundedSender<(Report, Instant)>);
+struct ReportChannel(mpsc::UnboundedSender<(Report, Instant)>);
 
-impl Control for Told {
+impl Control for ReportChannel {
     fn report(&self, report: Report) -> BoxFuture<'_, Result<ReportAnswer, NotReported>> {
         let _ = self.0.send((report, Instant::now()));
         Box::pin(async { Ok(ReportAnswer::Committed) })
@@ -132,7 +132,7 @@ async fn round(
 async fn run(ranks: u64, at_once: u64) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let control = Arc::new(Told(tell));
+    let control = Arc::new(ReportChannel(tell));
     let executor = Executor::open(settings(folder.path())?, control, Arc::new(SystemClock))?;
     executor.resume()?;
     let mut times = Vec::new();

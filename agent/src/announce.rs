@@ -1,7 +1,7 @@
 //! Gossip announcements: what the node is, its health and its load.
 
 use crate::executor::{Executor, Hindrance};
-use crate::health::Said;
+use crate::health::HealthSummary;
 use crate::node::{Announcement, Status};
 use lattice_gossip::{Boot, Cell, Health, HistoryMark, Load, Published, Verdict};
 use lattice_hwprobe::health::Severity;
@@ -46,7 +46,7 @@ impl Constant {
         executor: &Executor,
         renewal: &RenewalState,
         history: &Status,
-        checks: &Said,
+        checks: &HealthSummary,
     ) -> Published {
         let certificate = renewal.health_reason(self.clock.now());
         let health = health(announcement, &executor.hindrances(), certificate, checks);
@@ -147,7 +147,7 @@ fn health(
     announcement: &Announcement,
     hindrances: &[Hindrance],
     certificate: Option<&str>,
-    checks: &Said,
+    checks: &HealthSummary,
 ) -> Option<Health> {
     if announcement.document.is_none() && hindrances.is_empty() && !checks.is_faulty() {
         return None;
@@ -193,7 +193,7 @@ fn health(
 
 /// Adds faults of the history and notes. A disk fault raises the verdict to degraded; notes do not change it. Each code
 /// appears once, and only as many codes as fit.
-fn beside(mut health: Health, history: &Status, checks: &Said, notes: &[&str]) -> Health {
+fn beside(mut health: Health, history: &Status, checks: &HealthSummary, notes: &[&str]) -> Health {
     // The history and the health file are on the same disk.
     if history.fault.is_some() || checks.disk {
         health.reasons.push("history.disk".to_owned());
@@ -235,7 +235,7 @@ pub(crate) async fn announce(
     executor: Executor,
     mut renewal: watch::Receiver<RenewalState>,
     mut history: watch::Receiver<Status>,
-    mut checks: watch::Receiver<Said>,
+    mut checks: watch::Receiver<HealthSummary>,
 ) {
     let mut journal = executor.journal_fault();
     let mut hindrances = executor.hindrance_changes();
@@ -332,7 +332,7 @@ mod tests {
             ..Announcement::default()
         };
         let health_of = |announcement: &Announcement| {
-            health(announcement, &[], None, &Said::default()).unwrap()
+            health(announcement, &[], None, &HealthSummary::default()).unwrap()
         };
         assert_eq!(health_of(&announcement).verdict, Verdict::Healthy);
         announcement.findings.push("gpu_count_mismatch".to_owned());
@@ -353,18 +353,18 @@ mod tests {
             probes: vec!["probe.nic.hung".to_owned()],
             ..Announcement::default()
         };
-        let said = health(&announcement, &[], None, &Said::default()).unwrap();
+        let said = health(&announcement, &[], None, &HealthSummary::default()).unwrap();
         assert_eq!(said.verdict, Verdict::Unknown);
         assert_eq!(said.reasons, ["nic.incomplete", "probe.nic.hung"]);
         // A pass hangs after the last full read, in addition to a fault that leaves the node usable.
         announcement.incomplete.clear();
         announcement.probes.clear();
-        let checks = Said {
+        let checks = HealthSummary {
             enabled: true,
             worst: Some(Severity::Degraded),
             codes: vec!["gpu.xid.94".to_owned()],
             probes: [("gpu".to_owned(), Some("probe.gpu.hung".to_owned()))].into(),
-            ..Said::default()
+            ..HealthSummary::default()
         };
         let said = health(&announcement, &[], None, &checks).unwrap();
         assert_eq!(said.verdict, Verdict::Unknown);
@@ -379,7 +379,7 @@ mod tests {
                 probes: vec![reason.to_owned()],
                 ..Announcement::default()
             };
-            let said = health(&announcement, &[], None, &Said::default()).unwrap();
+            let said = health(&announcement, &[], None, &HealthSummary::default()).unwrap();
             assert_eq!(said.verdict, Verdict::Degraded);
             assert_eq!(said.reasons, [reason]);
         }
@@ -407,19 +407,24 @@ mod tests {
             reasons: Vec::new(),
         };
         let mut history = Status::default();
-        let said = beside(healthy(), &history, &Said::default(), &["events.unheard"]);
+        let said = beside(
+            healthy(),
+            &history,
+            &HealthSummary::default(),
+            &["events.unheard"],
+        );
         assert_eq!(said.verdict, Verdict::Healthy);
         assert_eq!(said.reasons, ["events.unheard"]);
         history.fault = Some("no space left on device".to_owned());
         history.damaged = true;
-        let said = beside(healthy(), &history, &Said::default(), &[]);
+        let said = beside(healthy(), &history, &HealthSummary::default(), &[]);
         assert_eq!(said.verdict, Verdict::Degraded);
         assert_eq!(said.reasons, ["history.disk", "history.damaged"]);
         let unknown = Health {
             verdict: Verdict::Unknown,
             ..healthy()
         };
-        let said = beside(unknown, &history, &Said::default(), &[]);
+        let said = beside(unknown, &history, &HealthSummary::default(), &[]);
         assert_eq!(said.verdict, Verdict::Unknown);
     }
 
@@ -433,7 +438,7 @@ mod tests {
             &announcement,
             &[],
             Some("certificate.expiring"),
-            &Said::default(),
+            &HealthSummary::default(),
         )
         .unwrap();
         assert_eq!(said.verdict, Verdict::Degraded);
@@ -443,9 +448,12 @@ mod tests {
     #[test]
     fn a_node_that_takes_no_work_says_so_also_before_it_was_read() {
         let announcement = Announcement::default();
-        assert_eq!(health(&announcement, &[], None, &Said::default()), None);
+        assert_eq!(
+            health(&announcement, &[], None, &HealthSummary::default()),
+            None
+        );
         let both = [Hindrance::Off, Hindrance::Journal];
-        let both = health(&announcement, &both, None, &Said::default()).unwrap();
+        let both = health(&announcement, &both, None, &HealthSummary::default()).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
         // A hindrance that does not stop jobs does not make an unread node usable.
@@ -461,7 +469,8 @@ mod tests {
                 (&announcement, Verdict::Unknown),
                 (&read, Verdict::Degraded),
             ] {
-                let said = health(announcement, &[hindrance], None, &Said::default()).unwrap();
+                let said =
+                    health(announcement, &[hindrance], None, &HealthSummary::default()).unwrap();
                 assert_eq!((said.verdict, &*said.reasons[0]), (verdict, code));
             }
         }
@@ -474,14 +483,14 @@ mod tests {
             findings: vec!["gpu_mode_pending".to_owned()],
             ..Announcement::default()
         };
-        let mut checks = Said {
+        let mut checks = HealthSummary {
             enabled: true,
             worst: Some(Severity::Inform),
             codes: vec!["gpu.mode_pending".to_owned()],
             judged: ["gpu_mode_pending".to_owned()].into(),
-            ..Said::default()
+            ..HealthSummary::default()
         };
-        let of = |announcement: &Announcement, checks: &Said| {
+        let of = |announcement: &Announcement, checks: &HealthSummary| {
             let said = health(announcement, &[], None, checks).unwrap();
             (said.verdict, said.reasons)
         };
@@ -504,7 +513,10 @@ mod tests {
         // With checks switched off, the result equals that of an agent without checks.
         announcement.document = Some(lattice_hwprobe::Digest([1; 32]));
         announcement.incomplete.clear();
-        assert_eq!(of(&announcement, &Said::default()).0, Verdict::Degraded);
+        assert_eq!(
+            of(&announcement, &HealthSummary::default()).0,
+            Verdict::Degraded
+        );
     }
 
     #[test]
@@ -517,10 +529,10 @@ mod tests {
             fault: Some("no space left on device".to_owned()),
             ..Status::default()
         };
-        let checks = Said {
+        let checks = HealthSummary {
             disk: true,
             notes: vec!["xids.unheard"],
-            ..Said::default()
+            ..HealthSummary::default()
         };
         let said = beside(health(Vec::new()), &full, &checks, &[]);
         assert_eq!(said.reasons, ["history.disk", "xids.unheard"]);

@@ -16,20 +16,20 @@ const AMD_ID_DIGITS: usize = 16;
 
 /// GPUs of the node according to its last complete read. Clones share the state.
 #[derive(Clone, Debug)]
-pub struct NodeGpus(Arc<watch::Sender<Known>>);
+pub struct NodeGpus(Arc<watch::Sender<GpuKnowledge>>);
 
 #[derive(Clone, Debug)]
-enum Known {
+enum GpuKnowledge {
     /// No read has ended yet.
     NotYet,
     /// No read was complete.
     Not,
-    Seen(Arc<Seen>),
+    Seen(Arc<GpuReading>),
 }
 
 /// Result of one complete read.
 #[derive(Debug)]
-struct Seen {
+struct GpuReading {
     vendor: GpuVendor,
     /// GPUs that can be selected.
     gpus: Vec<GpuIdentity>,
@@ -40,7 +40,7 @@ struct Seen {
 
 impl Default for NodeGpus {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(Known::NotYet)))
+        Self(Arc::new(watch::Sender::new(GpuKnowledge::NotYet)))
     }
 }
 
@@ -51,10 +51,10 @@ impl NodeGpus {
         let gpu = probes.find(|probe| probe.class == Class::Gpu);
         let is_complete = gpu.is_some_and(|probe| probe.outcome == Outcome::Complete);
         self.0.send_if_modified(|known| {
-            let first = matches!(known, Known::NotYet);
+            let first = matches!(known, GpuKnowledge::NotYet);
             match is_complete {
-                true => *known = Known::Seen(Arc::new(Seen::of(inventory))),
-                false if first => *known = Known::Not,
+                true => *known = GpuKnowledge::Seen(Arc::new(GpuReading::of(inventory))),
+                false if first => *known = GpuKnowledge::Not,
                 false => {}
             }
             first
@@ -64,13 +64,13 @@ impl NodeGpus {
     /// Selects `count` GPUs for a rank; `None`: all GPUs of the node.
     pub(crate) async fn choose(&self, count: u32) -> Option<GpuChoice> {
         let mut known = self.0.subscribe();
-        let read = known.wait_for(|known| !matches!(known, Known::NotYet));
+        let read = known.wait_for(|known| !matches!(known, GpuKnowledge::NotYet));
         // After the timeout, the selection uses the state at that time.
         let _ = tokio::time::timeout(FIRST_READ, read).await;
         let known = self.0.borrow().clone();
         match known {
-            Known::Seen(seen) => seen.choose(count),
-            Known::NotYet | Known::Not => {
+            GpuKnowledge::Seen(seen) => seen.choose(count),
+            GpuKnowledge::NotYet | GpuKnowledge::Not => {
                 tracing::warn!(
                     gpus = count,
                     "how this node's GPUs hang together is not known: work that uses some of them \
@@ -86,7 +86,7 @@ impl NodeGpus {
     }
 }
 
-impl Seen {
+impl GpuReading {
     fn of(inventory: &Inventory) -> Self {
         let record = inventory.records.get(&Class::Gpu);
         let nvidia = record.map(|record| record.get("gpu.count"));

@@ -29,14 +29,14 @@ use std::{
 /// All baselines in force.
 #[derive(Debug, Clone, Default)]
 pub struct Baselines {
-    by_name: BTreeMap<BaselineName, Arc<Kept>>,
+    by_name: BTreeMap<BaselineName, Arc<ParsedBaseline>>,
     /// Revision, incremented with each change. A verdict made under another revision is computed again.
     pub(crate) number: u64,
 }
 
 /// One baseline, parsed.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ParsedBaseline {
     /// The record as the quorum stores it.
     pub record: Baseline,
     named: BTreeSet<NodeId>,
@@ -60,12 +60,12 @@ pub struct ClassBaseline {
 #[derive(Debug, Clone)]
 pub(crate) enum Chosen {
     /// This baseline applies.
-    One(Arc<Kept>),
+    One(Arc<ParsedBaseline>),
     /// No baseline applies, because these are equally specific.
-    Ambiguous(Vec<Arc<Kept>>),
+    Ambiguous(Vec<Arc<ParsedBaseline>>),
 }
 
-impl Kept {
+impl ParsedBaseline {
     /// Parses the record that the quorum stores.
     pub(crate) fn new(record: Baseline) -> Self {
         let definition = &record.definition;
@@ -178,7 +178,7 @@ impl Baselines {
     pub(crate) fn replace(&mut self, records: Vec<Baseline>) {
         let kept = records
             .into_iter()
-            .map(|record| (record.name.clone(), Arc::new(Kept::new(record))));
+            .map(|record| (record.name.clone(), Arc::new(ParsedBaseline::new(record))));
         self.by_name = kept.collect();
         self.number += 1;
     }
@@ -186,7 +186,8 @@ impl Baselines {
     /// Stores the newest version of a baseline.
     pub(crate) fn set(&mut self, record: Baseline) {
         let name = record.name.clone();
-        self.by_name.insert(name, Arc::new(Kept::new(record)));
+        self.by_name
+            .insert(name, Arc::new(ParsedBaseline::new(record)));
         self.number += 1;
     }
 
@@ -197,12 +198,12 @@ impl Baselines {
     }
 
     /// The baseline with this name.
-    pub fn get(&self, name: &BaselineName) -> Option<&Arc<Kept>> {
+    pub fn get(&self, name: &BaselineName) -> Option<&Arc<ParsedBaseline>> {
         self.by_name.get(name)
     }
 
     /// All baselines, ordered by name.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Kept>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ParsedBaseline>> {
         self.by_name.values()
     }
 
@@ -214,7 +215,7 @@ impl Baselines {
     /// Selects the baseline for each class of a node. Without a cohort only baselines that list the node can match.
     pub(crate) fn of(&self, node: &NodeId, cohort: Option<&CohortKey>) -> BTreeMap<Class, Chosen> {
         let cohort = cohort.map(self::cohort);
-        let mut by_class: BTreeMap<Class, Vec<(Rank, Arc<Kept>)>> = BTreeMap::new();
+        let mut by_class: BTreeMap<Class, Vec<(Rank, Arc<ParsedBaseline>)>> = BTreeMap::new();
         for kept in self.by_name.values() {
             let Some(rank) = kept.rank(node, cohort.as_ref()) else {
                 continue;

@@ -1,7 +1,7 @@
 //! Gossip membership of control: it joins every configured cell, publishes only its version, and takes over what agents
 //! publish.
 
-use crate::{core::Core, observe, view::Seen};
+use crate::{core::Core, observe, view::GossipedNode};
 use lattice_gossip::{
     Belief, Cell, CellConfig, Gossip, JoinError, Member, Published, Snapshot, Verdict,
 };
@@ -40,7 +40,7 @@ pub(crate) async fn follow(core: Arc<Core>, cell: Cell) {
     }
 }
 
-fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, Seen> {
+fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, GossipedNode> {
     let agents = snapshot
         .members
         .values()
@@ -54,7 +54,7 @@ fn members(snapshot: &Snapshot) -> BTreeMap<NodeId, Seen> {
 }
 
 /// Converts the values that a member publishes. A value that cannot be parsed counts as not published.
-fn seen(cell: &str, member: &Member) -> Seen {
+fn seen(cell: &str, member: &Member) -> GossipedNode {
     let said = &member.published;
     let mark = |(class, mark): (&String, &String)| {
         let class: Class = class.parse().ok()?;
@@ -68,7 +68,7 @@ fn seen(cell: &str, member: &Member) -> Seen {
         mark.is_some_and(|mark| earlier.is_beside(mark))
     });
     let health = said.health.as_ref();
-    Seen {
+    GossipedNode {
         cell: cell.to_owned(),
         addr: member.addr,
         // Ordered by key: of several earlier marks for one class, the last is kept.

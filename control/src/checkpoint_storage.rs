@@ -20,13 +20,13 @@ const FIRST_MS: u64 = 30_000;
 const LONGEST_MS: u64 = 600_000;
 
 /// Place that checkpoints go to: a directory named by the job, or the site's template.
-pub(crate) type Place = String;
+pub(crate) type CheckpointLocation = String;
 
 /// Number of users with a failure at the same time from which the outage counts for all users.
 const ALL: usize = 2;
 
 /// By place, the users with a last checkpoint there that failed.
-type Outages = BTreeMap<Place, BTreeMap<String, Outage>>;
+type Outages = BTreeMap<CheckpointLocation, BTreeMap<String, Outage>>;
 
 /// Current outages; see the module.
 #[derive(Debug, Default)]
@@ -45,7 +45,13 @@ impl CheckpointStorage {
 
     /// Records that a user's checkpoint failed there because of the storage. A failure during a pause is ignored: that
     /// checkpoint was requested before the pause.
-    pub(crate) fn failed(&self, place: &Place, user: &str, now: UnixMillis, reason: &str) {
+    pub(crate) fn failed(
+        &self,
+        place: &CheckpointLocation,
+        user: &str,
+        now: UnixMillis,
+        reason: &str,
+    ) {
         let mut outages = self.outages();
         let of_place = outages.entry(place.clone()).or_default();
         let known = of_place.get(user).copied();
@@ -59,7 +65,7 @@ impl CheckpointStorage {
     }
 
     /// Records that a checkpoint of the user is complete there.
-    pub(crate) fn works(&self, place: &Place, user: &str) {
+    pub(crate) fn works(&self, place: &CheckpointLocation, user: &str) {
         let mut outages = self.outages();
         let Some(of_place) = outages.get_mut(place) else {
             return;
@@ -79,7 +85,7 @@ impl CheckpointStorage {
         self.outages().clear();
     }
 
-    fn is_paused(&self, place: &Place, user: &str, now: UnixMillis) -> bool {
+    fn is_paused(&self, place: &CheckpointLocation, user: &str, now: UnixMillis) -> bool {
         let outages = self.outages();
         let Some(of_place) = outages.get(place) else {
             return false;
@@ -91,7 +97,7 @@ impl CheckpointStorage {
 
     /// Whether the last checkpoint there of the user, or of two other users, failed. The place is paused or due for a
     /// retry.
-    fn is_out(&self, place: &Place, user: &str) -> bool {
+    fn is_out(&self, place: &CheckpointLocation, user: &str) -> bool {
         let outages = self.outages();
         outages
             .get(place)

@@ -30,7 +30,7 @@ use crate::{
     history::History,
     inputs::Metrics,
     moved::Moved,
-    plans::Asked,
+    plans::PlanCache,
     preimages::Preimages,
     store::Store,
     tasks::{accounts::Desk, scale::Scaling},
@@ -90,7 +90,7 @@ pub struct Core {
     /// Latest readings of the BMCs.
     pub(crate) bmc: Readings,
     /// Plans requested by operators.
-    pub(crate) asked: Asked,
+    pub(crate) asked: PlanCache,
     /// Autoscaling state of services, for operators.
     pub(crate) scaling: Scaling,
     /// Preemption metrics, for operators.
@@ -139,7 +139,7 @@ impl Core {
             decisions: parts.decisions,
             books: Books::default(),
             bmc: Readings::default(),
-            asked: Asked::default(),
+            asked: PlanCache::default(),
             scaling: Scaling::default(),
             moved: Moved::default(),
             cycles: Cycles::default(),

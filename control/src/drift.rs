@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::{
-    baselines::{Baselines, Chosen, ClassBaseline, Kept},
+    baselines::{Baselines, Chosen, ClassBaseline, ParsedBaseline},
     view::{NodeEntry, View},
 };
 use lattice_hwprobe::{
@@ -138,7 +138,13 @@ impl Effect {
             && self.has_cohort == entry.cohort().is_some()
     }
 
-    fn note(&mut self, kept: &Kept, class: Class, rule: &ClassBaseline, standing: &Standing) {
+    fn note(
+        &mut self,
+        kept: &ParsedBaseline,
+        class: Class,
+        rule: &ClassBaseline,
+        standing: &Standing,
+    ) {
         let label = kept.label();
         let no_sensitive = match standing {
             Standing::Conforms => return,
@@ -236,7 +242,7 @@ fn note_compared(view: &View, report: &mut Report) {
 
 /// Baseline that applies to a class of a node; `None` where baselines conflict.
 #[derive(Default)]
-struct SpokenFor(BTreeMap<(NodeId, Class), Option<Arc<Kept>>>);
+struct SpokenFor(BTreeMap<(NodeId, Class), Option<Arc<ParsedBaseline>>>);
 
 impl SpokenFor {
     /// Whether a baseline covers this key, so that the cohort is not used for it.
@@ -257,13 +263,13 @@ impl SpokenFor {
 }
 
 /// All inputs of a standing. Two nodes that differ in any of them are compared separately.
-type Asked = (BaselineName, Class, ClassMark, Option<Earlier>);
+type StandingKey = (BaselineName, Class, ClassMark, Option<Earlier>);
 
 fn judge_node(
     view: &View,
     entry: &NodeEntry,
     preimages: &impl Preimages,
-    seen: &mut BTreeMap<Asked, Standing>,
+    seen: &mut BTreeMap<StandingKey, Standing>,
     judged: &mut Judged,
     spoken_for: &mut SpokenFor,
 ) -> Effect {
@@ -322,7 +328,7 @@ fn judge_node(
 fn ambiguous(
     entry: &NodeEntry,
     class: Class,
-    both: &[Arc<Kept>],
+    both: &[Arc<ParsedBaseline>],
     effect: &mut Effect,
     report: &mut Report,
 ) {
@@ -349,7 +355,7 @@ fn ambiguous(
 
 fn tell(
     entry: &NodeEntry,
-    kept: &Kept,
+    kept: &ParsedBaseline,
     class: Class,
     rule: &ClassBaseline,
     standing: Standing,

@@ -49,7 +49,7 @@ mod words;
 
 pub use agents::{LogChunks, Look};
 pub use app::App;
-pub use baselines::{Baselines, ClassBaseline, Kept};
+pub use baselines::{Baselines, ClassBaseline, ParsedBaseline};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
 pub use books::Hours;
 pub use config::{
@@ -68,4 +68,4 @@ pub use plans::{LastPlan, NotAssigned, Planned};
 pub use start_error::StartError;
 pub use store::Store;
 pub use timings::Timings;
-pub use view::{NodeEntry, Seen, View};
+pub use view::{GossipedNode, NodeEntry, View};

@@ -4,7 +4,7 @@ use crate::{
     core::{Core, Wakes},
     drift::{Judged, Report},
     feed::{Change, Observed},
-    view::{Named, NodeEntry, Seen, United, View},
+    view::{GossipedNode, Named, NodeEntry, United, View},
 };
 use lattice_hwprobe::{Class, Digest, NodeDocument};
 use lattice_placement::Liveness;
@@ -17,7 +17,7 @@ use std::{
 use tokio::time::Instant;
 
 /// Takes over the present members of one gossip cell. A node that left the cell keeps its registration, if it has one.
-pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
+pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, GossipedNode>) {
     let now = core.now();
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
@@ -37,7 +37,7 @@ pub(crate) fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, Seen>) {
             if known == Some(&seen) {
                 continue;
             }
-            let is = |known: &Seen| {
+            let is = |known: &GossipedNode| {
                 known.marks == seen.marks
                     && known.earlier == seen.earlier
                     && known.document == seen.document
@@ -136,7 +136,7 @@ pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, Named>) -> usize {
 
 /// Result of pinging a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct PingOutcome {
     pub(crate) liveness: Liveness,
     pub(crate) reason: Option<String>,
     /// Boot id in the node's last reply, and the time of that reply.
@@ -146,7 +146,7 @@ pub(crate) struct Found {
 }
 
 /// Stores changed liveness results. Returns the number of nodes that changed.
-pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, Found>) -> usize {
+pub(crate) fn liveness(core: &Core, found: &BTreeMap<NodeId, PingOutcome>) -> usize {
     let mut count = 0;
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();

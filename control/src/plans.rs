@@ -5,7 +5,7 @@ mod asked;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use asked::{Asked, Busy};
+pub(crate) use asked::{Busy, PlanCache};
 
 use crate::view::View;
 use lattice_placement::{

@@ -15,7 +15,7 @@ use crate::{
     words::shortened,
 };
 use bytes::Bytes;
-use kept::Kept;
+use kept::PreimageCache;
 use lattice_hwprobe::{ClassRecord, Digest, NodeDocument, verify};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
@@ -30,8 +30,8 @@ pub(crate) const MOST_PREIMAGE_BYTES: usize = 512 << 10;
 /// Cache of verified preimages by digest.
 #[derive(Debug)]
 pub(crate) struct Preimages {
-    records: Kept<ClassRecord>,
-    documents: Kept<NodeDocument>,
+    records: PreimageCache<ClassRecord>,
+    documents: PreimageCache<NodeDocument>,
 }
 
 /// Error of a fetch: why the preimage of a digest is not available.
@@ -64,8 +64,8 @@ impl fmt::Display for NotHad {
 impl Preimages {
     pub(crate) fn new() -> Self {
         Self {
-            records: Kept::new(),
-            documents: Kept::new(),
+            records: PreimageCache::new(),
+            documents: PreimageCache::new(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Preimages {
     ) -> Result<Arc<ClassRecord>, NotHad> {
         let others = || others(view, digest, node);
         let read = |bytes: &Bytes| verify(&digest, bytes).map_err(|e| e.to_string());
-        let wanted = Wanted {
+        let wanted = PreimageRequest {
             digest,
             first: &node.id,
             others,
@@ -118,7 +118,7 @@ impl Preimages {
         node: &NodeId,
     ) -> Result<Arc<NodeDocument>, NotHad> {
         let read = |bytes: &Bytes| NodeDocument::verify(&digest, bytes).map_err(|e| e.to_string());
-        let wanted = Wanted {
+        let wanted = PreimageRequest {
             digest,
             first: node,
             others: Vec::new,
@@ -147,7 +147,7 @@ fn others<'a>(view: &'a View, digest: Digest, first: &NodeEntry) -> Vec<&'a Node
 }
 
 /// A fetch of one preimage.
-struct Wanted<'a, O, R> {
+struct PreimageRequest<'a, O, R> {
     digest: Digest,
     /// Node for which the preimage is fetched; tried first.
     first: &'a NodeId,
@@ -158,10 +158,10 @@ struct Wanted<'a, O, R> {
 }
 
 async fn fetch<'a, T>(
-    kept: &Kept<T>,
+    kept: &PreimageCache<T>,
     agents: &Agents,
     view: &View,
-    wanted: Wanted<'a, impl Fn() -> Vec<&'a NodeId>, impl Fn(&Bytes) -> Result<T, String>>,
+    wanted: PreimageRequest<'a, impl Fn() -> Vec<&'a NodeId>, impl Fn(&Bytes) -> Result<T, String>>,
 ) -> Result<Arc<T>, NotHad> {
     let digest = wanted.digest;
     let slot = kept.slot(digest);

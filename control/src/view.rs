@@ -6,7 +6,7 @@ mod node;
 mod tests;
 
 pub(crate) use node::{EXECUTOR_REASONS, Named, SILENT, United};
-pub use node::{NodeEntry, Seen};
+pub use node::{GossipedNode, NodeEntry};
 
 use crate::{baselines::Baselines, drift::Report, plans::LastPlan};
 use lattice_hwprobe::{DriftReport, Levels, NodeView};

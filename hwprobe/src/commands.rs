@@ -110,12 +110,12 @@ impl Line {
 
 /// A line with the device to query, if any.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RunningLine<'a> {
     line: &'a Line,
     device: Option<&'a Device>,
 }
 
-impl Asked<'_> {
+impl RunningLine<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(self.line.program);
         for arg in self.line.args {
@@ -175,7 +175,7 @@ impl Commands {
     /// standard error, if it exits with an error.
     #[must_use]
     pub fn ask(&self, line: &Line, outstanding: &Outstanding) -> Reading<Vec<u8>> {
-        let asked = Asked { line, device: None };
+        let asked = RunningLine { line, device: None };
         self.answer(asked, self.deadline(), outstanding)
     }
 
@@ -190,12 +190,12 @@ impl Commands {
     ) -> Reading<Vec<u8>> {
         let device = Some(device);
         let deadline = self.deadline().min(within);
-        self.answer(Asked { line, device }, deadline, outstanding)
+        self.answer(RunningLine { line, device }, deadline, outstanding)
     }
 
     fn answer(
         &self,
-        asked: Asked<'_>,
+        asked: RunningLine<'_>,
         deadline: Duration,
         outstanding: &Outstanding,
     ) -> Reading<Vec<u8>> {
@@ -230,7 +230,7 @@ fn run(
     }
 }
 
-fn recorded(folder: &Path, asked: Asked<'_>) -> Reading<Vec<u8>> {
+fn recorded(folder: &Path, asked: RunningLine<'_>) -> Reading<Vec<u8>> {
     let name = asked.line.name;
     let read = |file: String| read_record(&folder.join(file), LONGEST_ANSWER);
     match read(asked.answer_file()) {
@@ -257,7 +257,7 @@ pub fn record(
 ) -> io::Result<u64> {
     let devices = probe::nic::configurable(&host.root);
     let mut files = 0;
-    let mut record = |asked: Asked<'_>, answer: Reading<Vec<u8>>| -> io::Result<()> {
+    let mut record = |asked: RunningLine<'_>, answer: Reading<Vec<u8>>| -> io::Result<()> {
         let (name, content) = match answer {
             Reading::Absent => return Ok(()),
             Reading::Present(answer) => (asked.answer_file(), keep(asked.line, answer)),
@@ -272,7 +272,7 @@ pub fn record(
     for line in ALLOWED {
         if !line.is_about_a_device() {
             let answer = host.commands.ask(line, &host.outstanding);
-            record(Asked { line, device: None }, answer)?;
+            record(RunningLine { line, device: None }, answer)?;
             continue;
         }
         for device in &devices {
@@ -281,7 +281,7 @@ pub fn record(
                 .commands
                 .ask_of(line, device, within, &host.outstanding);
             let device = Some(device);
-            record(Asked { line, device }, answer)?;
+            record(RunningLine { line, device }, answer)?;
         }
     }
     Ok(files)
@@ -380,7 +380,7 @@ mod tests {
             assert_eq!(Device::parse(text), None, "{text}");
         }
         let device = Device::parse("0000:5E:00.1").unwrap();
-        let asked = Asked {
+        let asked = RunningLine {
             line: &MLXCONFIG,
             device: Some(&device),
         };

@@ -19,7 +19,7 @@ pub enum Need {
 
 /// How a row is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum RowTest {
     /// The hosts and BMC trees in the repository contain such keys.
     InFixtures,
     /// Such keys need hardware, firmware or settings that no fixture has.
@@ -40,7 +40,7 @@ pub struct Row {
     /// Meaning of the value.
     pub meaning: &'static str,
     /// How the row is tested.
-    pub seen: Seen,
+    pub seen: RowTest,
     /// First schema of the class with such keys, as described here. Schemas before the oldest one that the class
     /// supports do not count.
     pub since: u16,
@@ -160,7 +160,7 @@ const fn row(
         need: Need::Optional,
         source,
         meaning,
-        seen: Seen::InFixtures,
+        seen: RowTest::InFixtures,
         since: 1,
         until: None,
     }
@@ -173,7 +173,7 @@ impl Row {
     }
 
     const fn needs_hardware(mut self) -> Self {
-        self.seen = Seen::NeedsHardware;
+        self.seen = RowTest::NeedsHardware;
         self
     }
 

@@ -10,14 +10,14 @@ use crate::{
     formation,
     ground::Ground,
     handover,
-    heard::Heard,
+    heard::LeaderContact,
     issuer::Issuer,
     lineage::Lineage,
     member::{Addresses, Member},
     membership,
     network::Network,
     operations, overview, proposals, reads, receive,
-    renewal::Own,
+    renewal::OwnCertificate,
     replica::Replica,
     scrub,
     service::Service,
@@ -214,7 +214,7 @@ impl App {
         self.mesh.serve(router)?;
         let renewal = keep_renewed(
             &self.mesh,
-            Own::new(issuer.clone()),
+            OwnCertificate::new(issuer.clone()),
             RenewalSettings::new(self.settings.credentials.clone(), id),
         );
         let spawn = |name: &'static str, work: Work| {
@@ -325,7 +325,7 @@ impl App {
             id,
             raft,
             (log, replica),
-            Heard::never(),
+            LeaderContact::never(),
             (addresses, contacts),
             clock,
             lineage,

@@ -1,6 +1,6 @@
 //! Reachability of the other members: time of the last answer, and error of the last call.
 
-use crate::heard::Heard;
+use crate::heard::LeaderContact;
 use lattice_mesh::CallError;
 use lattice_quorum_types::VoterId;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ const ALONE_FOR: Duration = Duration::from_millis(150);
 /// Reachability of one member.
 #[derive(Debug)]
 pub(crate) struct Contact {
-    heard: Heard,
+    heard: LeaderContact,
     fault: Mutex<Option<String>>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum News {
 impl Default for Contact {
     fn default() -> Self {
         Self {
-            heard: Heard::never(),
+            heard: LeaderContact::never(),
             fault: Mutex::default(),
         }
     }

@@ -32,7 +32,7 @@ pub(crate) struct Floor {
 }
 
 /// Result of the requests to the other members.
-struct Told {
+struct VoteReports {
     /// Highest term among the answers.
     term: u64,
     /// Whether the answers rule out a leader that none of the answering members has seen.
@@ -94,11 +94,11 @@ pub(crate) async fn check(
 }
 
 /// Requests the status of the others, and stores the term once the answers suffice.
-async fn ask(member: &Member, mesh: &Mesh) -> Told {
+async fn ask(member: &Member, mesh: &Mesh) -> VoteReports {
     let _one = member.floor.asking.lock().await;
     if let Some(term) = member.floor.known() {
         let is_enough = true;
-        return Told { term, is_enough };
+        return VoteReports { term, is_enough };
     }
     let mut whom: BTreeMap<VoterId, SocketAddr> = member.addresses.all();
     let voters = member.voters();
@@ -127,7 +127,7 @@ async fn ask(member: &Member, mesh: &Mesh) -> Told {
 }
 
 /// Evaluates answers. The membership is that of the answer with the latest membership index.
-fn judge(own: VoterId, answers: &[MemberStatus]) -> Told {
+fn judge(own: VoterId, answers: &[MemberStatus]) -> VoteReports {
     let term = answers.iter().map(|answer| answer.term).max();
     let latest = answers.iter().max_by_key(|answer| answer.membership_index);
     let members = latest.map_or(&[][..], |answer| &answer.members);
@@ -137,7 +137,7 @@ fn judge(own: VoterId, answers: &[MemberStatus]) -> Told {
         .filter(|answer| answer.id != own && counts(answer.id));
     // A non-voter has acknowledged no leader, so its answer does not count.
     let is_enough = !members.is_empty() && (!counts(own) || others.count() * 2 > members.len());
-    Told {
+    VoteReports {
         term: term.unwrap_or_default(),
         is_enough,
     }

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 /// Shared by the handlers that receive messages and the gate that reads the time.
 #[derive(Debug, Clone)]
-pub(crate) struct Heard {
+pub(crate) struct LeaderContact {
     start: Instant,
     /// Microseconds since `start`, plus one; 0 for never.
     last: Arc<AtomicU64>,
 }
 
-impl Heard {
+impl LeaderContact {
     /// Creates a timer without any message.
     pub(crate) fn never() -> Self {
         Self {

@@ -87,7 +87,7 @@ pub(crate) struct Issuer {
 }
 
 /// Creates the idempotency key and the command to commit, from the times of the certificate.
-type Asked<'a> = &'a (dyn Fn(IssuedCertificate) -> (String, Command) + Send + Sync);
+type IssueRequest<'a> = &'a (dyn Fn(IssuedCertificate) -> (String, Command) + Send + Sync);
 
 impl Issuer {
     /// Issues a certificate for `identity`, after the quorum has committed the command that `asked` creates from its
@@ -96,7 +96,7 @@ impl Issuer {
         &self,
         identity: &Identity,
         csr: &CertificateSigningRequestDer<'_>,
-        asked: Asked<'_>,
+        asked: IssueRequest<'_>,
     ) -> Result<Issued, NotIssued> {
         let issuing = timeout(DEADLINE, self.issue_in_time(identity, csr, asked));
         issuing
@@ -108,7 +108,7 @@ impl Issuer {
         &self,
         identity: &Identity,
         csr: &CertificateSigningRequestDer<'_>,
-        asked: Asked<'_>,
+        asked: IssueRequest<'_>,
     ) -> Result<Issued, NotIssued> {
         let mut tries = STAMPS;
         loop {

@@ -4,7 +4,7 @@ use crate::{
     contacts::Contacts,
     floor::Floor,
     handover::Handover,
-    heard::Heard,
+    heard::LeaderContact,
     lineage::Lineage,
     replica::Replica,
     store::LogStore,
@@ -53,7 +53,7 @@ pub(crate) struct Member {
     pub(crate) raft: Raft,
     pub(crate) log: LogStore,
     pub(crate) replica: Replica,
-    pub(crate) heard: Heard,
+    pub(crate) heard: LeaderContact,
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
     /// Incarnation of the cluster to which the member belongs.
@@ -65,7 +65,7 @@ pub(crate) struct Member {
     /// Allows one membership change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// Time of the gate's last check.
-    pub(crate) gate_looked: Heard,
+    pub(crate) gate_looked: LeaderContact,
     /// Other members report that this member was removed.
     removed: AtomicBool,
     /// Term floor of a member that started without a log.
@@ -78,7 +78,7 @@ impl Member {
         id: VoterId,
         raft: Raft,
         (log, replica): (LogStore, Replica),
-        heard: Heard,
+        heard: LeaderContact,
         (addresses, contacts): (Addresses, Contacts),
         clock: Arc<dyn Clock>,
         lineage: Lineage,
@@ -96,7 +96,7 @@ impl Member {
             contacts,
             handover: Handover::default(),
             changing: tokio::sync::Mutex::default(),
-            gate_looked: Heard::never(),
+            gate_looked: LeaderContact::never(),
             removed: AtomicBool::new(false),
             floor: Floor::default(),
             metrics,

@@ -67,12 +67,12 @@ fn refused(error: NotIssued) -> RenewRefused {
 
 /// Renewal source of this member's own certificate: signed locally if this member holds the issuing key, otherwise by
 /// another member.
-pub(crate) struct Own {
+pub(crate) struct OwnCertificate {
     issuer: Arc<Issuer>,
     others: AskMembers,
 }
 
-impl Own {
+impl OwnCertificate {
     pub(crate) fn new(issuer: Arc<Issuer>) -> Self {
         let asker = issuer.clone();
         let others = AskMembers::new(move || {
@@ -92,7 +92,7 @@ impl Own {
     }
 }
 
-impl RenewalSource for Own {
+impl RenewalSource for OwnCertificate {
     fn renew(
         &self,
         csr: CertificateSigningRequestDer<'static>,

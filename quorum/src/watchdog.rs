@@ -1,7 +1,7 @@
 //! Watchdog of the election gate. A stalled gate would leave elections in their last state. If elections were allowed,
 //! a returning member would depose a healthy leader. If elections were forbidden, no leader would be elected.
 
-use crate::{gate, heard::Heard, member::Member};
+use crate::{gate, heard::LeaderContact, member::Member};
 use lattice_mesh::Mesh;
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -33,7 +33,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
 /// Runs `work` until it ends or stalls for `hung`. Returns the reason.
 async fn until_it_stands_still(
     work: impl Future<Output = ()> + Send + 'static,
-    looked: &Heard,
+    looked: &LeaderContact,
     hung: Duration,
 ) -> String {
     looked.now();
@@ -73,7 +73,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_hangs_is_noticed() {
-        let looked = Heard::never();
+        let looked = LeaderContact::never();
         let hangs = std::future::pending();
         let reason = until_it_stands_still(hangs, &looked, SHORT);
         let reason = timeout(PATIENCE, reason).await.unwrap();
@@ -82,7 +82,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_ends_or_panics_is_noticed() {
-        let looked = Heard::never();
+        let looked = LeaderContact::never();
         let reason = until_it_stands_still(async {}, &looked, SHORT);
         assert_eq!(timeout(PATIENCE, reason).await.unwrap(), "it ended");
         let breaks = async { panic!("no reason") };
@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_looks_is_left_alone() {
-        let looked = Heard::never();
+        let looked = LeaderContact::never();
         let looks = {
             let looked = looked.clone();
             async move {

@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Result of a monitor.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct MonitorReport {
     /// Number of samples.
     pub looks: u64,
     /// Longest time between two samples. Without a leader there is no sample, because no member reports the holders.
@@ -29,7 +29,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Monitor {
     stop: oneshot::Sender<()>,
-    watching: JoinHandle<Seen>,
+    watching: JoinHandle<MonitorReport>,
 }
 
 impl Monitor {
@@ -37,7 +37,7 @@ impl Monitor {
     pub fn start(observer: Observer, mut jobs: Jobs) -> Self {
         let (stop, mut stopped) = oneshot::channel();
         let watching = tokio::spawn(async move {
-            let (mut seen, mut last) = (Seen::default(), Instant::now());
+            let (mut seen, mut last) = (MonitorReport::default(), Instant::now());
             let mut tick = tokio::time::interval(LOOK_EVERY);
             tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while stopped.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
@@ -52,7 +52,7 @@ impl Monitor {
     }
 
     /// Ends the monitor and returns its result.
-    pub async fn seen(self) -> Seen {
+    pub async fn seen(self) -> MonitorReport {
         let _ = self.stop.send(());
         self.watching.await.unwrap()
     }
@@ -60,7 +60,7 @@ impl Monitor {
 
 /// Takes one sample. A process that lives before and after the quorum's answer lived at the time of the answer, so its
 /// attempt must be the holder of the node.
-async fn look(observer: &Observer, jobs: &mut Jobs, seen: &mut Seen) {
+async fn look(observer: &Observer, jobs: &mut Jobs, seen: &mut MonitorReport) {
     let before = jobs.alive();
     let Some(hot) = observer.hot().await else {
         return;

@@ -70,24 +70,24 @@ impl Gossip {
     }
 
     /// Registers a door; `None` if its cell has one already.
-    pub(crate) fn place(&self, door: Arc<Door>) -> Option<Place> {
+    pub(crate) fn place(&self, door: Arc<Door>) -> Option<CellRegistration> {
         let mut doors = self.doors.lock();
         if doors.contains_key(door.name.as_str()) {
             return None;
         }
         doors.insert(door.name.as_str().to_owned(), door.clone());
         let doors = self.doors.clone();
-        Some(Place { doors, door })
+        Some(CellRegistration { doors, door })
     }
 }
 
 /// Registration of a cell in its process, removed on drop.
-pub(crate) struct Place {
+pub(crate) struct CellRegistration {
     doors: Arc<Doors>,
     pub(crate) door: Arc<Door>,
 }
 
-impl Drop for Place {
+impl Drop for CellRegistration {
     fn drop(&mut self) {
         self.door.close();
         self.doors.lock().remove(self.door.name.as_str());

@@ -5,7 +5,7 @@ use crate::{
     Cell, CellConfig, JoinError, Snapshot,
     codec::Codec,
     door::Door,
-    hub::Place,
+    hub::CellRegistration,
     snapshot::{Roster, node_name},
     stats::add,
     transport::{MeshSocket, MeshTransport, StateSlot},
@@ -46,7 +46,7 @@ pub(crate) type Texts = Arc<BTreeMap<String, String>>;
 
 /// State that successive runs of the server share.
 struct Runner {
-    place: Place,
+    place: CellRegistration,
     mesh: Mesh,
     config: CellConfig,
     advertise: SocketAddr,
@@ -58,7 +58,7 @@ struct Runner {
 
 /// Starts the server and its task.
 pub(crate) async fn start(
-    place: Place,
+    place: CellRegistration,
     mesh: Mesh,
     config: CellConfig,
     advertise: SocketAddr,
@@ -68,7 +68,7 @@ pub(crate) async fn start(
 }
 
 async fn start_with(
-    place: Place,
+    place: CellRegistration,
     mesh: Mesh,
     config: CellConfig,
     advertise: SocketAddr,

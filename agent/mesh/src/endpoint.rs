@@ -38,7 +38,7 @@ pub(crate) const CLOSE_RENEWED: u32 = 8;
 
 /// Versions of credentials and trust before a handshake began.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Made {
+pub(crate) struct HandshakeState {
     /// Generation of the credentials that this process presents.
     pub(crate) generation: u64,
     /// Number of changes of the trusted authorities and revocations.
@@ -52,7 +52,7 @@ pub(crate) struct Link {
     pub(crate) identity: Identity,
     pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
-    pub(crate) made: Made,
+    pub(crate) made: HandshakeState,
     /// No new call starts on the connection: it was silent for a whole deadline, or one end is leaving it.
     pub(crate) distrusted: Arc<AtomicBool>,
     /// Calls, streams and messages that run on the connection.
@@ -155,8 +155,8 @@ impl Core {
     }
 
     /// Read before a handshake begins.
-    pub(crate) fn made_now(&self) -> Made {
-        Made {
+    pub(crate) fn made_now(&self) -> HandshakeState {
+        HandshakeState {
             generation: self.generation.load(Ordering::Acquire),
             judgements: self.judgements.load(Ordering::Acquire),
         }
@@ -215,7 +215,11 @@ impl Core {
     }
 
     /// Reads the peer's identity from a finished handshake.
-    pub(crate) fn link(&self, connection: Connection, made: Made) -> Result<Link, MeshError> {
+    pub(crate) fn link(
+        &self,
+        connection: Connection,
+        made: HandshakeState,
+    ) -> Result<Link, MeshError> {
         let addr = connection.remote_address();
         let chain = connection
             .peer_identity()

@@ -216,7 +216,7 @@ impl EnrolError {
 
 /// Enrolment request on the wire.
 #[derive(Serialize, Deserialize)]
-struct Asked {
+struct WireRequest {
     secret: String,
     role: Role,
     name: String,
@@ -327,7 +327,7 @@ pub async fn enrol_key(
         addr: any,
         source: source.into(),
     })?;
-    let asked = Asked {
+    let asked = WireRequest {
         secret: token.secret().expose_secret().to_owned(),
         role: token.role(),
         name: name.to_owned(),
@@ -352,7 +352,7 @@ async fn ask(
     quic: &quinn::Endpoint,
     addr: SocketAddr,
     pins: &[Pin],
-    asked: Asked,
+    asked: WireRequest,
     config: &MeshConfig,
 ) -> Result<Issued, EnrolError> {
     let unproven = Arc::new(AtomicBool::new(false));
@@ -440,7 +440,7 @@ fn shown_authority(connection: &Connection, pins: &[Pin]) -> Option<Pin> {
 struct SecretBody(Vec<u8>);
 
 impl SecretBody {
-    fn of(asked: &Asked) -> Result<Self, String> {
+    fn of(asked: &WireRequest) -> Result<Self, String> {
         encode(asked).map(Self)
     }
 }
@@ -517,7 +517,7 @@ async fn read_asked(recv: &mut RecvStream, now: UnixMillis) -> Result<EnrolReque
     let body = read_body(recv, MAX_REQUEST_BYTES)
         .await
         .map_err(ReadFault::into_fault)?;
-    let asked: Asked = decode(&body).map_err(Fault::malformed)?;
+    let asked: WireRequest = decode(&body).map_err(Fault::malformed)?;
     let secret = SecretString::from(asked.secret);
     // Checks the form of the name before any comparison.
     Identity::new("unknown", asked.role, asked.name.as_str()).map_err(Fault::malformed)?;

@@ -34,24 +34,24 @@ const MAX_ANSWER_BYTES: usize = crate::MAX_BUNDLE_BYTES + (16 << 10);
 pub(crate) struct BundleServer(Mutex<BTreeSet<String>>);
 
 /// Slot of one member, released on drop.
-struct Place<'a> {
+struct RequestSlot<'a> {
     server: &'a BundleServer,
     who: String,
 }
 
-impl Drop for Place<'_> {
+impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
         self.server.0.lock().remove(&self.who);
     }
 }
 
 impl BundleServer {
-    fn place(&self, who: String) -> Option<Place<'_>> {
+    fn place(&self, who: String) -> Option<RequestSlot<'_>> {
         let mut taken = self.0.lock();
         if taken.len() >= MAX_AT_A_TIME || !taken.insert(who.clone()) {
             return None;
         }
-        Some(Place { server: self, who })
+        Some(RequestSlot { server: self, who })
     }
 
     /// Answers one request of a member. The member's certificate has been verified as on any connection.

@@ -193,19 +193,19 @@ async fn serve_request(
         Err(_) => return send_last(&mut send, &fault_bytes(&deadline(limit))).await,
     };
     match asked {
-        Asked::Leave => {
+        IncomingRequest::Leave => {
             link.distrusted.store(true, Ordering::Relaxed);
             send_last(&mut send, &frame_bytes(Status::Item, &[])).await;
         }
-        Asked::Hello => send_last(&mut send, &frame_bytes(Status::Item, &[])).await,
-        Asked::Unary(handler, body) => {
+        IncomingRequest::Hello => send_last(&mut send, &frame_bytes(Status::Item, &[])).await,
+        IncomingRequest::Unary(handler, body) => {
             let bytes = match run_unary(core, handler, caller, &body).await {
                 Ok(reply) => frame_bytes(Status::Item, &reply),
                 Err(fault) => fault_bytes(&fault),
             };
             send_last(&mut send, &bytes).await;
         }
-        Asked::Stream(handler, body) => {
+        IncomingRequest::Stream(handler, body) => {
             let last = match run_stream(core, handler, caller, &body, &mut send).await {
                 Ok(()) => frame_bytes(Status::End, &[]),
                 Err(fault) => fault_bytes(&fault),
@@ -223,7 +223,7 @@ fn deadline(after: Duration) -> Fault {
     }
 }
 
-enum Asked {
+enum IncomingRequest {
     Hello,
     Leave,
     Unary(UnaryFn, Vec<u8>),
@@ -235,13 +235,13 @@ async fn read_request(
     core: &Core,
     caller: &Caller,
     recv: &mut RecvStream,
-) -> Result<Asked, ReadFault> {
+) -> Result<IncomingRequest, ReadFault> {
     let method = read_method(recv).await?;
     if method == HELLO {
-        return Ok(Asked::Hello);
+        return Ok(IncomingRequest::Hello);
     }
     if method == LEAVE {
-        return Ok(Asked::Leave);
+        return Ok(IncomingRequest::Leave);
     }
     let Some(entry) = core
         .router
@@ -256,8 +256,8 @@ async fn read_request(
     }
     let body = read_body(recv, core.config.max_request_bytes).await?;
     Ok(match &entry.handler {
-        Handler::Unary(handler) => Asked::Unary(handler.clone(), body),
-        Handler::Stream(handler) => Asked::Stream(handler.clone(), body),
+        Handler::Unary(handler) => IncomingRequest::Unary(handler.clone(), body),
+        Handler::Stream(handler) => IncomingRequest::Stream(handler.clone(), body),
     })
 }
 

@@ -47,11 +47,11 @@ impl Hindrance {
 /// Present hindrances, except the journal's.
 #[derive(Debug)]
 pub(super) struct Hindrances {
-    held: watch::Sender<Held>,
+    held: watch::Sender<ActiveHindrances>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Held {
+struct ActiveHindrances {
     gate: Option<String>,
     attempts: BTreeMap<Hindrance, BTreeSet<AttemptKey>>,
 }
@@ -59,7 +59,7 @@ struct Held {
 impl Hindrances {
     pub(super) fn new() -> Self {
         Self {
-            held: watch::Sender::new(Held::default()),
+            held: watch::Sender::new(ActiveHindrances::default()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Hindrances {
 
 /// Follows the hindrances of an executor.
 #[derive(Debug, Clone)]
-pub struct Changes(watch::Receiver<Held>);
+pub struct Changes(watch::Receiver<ActiveHindrances>);
 
 impl Changes {
     /// Marks all changes up to now as seen.

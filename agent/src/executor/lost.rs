@@ -3,7 +3,7 @@
 use super::Shared;
 use super::rank::Rank;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
-use crate::supervisor::{Cgroup, Left, Sought, left_of_attempt, signal_process};
+use crate::supervisor::{Cgroup, OrphanProcesses, Sought, left_of_attempt, signal_process};
 use lattice_quorum_types::allocation::RankExit;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    fn add(&mut self, left: &Left) {
+    fn add(&mut self, left: &OrphanProcesses) {
         self.ended
             .extend(left.ours.iter().map(|process| process.pid));
         let unknown = left.unknown.iter().map(|process| process.pid);
@@ -127,7 +127,7 @@ pub(super) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
 /// Calls `kill_left`, which ends the processes that it finds, until it finds none.
 pub(super) async fn until_none_is_left(
     rank: &impl std::fmt::Display,
-    kill_left: impl Fn() -> Result<Left, String> + Clone + Send + 'static,
+    kill_left: impl Fn() -> Result<OrphanProcesses, String> + Clone + Send + 'static,
 ) -> Search {
     let mut search = Search::default();
     let mut pause = FIRST_PAUSE;
@@ -156,7 +156,7 @@ pub(super) async fn until_none_is_left(
 }
 
 /// Reason that the end cannot be recorded yet, apart from processes that were just killed.
-fn obstacle(left: &Left) -> Option<String> {
+fn obstacle(left: &OrphanProcesses) -> Option<String> {
     let pids = |all: &[crate::supervisor::Process]| {
         let all: Vec<String> = all.iter().map(|process| process.pid.to_string()).collect();
         all.join(", ")
@@ -179,7 +179,7 @@ fn obstacle(left: &Left) -> Option<String> {
 
 /// Kills remaining processes and returns them. The result is empty while a supervisor lives: it started meanwhile, and
 /// the running processes are its own.
-fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, String> {
+fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<OrphanProcesses, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
     let launch = launch.ok_or("the record of what was to run is missing")?;
@@ -200,7 +200,7 @@ fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, St
     );
     let left = left.map_err(|e| failed(&e))?;
     if dir.living_supervisor().map_err(|e| failed(&e))?.is_some() {
-        return Ok(Left::default());
+        return Ok(OrphanProcesses::default());
     }
     let group = launch.cgroup.map(|group| Cgroup::at(group.path));
     kill(&left, group.as_ref());
@@ -208,7 +208,7 @@ fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<Left, St
 }
 
 /// Sends SIGKILL to all processes; removes the cgroup if it is empty.
-pub(super) fn kill(left: &Left, group: Option<&Cgroup>) {
+pub(super) fn kill(left: &OrphanProcesses, group: Option<&Cgroup>) {
     if let Some(group) = group {
         group.kill();
     }
@@ -269,7 +269,7 @@ mod tests {
         let mut search = Search::default();
         assert!(search.evidence().contains("no process with its mark"));
         for _ in 0..2 {
-            search.add(&Left {
+            search.add(&OrphanProcesses {
                 ours: vec![process(7, 'R'), process(8, 'D')],
                 unknown: vec![process(9, 'S')],
             });
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_obstacle_is_said_once_until_it_changes() {
-        let left = |unknown| Left {
+        let left = |unknown| OrphanProcesses {
             ours: vec![process(7, 'R')],
             unknown,
         };
@@ -294,7 +294,7 @@ mod tests {
         assert!(!said.is_news(obstacle(&left(vec![process(9, 'S')]))));
         assert!(said.is_news(obstacle(&left(vec![process(10, 'S')]))));
         assert!(!said.is_news(obstacle(&left(vec![]))));
-        let stuck = Left {
+        let stuck = OrphanProcesses {
             ours: vec![process(8, 'D')],
             unknown: vec![],
         };

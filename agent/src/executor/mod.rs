@@ -64,7 +64,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wipe::{Asked, Wiper};
+use wipe::{WipeAnswer, Wiper};
 
 /// Checks for exited supervisors while the executor stops: most checks, and the pause between two of them.
 const MOST_LEAVES: u32 = 20;
@@ -206,8 +206,8 @@ impl Executor {
     pub async fn wipe(&self, asked: Wipe) -> Result<WipeStatus, String> {
         let wiper = self.shared.wiper.clone();
         match wiper.ask(&asked, self.shared.has_work()).await? {
-            Asked::Known(status) => Ok(status),
-            Asked::Begun(status) => {
+            WipeAnswer::Known(status) => Ok(status),
+            WipeAnswer::Begun(status) => {
                 self.spawn(async move { wiper.run(&asked).await });
                 Ok(status)
             }

@@ -14,7 +14,7 @@ use super::lost::{self, until_none_is_left};
 use super::rank::Rank;
 use super::{Executor, Shared};
 use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
-use crate::supervisor::{Cgroup, Cgroups, Left, Process, marked, process};
+use crate::supervisor::{Cgroup, Cgroups, OrphanProcesses, Process, marked, process};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use rustix::process::Pid;
@@ -55,8 +55,8 @@ pub(super) struct Finder {
 
 /// Processes found of one attempt.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    left: Left,
+pub(super) struct OrphanAttempt {
+    left: OrphanProcesses,
     /// Number of supervisors among the processes.
     supervisors: usize,
     group: Option<Cgroup>,
@@ -64,7 +64,7 @@ pub(super) struct Found {
     is_proven: bool,
 }
 
-impl Found {
+impl OrphanAttempt {
     fn is_empty(&self) -> bool {
         self.left.ours.is_empty()
     }
@@ -86,8 +86,8 @@ impl Found {
 
 impl Finder {
     /// All running processes, by attempt. An empty cgroup is listed without processes.
-    fn everything(&self) -> std::io::Result<BTreeMap<AttemptKey, Found>> {
-        let mut found: BTreeMap<AttemptKey, Found> = BTreeMap::new();
+    fn everything(&self) -> std::io::Result<BTreeMap<AttemptKey, OrphanAttempt>> {
+        let mut found: BTreeMap<AttemptKey, OrphanAttempt> = BTreeMap::new();
         for one in marked(&self.agent, &self.attempts)? {
             let of_key = found.entry(one.key).or_default();
             of_key.add(one.process);
@@ -112,11 +112,11 @@ impl Finder {
     }
 
     /// Running processes of one attempt.
-    fn of(&self, key: AttemptKey) -> std::io::Result<Found> {
+    fn of(&self, key: AttemptKey) -> std::io::Result<OrphanAttempt> {
         Ok(self.everything()?.remove(&key).unwrap_or_default())
     }
 
-    fn kill(&self, key: AttemptKey) -> Result<Left, String> {
+    fn kill(&self, key: AttemptKey) -> Result<OrphanProcesses, String> {
         let found = self.of(key).map_err(|error| error.to_string())?;
         lost::kill(&found.left, found.group.as_ref());
         Ok(found.left)
@@ -186,10 +186,14 @@ fn write_exit_anew(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordErro
 /// Control may dispatch the attempt that these processes name. Nothing then distinguishes them from the attempt's own
 /// processes, which must live. The executor registers a rank before any process of the rank starts. So a process found
 /// before the check belongs to no rank if the check finds none.
-fn kill_unless_known(shared: &Shared, finder: &Finder, key: AttemptKey) -> Result<Left, String> {
+fn kill_unless_known(
+    shared: &Shared,
+    finder: &Finder,
+    key: AttemptKey,
+) -> Result<OrphanProcesses, String> {
     let found = finder.of(key).map_err(|error| error.to_string())?;
     if shared.known().contains_key(&key) || shared.attempts.dir(key).exists() {
-        return Ok(Left::default());
+        return Ok(OrphanProcesses::default());
     }
     // Without the cgroup, which a launch may create meanwhile.
     lost::kill(&found.left, None);
@@ -265,7 +269,7 @@ impl Executor {
 
     /// Ends the processes without a report on the attempt: its end was reported before, or the processes are the only
     /// evidence of the attempt.
-    fn clear_away(&self, key: AttemptKey, found: &Found, is_told: bool) {
+    fn clear_away(&self, key: AttemptKey, found: &OrphanAttempt, is_told: bool) {
         let rank = Rank::new(key, self.shared.attempts.dir(key), None);
         let pids = found.pids();
         tracing::error!(attempt = %rank, ?pids, "processes run of which nothing is recorded; ending");
@@ -281,7 +285,7 @@ impl Executor {
         });
     }
 
-    fn leave_alone(&self, key: AttemptKey, found: &Found) {
+    fn leave_alone(&self, key: AttemptKey, found: &OrphanAttempt) {
         let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
         tracing::error!(
             %allocation, attempt, ?pids,

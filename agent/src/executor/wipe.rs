@@ -121,11 +121,11 @@ impl Wiper {
 
     /// Starts a wipe, or returns the status of the same order. Only one wipe runs at a time, and none while jobs run on
     /// the node.
-    pub(super) async fn ask(&self, asked: &Wipe, has_work: bool) -> Result<Asked, String> {
+    pub(super) async fn ask(&self, asked: &Wipe, has_work: bool) -> Result<WipeAnswer, String> {
         let mut last = self.last.lock().await;
         if let Some(known) = last.as_ref() {
             if known.number == asked.number {
-                return Ok(Asked::Known(known.status()));
+                return Ok(WipeAnswer::Known(known.status()));
             }
             if known.number > asked.number {
                 let (number, newer) = (asked.number, known.number);
@@ -151,7 +151,7 @@ impl Wiper {
         written.map_err(|error| format!("the wipe cannot be written down: {error}"))?;
         let status = record.status();
         *last = Some(record);
-        Ok(Asked::Begun(status))
+        Ok(WipeAnswer::Begun(status))
     }
 
     /// Runs the wipe that [`Wiper::ask`] accepted, and records its outcome.
@@ -259,7 +259,7 @@ impl Wiper {
 
 /// Answer to a wipe order.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum WipeAnswer {
     /// The wipe is accepted and must be run now.
     Begun(WipeStatus),
     /// The wipe is running or has ended.

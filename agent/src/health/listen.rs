@@ -1,7 +1,7 @@
 //! Driver event listener: events of GPU and NIC drivers, on a separate thread.
 
 use super::NodeHealth;
-use super::said::Said;
+use super::said::HealthSummary;
 use lattice_hwprobe::gpu_events::{
     GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog, SourceState,
 };
@@ -36,7 +36,7 @@ impl NodeHealth {
     /// GPU events are opened once the node has a GPU: on any other node, their absence is not worth a note.
     pub(crate) async fn listen(self) {
         let mut said = self.said();
-        let is_told_of = |said: &Said| said.has_gpus || said.has_mlx5;
+        let is_told_of = |said: &HealthSummary| said.has_gpus || said.has_mlx5;
         loop {
             let has_gpus = match said.wait_for(is_told_of).await {
                 Ok(said) => said.has_gpus,
@@ -65,7 +65,7 @@ impl NodeHealth {
     fn listen_until(&self, is_over: &AtomicBool, has_gpus: bool) {
         let sources = sources(&self.0.host, has_gpus);
         let mut watch = GpuEventWatch::start(sources);
-        let mut heard = Heard::default();
+        let mut heard = SourceStates::default();
         while !is_over.load(Ordering::Acquire) {
             let events = next(&mut watch);
             if !events.is_empty() {
@@ -134,12 +134,12 @@ fn sources(host: &Host, has_gpus: bool) -> GpuEventSources {
 
 /// State of the sources at the last check.
 #[derive(Default)]
-struct Heard {
+struct SourceStates {
     states: Option<[State; 2]>,
     is_unheard: bool,
 }
 
-impl Heard {
+impl SourceStates {
     /// Logs changes of the driver's events and the kernel's log, and returns the notes if they have changed.
     fn look(
         &mut self,
@@ -210,9 +210,9 @@ mod tests {
     fn events_that_nobody_hears_are_a_note_where_there_are_gpus() {
         let off: SourceState = Reading::disabled("not asked");
         let denied: SourceState = Reading::denied("/dev/kmsg");
-        let gpus = Heard::default().look((&off, &denied), true);
+        let gpus = SourceStates::default().look((&off, &denied), true);
         assert_eq!(gpus, Some(vec![UNHEARD]));
-        let nics = Heard::default().look((&off, &denied), false);
+        let nics = SourceStates::default().look((&off, &denied), false);
         assert_eq!(nics, None);
     }
 }

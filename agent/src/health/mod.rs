@@ -3,7 +3,7 @@
 //! [`lattice_hwprobe::health`] contains the rules; this module supplies their inputs. [`NodeHealth`] passes every read
 //! of the node to the engine: its own passes ([`pass`]) and the prober's full reads. It also passes GPU events as they
 //! happen ([`listen`]). It stores the engine's memory on disk ([`store`]), and produces the health part of the gossip
-//! announcement ([`Said`]). [`state`] is the pure state machine.
+//! announcement ([`HealthSummary`]). [`state`] is the pure state machine.
 //!
 //! Invariant: this module only reports. It depends on no consumer and never drains a node.
 
@@ -20,7 +20,7 @@ mod tests;
 mod usage;
 
 pub(crate) use pass::Reads;
-pub(crate) use said::Said;
+pub(crate) use said::HealthSummary;
 
 use crate::node::NodeEvents;
 use lattice_hwprobe::gpu_events::GpuEvent;
@@ -87,13 +87,13 @@ struct Shared {
     around: Surroundings,
     /// Never locked across an await or a blocking call.
     state: Mutex<State>,
-    said: watch::Sender<Said>,
+    said: watch::Sender<HealthSummary>,
     /// Start of the last pass. Locked while a pass is running.
     last_pass: tokio::sync::Mutex<Option<Instant>>,
     /// Time of the last recorded read, including the prober's.
     read_at: Mutex<Option<Instant>>,
     /// Last utilisation of the node.
-    usage: usage::Seen,
+    usage: usage::UsageSample,
     /// Requests a write of the state.
     wake: Notify,
 }
@@ -132,7 +132,7 @@ impl NodeHealth {
             said: watch::Sender::new(said),
             last_pass: tokio::sync::Mutex::new(None),
             read_at: Mutex::new(None),
-            usage: usage::Seen::default(),
+            usage: usage::UsageSample::default(),
             wake: Notify::new(),
         }))
     }
@@ -143,7 +143,7 @@ impl NodeHealth {
     }
 
     /// Health part of the gossip announcement, with notification of changes.
-    pub(crate) fn said(&self) -> watch::Receiver<Said> {
+    pub(crate) fn said(&self) -> watch::Receiver<HealthSummary> {
         self.0.said.subscribe()
     }
 

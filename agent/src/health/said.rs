@@ -8,7 +8,7 @@ const MOST_CODES: usize = 16;
 
 /// Health state to announce.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct HealthSummary {
     /// Whether health checks run.
     pub(crate) enabled: bool,
     /// Worst severity of the reasons that are not observe-only.
@@ -31,7 +31,7 @@ pub(crate) struct Said {
     pub(crate) disk: bool,
 }
 
-impl Said {
+impl HealthSummary {
     /// Check codes that fit into the announcement.
     pub(crate) fn said_codes(&self) -> impl Iterator<Item = &str> {
         self.codes.iter().take(MOST_CODES).map(String::as_str)

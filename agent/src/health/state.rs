@@ -2,7 +2,7 @@
 
 use super::gpus::GpuNames;
 use super::nics::{self, KnownNics};
-use super::said::Said;
+use super::said::HealthSummary;
 use lattice_hwprobe::gpu_events::{GpuEvent, SAME_WITHIN_MS};
 use lattice_hwprobe::health::{Check, Engine, Memory, Reason, Report, Severity, Table};
 use lattice_hwprobe::history::{Happening, Turn};
@@ -287,7 +287,7 @@ impl State {
         self.notes = notes;
     }
 
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn said(&self) -> HealthSummary {
         let report = self.engine.report();
         let counted = report.reasons.iter().filter(|r| !r.observe_only);
         let mut codes: Vec<String> = Vec::new();
@@ -296,7 +296,7 @@ impl State {
                 codes.push(reason.code.clone());
             }
         }
-        Said {
+        HealthSummary {
             enabled: true,
             worst: report.worst,
             codes,

@@ -1,5 +1,5 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
-use super::Said;
+use super::HealthSummary;
 use super::state::{State, Stored};
 use lattice_hwprobe::gpu_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event};
 use lattice_hwprobe::health::{Severity, Table};
@@ -345,12 +345,12 @@ fn what_is_only_watched_is_reported_and_not_said() {
     let table = Table::shipped().unwrap().with_site(site).unwrap();
     let mut state = State::new(table, Stored::default(), "b1", NOW);
     state.observe(NOW, &read(Outcome::Complete, Some(true)));
-    let expected = Said {
+    let expected = HealthSummary {
         enabled: true,
         has_gpus: true,
         judged: state.said().judged,
         probes: state.said().probes,
-        ..Said::default()
+        ..HealthSummary::default()
     };
     assert_eq!(state.said(), expected);
     assert_eq!(entities(&state), [pair("gpu.row_remap.pending", "gpu.1")]);

@@ -23,12 +23,12 @@ const WITHIN: Duration = Duration::from_secs(1);
 const MILLION: u128 = 1_000_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct UsageSample {
     gpus: Mutex<Option<(Instant, Result<u32, String>)>>,
     processors: tokio::sync::Mutex<Option<(Instant, Ticks)>>,
 }
 
-impl Seen {
+impl UsageSample {
     /// Records the GPU utilisation of a read.
     pub(super) fn observe(&self, seen: &Inventory) {
         let usage = (Instant::now(), gpus(seen));
@@ -205,7 +205,7 @@ mod tests {
         fs::create_dir(folder.path().join("proc")).unwrap();
         let file = folder.path().join("proc/stat");
         let root = Root::new(folder.path());
-        let seen = Seen::default();
+        let seen = UsageSample::default();
         assert!(seen.processors(&root).await.is_err());
         fs::write(&file, STAT).unwrap();
         let still = seen.processors(&root).await.unwrap_err();

@@ -17,5 +17,5 @@ pub use history::{HistorySettings, Limits, NodeHistory, Restored, Status};
 
 pub use prober::{ProbeSettings, Prober, Reader, Surroundings};
 pub use publication::{Announcement, Observation, Publication, Step};
-pub use triggers::{DeviceEvents, Heard};
+pub use triggers::{DeviceEvents, KernelNotice};
 pub use view::{InventoryUnavailable, NodeView};

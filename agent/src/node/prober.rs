@@ -6,7 +6,7 @@ use super::triggers::Pace;
 use super::view::{NodeView, Wish};
 use super::{Announcement, Step};
 use bytes::Bytes;
-use lattice_hwprobe::history::{Cause, Seen};
+use lattice_hwprobe::history::{Cause, ReadContext};
 use lattice_hwprobe::{Host, Inventory};
 use lattice_mesh::Clock;
 use std::fmt;
@@ -234,7 +234,7 @@ impl Prober {
         let history = self.surroundings.history.clone();
         let read = move || {
             let inventory = (reader.0)(&host);
-            let seen = seen.map(|cause| Seen {
+            let seen = seen.map(|cause| ReadContext {
                 at: clock.now().0,
                 boot_id,
                 cause,
@@ -290,7 +290,7 @@ struct Read {
 fn observe(
     inventory: &Inventory,
     view: &NodeView,
-    seen: Option<Seen>,
+    seen: Option<ReadContext>,
     history: &NodeHistory,
 ) -> Read {
     log(inventory);

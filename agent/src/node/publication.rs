@@ -3,7 +3,7 @@
 use super::causes;
 use super::history::Restored;
 use bytes::Bytes;
-use lattice_hwprobe::history::{Folded, Happening, History, Line, Record, Seen};
+use lattice_hwprobe::history::{Folded, Happening, History, Line, ReadContext, Record};
 use lattice_hwprobe::{
     Class, ClassMark, Digest, DocumentError, Earlier, Inventory, NODE_DOCUMENT_VERSION,
     NodeDocument, Schemas,
@@ -132,7 +132,7 @@ impl Publication {
     }
 
     /// Records a fresh read with its circumstances.
-    pub fn observe(&mut self, inventory: &Inventory, mut seen: Seen) -> Observation {
+    pub fn observe(&mut self, inventory: &Inventory, mut seen: ReadContext) -> Observation {
         let before = self.history.record(Class::Kernel);
         if let Some(driver) = causes::driver(before, inventory.records.get(&Class::Kernel)) {
             seen.cause = seen.cause.or_stronger(driver);

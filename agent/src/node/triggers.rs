@@ -62,7 +62,7 @@ impl Pace {
 
 /// Message of the kernel.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum KernelNotice {
     /// Event of a device or a module.
     Event(Uevent),
     /// Event of a device's firmware or parameters.
@@ -101,38 +101,38 @@ impl DeviceEvents {
     ///
     /// # Errors
     /// A socket is no longer usable.
-    pub async fn next(&self) -> io::Result<Heard> {
+    pub async fn next(&self) -> io::Result<KernelNotice> {
         tokio::select! {
             heard = self.next_device() => heard,
             heard = self.next_devlink() => heard,
         }
     }
 
-    async fn next_device(&self) -> io::Result<Heard> {
+    async fn next_device(&self) -> io::Result<KernelNotice> {
         let mut buffer = [0; uevent::MOST_MESSAGE_BYTES];
         loop {
             let Received::Datagram(length) = self.devices.receive(&mut buffer).await? else {
-                return Ok(Heard::Lost);
+                return Ok(KernelNotice::Lost);
             };
             match Uevent::parse(buffer.get(..length).unwrap_or_default()) {
-                Ok(event) => return Ok(Heard::Event(event)),
+                Ok(event) => return Ok(KernelNotice::Event(event)),
                 Err(error) => tracing::debug!(%error, "the kernel told something unheard of"),
             }
         }
     }
 
     /// Next devlink event; pending for ever without devlink.
-    async fn next_devlink(&self) -> io::Result<Heard> {
+    async fn next_devlink(&self) -> io::Result<KernelNotice> {
         let Some((devlink, family)) = &self.devlink else {
             return std::future::pending().await;
         };
         let mut buffer = [0; devlink_events::MOST_MESSAGE_BYTES];
         loop {
             let Received::Datagram(length) = devlink.receive(&mut buffer).await? else {
-                return Ok(Heard::Lost);
+                return Ok(KernelNotice::Lost);
             };
             match DevlinkEvent::parse(buffer.get(..length).unwrap_or_default(), *family) {
-                Ok(Some(event)) => return Ok(Heard::Devlink(event)),
+                Ok(Some(event)) => return Ok(KernelNotice::Devlink(event)),
                 Ok(None) => {}
                 Err(error) => tracing::debug!(%error, "devlink told something unheard of"),
             }
@@ -182,9 +182,9 @@ impl Hearing {
     }
 
     /// Records a message. `now`: milliseconds of a monotonic clock.
-    pub(super) fn take(&mut self, heard: Heard, now: u64) {
+    pub(super) fn take(&mut self, heard: KernelNotice, now: u64) {
         // A loss of unknown events is always recorded by name.
-        let is_lost = heard == Heard::Lost;
+        let is_lost = heard == KernelNotice::Lost;
         let Some(cause) = heard.cause() else {
             return;
         };
@@ -207,7 +207,7 @@ impl Hearing {
     }
 }
 
-impl Heard {
+impl KernelNotice {
     fn cause(self) -> Option<Cause> {
         match self {
             Self::Event(event) => event.cause(),

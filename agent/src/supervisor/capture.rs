@@ -46,7 +46,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> {
     let pipe = Receiver::from_owned_fd(pipe)?;
     let (all_writers_gone, gone) = oneshot::channel();
-    let kept = Kept {
+    let kept = CaptureFile {
         file,
         left: cap,
         cap,
@@ -58,7 +58,7 @@ pub(super) fn spawn(pipe: OwnedFd, file: File, cap: u64) -> io::Result<Capture> 
     })
 }
 
-async fn copy(pipe: Receiver, mut kept: Kept, mut gone: oneshot::Receiver<()>) {
+async fn copy(pipe: Receiver, mut kept: CaptureFile, mut gone: oneshot::Receiver<()>) {
     let mut chunk = vec![0; CHUNK];
     loop {
         tokio::select! {
@@ -81,7 +81,7 @@ async fn copy(pipe: Receiver, mut kept: Kept, mut gone: oneshot::Receiver<()>) {
 }
 
 /// Reads the rest of the pipe with direct system calls: the runtime may not have received the readiness event yet.
-fn drain(pipe: &Receiver, kept: &mut Kept, chunk: &mut [u8]) {
+fn drain(pipe: &Receiver, kept: &mut CaptureFile, chunk: &mut [u8]) {
     for _ in 0..MOST_DRAINS {
         match rustix::io::read(pipe, &mut *chunk) {
             Ok(0) => return,
@@ -97,14 +97,14 @@ enum State {
     Full,
 }
 
-struct Kept {
+struct CaptureFile {
     file: File,
     left: u64,
     cap: u64,
     state: State,
 }
 
-impl Kept {
+impl CaptureFile {
     fn take(&mut self, bytes: &[u8]) {
         if matches!(self.state, State::Full) {
             return;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Processes of an attempt that outlived their supervisor.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct OrphanProcesses {
     /// Processes with the attempt's mark, in its cgroup, in the session of its first process, or not yet at exec.
     pub(crate) ours: Vec<Process>,
     /// Processes of the attempt's user that started after its supervisor and have an unreadable environment.
@@ -36,7 +36,7 @@ pub(crate) fn left_of_attempt(
     supervisor: Option<&SupervisorRecord>,
     started: Option<&StartedRecord>,
     (folder, sought): (&Path, Sought),
-) -> io::Result<Left> {
+) -> io::Result<OrphanProcesses> {
     let mark = format!("{}={}", super::environment::MARK, launch.mark).into_bytes();
     let user = launch.become_user.as_ref();
     let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
@@ -54,7 +54,7 @@ pub(crate) fn left_of_attempt(
             process.session == first.pid && process.start_ticks >= first.start_ticks
         })
     };
-    let mut left = Left::default();
+    let mut left = OrphanProcesses::default();
     for process in found {
         if grouped.contains(&process.pid) {
             left.ours.push(process);

@@ -41,7 +41,7 @@ pub use cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
 pub(crate) use family::signal_process;
 pub use family::{Process, process};
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
-pub(crate) use kin::{Left, Sought, left_of_attempt, marked, with_variable};
+pub(crate) use kin::{OrphanProcesses, Sought, left_of_attempt, marked, with_variable};
 
 use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
 use complain::complain;

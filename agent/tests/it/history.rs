@@ -392,7 +392,7 @@ async fn hear_a_veth() {
     let mut seen = Vec::new();
     while seen.len() < 4 {
         let heard = tokio::time::timeout(PATIENCE, events.next()).await;
-        let lattice_agent::node::Heard::Event(event) = heard.unwrap().unwrap() else {
+        let lattice_agent::node::KernelNotice::Event(event) = heard.unwrap().unwrap() else {
             panic!("four events are not too many");
         };
         if event.subsystem == "net" {

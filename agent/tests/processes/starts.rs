@@ -23,15 +23,15 @@ const HOOK_DEADLINE: Duration = Duration::from_secs(4);
 
 /// Place where a start hangs.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum HangPoint {
     Directory,
     Output,
     Program,
 }
 
-const PLACES: [Place; 3] = [Place::Directory, Place::Output, Place::Program];
+const PLACES: [HangPoint; 3] = [HangPoint::Directory, HangPoint::Output, HangPoint::Program];
 
-impl Place {
+impl HangPoint {
     /// Job that leaves a note if it ever runs, with `dead` in its path.
     fn job(self, bench: &Bench, number: u64, dead: &Path) -> Launch {
         let note = format!("echo x >> {}", bench.file("ran").display());
@@ -91,7 +91,7 @@ impl Scene {
     }
 
     /// Launches a job, waits until its start hangs, and returns its process and its supervisor.
-    async fn launch(&self, executor: &Executor, place: Place, number: u64) -> (i32, i32) {
+    async fn launch(&self, executor: &Executor, place: HangPoint, number: u64) -> (i32, i32) {
         let wanted = place.job(&self.bench, number, &self.dead);
         executor.launch(wanted).await.unwrap();
         self.hung(number).await
@@ -213,7 +213,7 @@ async fn a_start_that_hangs_is_told_of_and_found_by_the_next_agent() {
         return;
     };
     let first = scene.bench.open();
-    let (child, supervisor) = scene.launch(&first, Place::Directory, 1).await;
+    let (child, supervisor) = scene.launch(&first, HangPoint::Directory, 1).await;
     eventually("the hang to be told", || {
         (first.hindrances() == [Hindrance::Starting]).then_some(())
     })
@@ -222,7 +222,7 @@ async fn a_start_that_hangs_is_told_of_and_found_by_the_next_agent() {
     let attempt = AttemptDir::at(scene.bench.attempt_dir(key(1)));
     let told = attempt.starting().unwrap().unwrap();
     println!("{told}");
-    let words = Place::Directory.words(&scene.dead);
+    let words = HangPoint::Directory.words(&scene.dead);
     assert_eq!(told.to_string(), format!("its start hangs at {words}"));
     let log = std::fs::read_to_string(attempt.supervisor_log()).unwrap();
     assert_eq!(log, format!("{told}\n"));
@@ -253,7 +253,7 @@ async fn a_start_that_nothing_can_end_keeps_its_node_until_it_is_gone() {
         return;
     };
     let executor = scene.bench.open();
-    let (child, _) = scene.launch(&executor, Place::Directory, 1).await;
+    let (child, _) = scene.launch(&executor, HangPoint::Directory, 1).await;
     executor.terminate(terminate(key(1))).await.unwrap();
     let attempt = AttemptDir::at(scene.bench.attempt_dir(key(1)));
     let told = eventually("it to be told that SIGKILL did not help", || {
@@ -281,7 +281,7 @@ async fn a_start_whose_supervisor_is_killed_is_lost_only_when_its_process_is_gon
             return;
         };
         let executor = scene.bench.open();
-        let (child, supervisor) = scene.launch(&executor, Place::Directory, 1).await;
+        let (child, supervisor) = scene.launch(&executor, HangPoint::Directory, 1).await;
         kill(supervisor);
         eventually("it to be gone", || (!runs(supervisor)).then_some(())).await;
         if hang == Hang::Stuck {
@@ -310,7 +310,7 @@ async fn a_start_that_hangs_and_then_fails_says_why() {
         return;
     };
     let executor = scene.bench.open();
-    scene.launch(&executor, Place::Program, 1).await;
+    scene.launch(&executor, HangPoint::Program, 1).await;
     drop(dead);
     let RankExit::SpawnFailed { reason } = scene.end(1).await else {
         panic!("it was started");

@@ -3,7 +3,7 @@
 //! `cargo run --profile dist -p lattice-accounting --example ledger -- [ALLOCATIONS]`
 #![expect(clippy::unwrap_used, reason = "an example")]
 
-use lattice_accounting::ledger::{Ledger, Whose};
+use lattice_accounting::ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
     fact::{Fact, FactKind, Use, Work},
@@ -126,7 +126,7 @@ fn main() {
             let tenant = ProjectPath::new(format!("t{:03}", random.below(TENANTS))).unwrap();
             let from = UnixMillis(now.0.saturating_sub(days * DAY));
             let begun = Instant::now();
-            let used = ledger.used(Whose::Tenant(&tenant), from, now);
+            let used = ledger.used(UsageScope::Tenant(&tenant), from, now);
             let took = begun.elapsed().as_secs_f64() * 1e6;
             assert!(used.work.node_ms > 0);
             took

@@ -18,7 +18,7 @@ use crate::{
     month::Month,
     site::{Site, SiteError, Step, Steps},
     status::{Parked, Status},
-    waldur::{Amounts, Making, Objects, Place, Waldur, WaldurError},
+    waldur::{Amounts, Making, Objects, ResourceScope, Waldur, WaldurError},
 };
 use lattice_quorum_types::{ProjectPath, UnixMillis};
 use parking_lot::Mutex;
@@ -70,9 +70,9 @@ pub struct Accountant {
     /// Number of the last usage record that was read.
     collected: u64,
     /// Amounts that Waldur has, as reported to it or read from it.
-    told: BTreeMap<(Place, Month), Amounts>,
+    told: BTreeMap<(ResourceScope, Month), Amounts>,
     /// Part of these amounts that is recorded with terminated resources of the same place.
-    elsewhere: BTreeMap<(Place, Month), Amounts>,
+    elsewhere: BTreeMap<(ResourceScope, Month), Amounts>,
     /// Ended months with reported final totals.
     closed: BTreeSet<Month>,
     /// Node limits of tenants taken over from Waldur.

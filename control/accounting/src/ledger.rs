@@ -65,7 +65,7 @@ impl Both {
 
 /// Subject of a usage query.
 #[derive(Debug, Clone, Copy)]
-pub enum Whose<'a> {
+pub enum UsageScope<'a> {
     /// A tenant with all its projects.
     Tenant(&'a ProjectPath),
     /// A project without its subprojects.
@@ -297,15 +297,15 @@ impl Ledger {
     }
 
     /// Usage from `from` until before `until`. Open use counts up to `until`, even beyond the state time of the ledger.
-    pub fn used(&self, whose: Whose<'_>, from: UnixMillis, until: UnixMillis) -> Both {
+    pub fn used(&self, whose: UsageScope<'_>, from: UnixMillis, until: UnixMillis) -> Both {
         let none = Vec::new();
         let (numbers, only) = match whose {
-            Whose::Tenant(tenant) => (self.by_tenant.get(tenant).unwrap_or(&none), None),
-            Whose::Project(project) => {
+            UsageScope::Tenant(tenant) => (self.by_tenant.get(tenant).unwrap_or(&none), None),
+            UsageScope::Project(project) => {
                 let of_tenant = self.by_tenant.get(&project.tenant());
                 (of_tenant.unwrap_or(&none), Some(project))
             }
-            Whose::User(user) => (self.by_user.get(user).unwrap_or(&none), None),
+            UsageScope::User(user) => (self.by_user.get(user).unwrap_or(&none), None),
         };
         let mut sum = Both::default();
         for number in numbers {

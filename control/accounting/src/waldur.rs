@@ -8,8 +8,8 @@ mod credit;
 mod objects;
 mod usage;
 
-pub use credit::{Bought, Known, Limited};
-pub use objects::{Making, Objects, Place};
+pub use credit::{Bought, KnownResource, Limited};
+pub use objects::{Making, Objects, ResourceScope};
 pub use usage::Amounts;
 
 use crate::secret::{SecretError, SecretRef, Secrets};

@@ -24,7 +24,7 @@ pub use course::{
 };
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use terms::{
-    CheckpointBody, DependencyBody, JobBody, Known, MetricBody, ScaleBody, read_condition,
+    CheckpointBody, DependencyBody, JobBody, MetricBody, RequestContext, ScaleBody, read_condition,
 };
 pub use view::{AllocationView, RankView, Sight, WorkloadView, stop_of};
 
@@ -245,7 +245,7 @@ impl AllocationRequest {
     ///
     /// # Errors
     /// The first field that cannot be read or has an impossible value.
-    pub fn into_spec_with(self, known: &Known) -> Result<AllocationSpec, FieldError> {
+    pub fn into_spec_with(self, known: &RequestContext) -> Result<AllocationSpec, FieldError> {
         self.check_said()?;
         if self.nodes == 0 {
             return Err(at("nodes")("ask for at least 1 node"));
@@ -295,7 +295,7 @@ impl AllocationRequest {
             deadline: None,
             ..self
         };
-        without.into_spec_with(&Known::default())
+        without.into_spec_with(&RequestContext::default())
     }
 }
 

@@ -11,7 +11,7 @@ pub use body::{AfterBody, EdgeBody, MemberRequest};
 pub use dot::MEDIA_TYPE as DOT;
 
 use crate::{
-    allocation::{AllocationRequest, Known, read_condition},
+    allocation::{AllocationRequest, RequestContext, read_condition},
     duration,
     problem::FieldError,
     text,
@@ -50,8 +50,8 @@ impl DagRequest {
     ///
     /// # Errors
     /// The first field that cannot be read, as `members.NAME.field`.
-    pub fn into_spec(self, known: &[Known]) -> Result<DagSpec, FieldError> {
-        let nothing = Known::default();
+    pub fn into_spec(self, known: &[RequestContext]) -> Result<DagSpec, FieldError> {
+        let nothing = RequestContext::default();
         let mut named = 0;
         let members = self.members.into_iter().enumerate();
         let members = members.map(|(place, member)| {

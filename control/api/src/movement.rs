@@ -72,7 +72,7 @@ impl Value {
 }
 
 /// Parses a value from a command line.
-trait Given: Sized {
+trait SettingText: Sized {
     fn read(kind: Kind, text: &str) -> Result<Self, String>;
 }
 
@@ -81,19 +81,19 @@ fn plain<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
         .map_err(|_| format!("it is {text:?}; it must be {what}"))
 }
 
-impl Given for bool {
+impl SettingText for bool {
     fn read(_: Kind, text: &str) -> Result<Self, String> {
         plain(text, "true or false")
     }
 }
 
-impl Given for u32 {
+impl SettingText for u32 {
     fn read(_: Kind, text: &str) -> Result<Self, String> {
         plain(text, "a whole number from 0 to 4294967295")
     }
 }
 
-impl Given for f64 {
+impl SettingText for f64 {
     /// A time may also be written as `90s` or `1h30m`, as elsewhere.
     fn read(kind: Kind, text: &str) -> Result<Self, String> {
         match (kind, crate::duration::parse(text)) {

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 mod done;
 mod fold;
 
-pub use done::Done;
+pub use done::ResultList;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};

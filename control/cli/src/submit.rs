@@ -11,7 +11,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use flags::{Flags, Said};
+use flags::{CommandLineFlags, Flags};
 use lattice_api::{
     allocation::{AllocationRequest, CheckpointBody, ConstraintsBody},
     outlook::OutlookView,
@@ -33,7 +33,7 @@ use std::{fs, io::Read as _, path::Path};
                             lattice submit [OPTIONS] -- COMMAND [ARGS]...")]
 pub struct SubmitArgs {
     #[command(flatten)]
-    said: Said,
+    said: CommandLineFlags,
     /// Script to run without arguments; its file does not name the allocation. `-` reads it from standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "job"])]
     script: Option<String>,
@@ -59,7 +59,7 @@ pub struct SubmitArgs {
 }
 
 /// Request of the command line and the script together.
-struct Asked {
+struct SubmitInput {
     flags: Flags,
     /// Text of the script.
     script: Option<String>,
@@ -131,7 +131,7 @@ fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
 
 impl SubmitArgs {
     /// Reads the script, if there is one, and merges its flags with the command line.
-    fn asked(&self) -> Result<Asked, Failure> {
+    fn asked(&self) -> Result<SubmitInput, Failure> {
         if let Some(word) = self
             .job
             .first()
@@ -166,7 +166,7 @@ impl SubmitArgs {
         })?;
         flags.name = flags.name.or_else(|| name.map(str::to_owned));
         let arguments = self.job.iter().skip(1).chain(&self.command);
-        Ok(Asked {
+        Ok(SubmitInput {
             flags,
             script,
             argv: arguments.cloned().collect(),
@@ -184,7 +184,7 @@ fn faults(header: Option<&(String, Header)>) -> Vec<Wrong> {
     faults.collect()
 }
 
-impl Asked {
+impl SubmitInput {
     fn request(&self) -> Result<AllocationRequest, Failure> {
         let flags = &self.flags;
         let project = flags.project.clone().ok_or_else(|| {
@@ -240,7 +240,7 @@ impl Asked {
     }
 
     /// Returns the request, or all mistakes in it.
-    fn checked(&self, said: &Said) -> Result<AllocationRequest, Failure> {
+    fn checked(&self, said: &CommandLineFlags) -> Result<AllocationRequest, Failure> {
         let mut wrong = faults(self.header.as_ref());
         // The two flags may be on different lines, so clap cannot check this.
         if self.flags.checkpoint_dir.is_some() && self.flags.checkpoint.is_none() {
@@ -308,7 +308,7 @@ impl Asked {
     }
 
     /// Describes a mistake by its flag and its place.
-    fn told(&self, error: &FieldError, said: &Said) -> Wrong {
+    fn told(&self, error: &FieldError, said: &CommandLineFlags) -> Wrong {
         let flag = flag(&error.field);
         let mut lines = self.header.iter().flat_map(|(file, header)| {
             let directives = header.directives.iter();

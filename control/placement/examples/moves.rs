@@ -88,7 +88,7 @@ fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, Work> {
 
 /// Locations of nodes, and vClusters with waiting jobs.
 struct Sharing {
-    places: BTreeMap<NodeId, lend::Place>,
+    places: BTreeMap<NodeId, lend::NodeOwnership>,
     vclusters: BTreeMap<VclusterName, lend::Member>,
 }
 
@@ -101,7 +101,7 @@ fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
     for (n, node) in view.nodes.keys().enumerate() {
         let (home, is_lent) = (n % count, random.below(10) == 0);
         let current = if is_lent { (home + 1) % count } else { home };
-        let place = lend::Place {
+        let place = lend::NodeOwnership {
             home: names[home].clone(),
             current: names[current].clone(),
             planned_for: None,

@@ -33,7 +33,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Input of a plan; planning changes none of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct CycleInput<'a> {
     pub(crate) view: &'a ClusterView,
     pub(crate) policy: &'a Policy,
     pub(crate) machine: &'a Machine,
@@ -48,7 +48,7 @@ pub(crate) struct Given<'a> {
 }
 
 pub(crate) struct Cycle<'a> {
-    given: Given<'a>,
+    given: CycleInput<'a>,
     now: u64,
     free: BitSet,
     free_count: u32,
@@ -101,8 +101,8 @@ impl From<Blocker> for Turn {
 }
 
 impl<'a> Cycle<'a> {
-    pub(crate) fn new(given: Given<'a>) -> Self {
-        let Given {
+    pub(crate) fn new(given: CycleInput<'a>) -> Self {
+        let CycleInput {
             view,
             machine,
             queue,
@@ -489,7 +489,7 @@ impl<'a> Cycle<'a> {
         from: u64,
         end: Option<u64>,
     ) -> Option<Chosen> {
-        let Given {
+        let CycleInput {
             machine, policy, ..
         } = self.given;
         let power = match self.power.is_free() {

@@ -297,7 +297,7 @@ pub(crate) fn key<'a>(
 
 /// Cache kept from plan to plan while the nodes are unchanged.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct EligibilityCache {
     stamp: u64,
     memory: Memory,
     sets: Vec<Arc<Eligible>>,
@@ -323,21 +323,21 @@ pub(crate) struct EligibleSets {
     /// Each set that a job has, once.
     sets: Arc<Vec<Arc<Eligible>>>,
     /// Each request that a job has, once.
-    asked: Arc<Vec<Asked>>,
+    asked: Arc<Vec<EligibleRequest>>,
     /// Position of each job's request in `asked`.
     of_job: Arc<Vec<u32>>,
 }
 
 /// One request, with its funnel for explanations.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct EligibleRequest {
     /// Number of its set of nodes.
     set: u32,
     /// Nodes dropped by each constraint.
     pub(crate) steps: Arc<[Step]>,
 }
 
-impl Kept {
+impl EligibilityCache {
     /// Computes the sets missing for the present jobs only: the queue also holds requests of jobs that are gone.
     pub(crate) fn prepare(&mut self, machine: &Machine, queue: &Queue) -> EligibleSets {
         if self.stamp != machine.stamp {
@@ -376,7 +376,7 @@ impl Kept {
                         let index = &machine.index;
                         let set = Eligible::new(index, found.left, Some(own), named);
                         sets.push(Arc::new(set));
-                        Asked {
+                        EligibleRequest {
                             set: sets.len() as u32 - 1,
                             steps: found.steps.into(),
                         }
@@ -388,7 +388,7 @@ impl Kept {
                             of_kept[set] = sets.len() as u32;
                             sets.push(self.sets[set].clone());
                         }
-                        Asked {
+                        EligibleRequest {
                             set: of_kept[set],
                             steps,
                         }
@@ -434,7 +434,7 @@ impl EligibleSets {
     }
 
     /// Request of a job, by the position of the job in the queue.
-    pub(crate) fn asked(&self, job: usize) -> &Asked {
+    pub(crate) fn asked(&self, job: usize) -> &EligibleRequest {
         &self.asked[self.of_job[job] as usize]
     }
 

@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 
 /// Usage at a level.
 #[derive(Debug, Clone, Copy, Default)]
-struct Held {
+struct LevelUsage {
     own: Usage,
     subtree: Usage,
 }
 
-impl Held {
+impl LevelUsage {
     fn add(&mut self, is_target: bool, nodes: u32) {
         let usage = match is_target {
             true => &mut self.own,
@@ -30,8 +30,8 @@ impl Held {
         usage.allocations = usage.allocations.saturating_add(1);
     }
 
-    fn with(self, other: Held) -> Held {
-        Held {
+    fn with(self, other: LevelUsage) -> LevelUsage {
+        LevelUsage {
             own: self.own.with(other.own),
             subtree: self.subtree.with(other.subtree),
         }
@@ -43,7 +43,7 @@ impl ClusterView {
     pub fn count(&mut self, project: &ProjectPath, nodes: u32, is_sensitive: bool) {
         let levels = self.levels.iter_mut();
         for (path, level) in levels.filter(|(path, _)| project.is_within(path)) {
-            let mut held = Held {
+            let mut held = LevelUsage {
                 own: level.own,
                 subtree: level.subtree,
             };
@@ -110,10 +110,10 @@ impl Paths {
 
 /// Headroom kept from a time on for the job with a reservation.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+struct ReservedHeadroom {
     by: AllocationId,
     starts_at: UnixMillis,
-    held: Held,
+    held: LevelUsage,
 }
 
 /// Headroom of a project over all its levels.
@@ -151,12 +151,12 @@ pub(crate) struct Headroom<'a> {
     policy: LimitPolicy,
     paths: &'a Paths,
     levels: Vec<(&'a ProjectPath, &'a LevelView)>,
-    used: Vec<Held>,
+    used: Vec<LevelUsage>,
     /// Number of placements below each topmost level.
     changes: Vec<u32>,
     /// Cached headroom by project.
     rooms: Vec<Room>,
-    kept: BTreeMap<usize, Vec<Kept>>,
+    kept: BTreeMap<usize, Vec<ReservedHeadroom>>,
 }
 
 impl<'a> Headroom<'a> {
@@ -165,7 +165,7 @@ impl<'a> Headroom<'a> {
         levels: &'a BTreeMap<ProjectPath, LevelView>,
         paths: &'a Paths,
     ) -> Self {
-        let used = levels.values().map(|level| Held {
+        let used = levels.values().map(|level| LevelUsage {
             own: level.own,
             subtree: level.subtree,
         });
@@ -193,7 +193,7 @@ impl<'a> Headroom<'a> {
     fn passed(
         &self,
         level: usize,
-        held: Held,
+        held: LevelUsage,
         is_target: bool,
         nodes: u32,
     ) -> impl Iterator<Item = Level> {
@@ -258,7 +258,7 @@ impl<'a> Headroom<'a> {
     }
 
     /// Headroom of a level with usage `held`.
-    fn room_at(&self, level: usize, held: Held, is_target: bool) -> Room {
+    fn room_at(&self, level: usize, held: LevelUsage, is_target: bool) -> Room {
         let (path, view) = self.levels[level];
         let rules = self.policy.rules();
         let counted = rules.counted(path, held.own, held.subtree, is_target);
@@ -322,9 +322,9 @@ impl<'a> Headroom<'a> {
         starts_at: UnixMillis,
     ) {
         for (n, level) in self.path(project).unwrap_or_default().iter().enumerate() {
-            let mut held = Held::default();
+            let mut held = LevelUsage::default();
             held.add(n == 0, nodes);
-            self.kept.entry(*level).or_default().push(Kept {
+            self.kept.entry(*level).or_default().push(ReservedHeadroom {
                 by,
                 starts_at,
                 held,

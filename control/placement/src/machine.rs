@@ -41,7 +41,7 @@ pub(crate) struct Machine {
     pub(crate) deprioritised: BitSet,
     /// Free time of each node: 0 for now, [`NEVER`] if not foreseeable, else Unix milliseconds.
     pub(crate) free_at: Vec<u64>,
-    held: BTreeMap<AllocationId, Held>,
+    held: BTreeMap<AllocationId, HeldNodes>,
     /// Nodes lent to another vCluster; never free.
     loans: BTreeMap<usize, Loan>,
     /// Reservation windows of operators.
@@ -75,7 +75,7 @@ impl Loan {
 
 /// Nodes of an allocation.
 #[derive(Debug)]
-struct Held {
+struct HeldNodes {
     nodes: Vec<usize>,
     /// GPUs of its nodes that are not lent.
     gpus: u128,
@@ -83,7 +83,7 @@ struct Held {
     at: u64,
 }
 
-impl Held {
+impl HeldNodes {
     fn until(at: u64) -> Self {
         Self {
             nodes: Vec::new(),
@@ -191,7 +191,10 @@ impl Machine {
         at: Option<u64>,
     ) {
         let at = at.unwrap_or(NEVER);
-        let mut held = self.held.remove(&id).unwrap_or_else(|| Held::until(at));
+        let mut held = self
+            .held
+            .remove(&id)
+            .unwrap_or_else(|| HeldNodes::until(at));
         held.at = at;
         held.nodes.iter().for_each(|n| self.free_at[*n] = at);
         for n in nodes {
@@ -253,7 +256,7 @@ impl Machine {
     /// Walltime granted to running allocations, in milliseconds of one GPU. Allocations on lent nodes are not counted.
     pub(crate) fn running_gpu_ms(&self, running: &BTreeMap<AllocationId, RunningView>) -> u128 {
         let counted = self.held.iter().filter(|(_, held)| held.gpus > 0);
-        let of_allocation = |(id, held): (&AllocationId, &Held)| {
+        let of_allocation = |(id, held): (&AllocationId, &HeldNodes)| {
             let walltime = running.get(id).and_then(|r| r.walltime_ms);
             let lasts_ms = walltime.unwrap_or(UNBOUNDED_WALLTIME_MS);
             held.gpus.saturating_mul(lasts_ms.into())
@@ -282,7 +285,7 @@ impl Machine {
             Some(id) => {
                 let gpus = self.gpus(n);
                 let held = self.held.entry(id);
-                let held = held.or_insert_with(|| Held::until(free_at(running.get(&id))));
+                let held = held.or_insert_with(|| HeldNodes::until(free_at(running.get(&id))));
                 held.nodes.push(n);
                 held.gpus += gpus;
                 held.at

@@ -1,7 +1,7 @@
 //! Queue order: by score, then by age, then by id.
 
 use crate::{
-    cycle::Given,
+    cycle::CycleInput,
     eligible::{Eligible, by_span, span_of},
     factors::{self, Factors, Score},
     policy::Policy,
@@ -39,8 +39,8 @@ struct OfSet {
 
 impl Scorer {
     /// `running_gpu_ms`: see [`crate::machine::Machine::running_gpu_ms`].
-    pub(crate) fn new(given: &Given<'_>, running_gpu_ms: u128) -> Self {
-        let Given {
+    pub(crate) fn new(given: &CycleInput<'_>, running_gpu_ms: u128) -> Self {
+        let CycleInput {
             view,
             policy,
             machine,

@@ -2,8 +2,8 @@
 
 use crate::{
     bits::BitSet,
-    cycle::{Cycle, Given},
-    eligible::Kept,
+    cycle::{Cycle, CycleInput},
+    eligible::EligibilityCache,
     factors::Score,
     headroom::Paths,
     machine::Machine,
@@ -27,7 +27,7 @@ pub struct Planner {
     policy: Policy,
     machine: Machine,
     queue: Queue,
-    eligible: Kept,
+    eligible: EligibilityCache,
     paths: Paths,
     last_order: Vec<u32>,
     /// Nodes with another holder than in the view, by number; later entries override earlier ones.
@@ -45,7 +45,7 @@ impl Planner {
         Self {
             machine: Machine::with_loans(&view),
             queue: Queue::new(&view.pending),
-            eligible: Kept::default(),
+            eligible: EligibilityCache::default(),
             paths: Paths::default(),
             last_order: Vec::new(),
             unsettled: Vec::new(),
@@ -90,7 +90,7 @@ impl Planner {
         let followed = same_domains && self.machine.follow(&before, view);
         if !followed {
             self.machine = Machine::with_loans(view);
-            self.eligible = Kept::default();
+            self.eligible = EligibilityCache::default();
         }
         self.follow_queue(&before.pending);
     }
@@ -144,7 +144,7 @@ impl Planner {
     fn follow_queue(&mut self, changes: &[(AllocationId, Option<PendingView>)]) {
         let order = &mut self.last_order;
         if self.queue.follow(changes, &self.view.pending, order) {
-            self.eligible = Kept::default();
+            self.eligible = EligibilityCache::default();
             self.paths.forget();
         }
     }
@@ -201,7 +201,7 @@ impl Planner {
         tells: bool,
     ) -> Plan {
         self.with_scorer(now, |given, scorer, last_order| {
-            let given = Given {
+            let given = CycleInput {
                 estimated,
                 tells,
                 ..given
@@ -242,12 +242,12 @@ impl Planner {
     fn with_scorer<T>(
         &mut self,
         now: UnixMillis,
-        go_on: impl FnOnce(Given<'_>, Scorer, &mut Vec<u32>) -> T,
+        go_on: impl FnOnce(CycleInput<'_>, Scorer, &mut Vec<u32>) -> T,
     ) -> T {
         self.paths.follow(&self.view.levels, &self.queue.projects);
         let running_gpu_ms = self.machine.running_gpu_ms(&self.view.running);
         let sets = self.eligible.prepare(&self.machine, &self.queue);
-        let given = Given {
+        let given = CycleInput {
             view: &self.view,
             policy: &self.policy,
             machine: &self.machine,

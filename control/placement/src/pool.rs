@@ -5,7 +5,7 @@ use lattice_quorum_types::{AllocationId, UnixMillis, limit::SensitivePool};
 
 /// Headroom kept from a time on for the job with a reservation.
 #[derive(Debug)]
-struct Kept {
+struct ReservedPool {
     by: AllocationId,
     starts_at: UnixMillis,
     nodes: u32,
@@ -15,7 +15,7 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Pool {
     now: SensitivePool,
-    kept: Vec<Kept>,
+    kept: Vec<ReservedPool>,
 }
 
 impl Pool {
@@ -63,7 +63,7 @@ impl Pool {
 
     /// Keeps headroom for a job with a reservation.
     pub(crate) fn keep_for(&mut self, nodes: u32, by: AllocationId, starts_at: UnixMillis) {
-        self.kept.push(Kept {
+        self.kept.push(ReservedPool {
             by,
             starts_at,
             nodes,

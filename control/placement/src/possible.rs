@@ -64,7 +64,7 @@ pub fn check_possible_within<'a, T: Copy>(
     needed: u32,
 ) -> Result<(), Impossible> {
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-    let wanted = Wanted::new(wanted, within);
+    let wanted = NodeRequirements::new(wanted, within);
     let by_name = nodes.clone().filter(|(id, _)| wanted.names(id));
     let fit = by_name.filter(|(_, node)| wanted.all(&facts(*node)));
     if fit.take(needed).count() == needed {
@@ -85,7 +85,7 @@ pub fn check_possible_within<'a, T: Copy>(
 }
 
 /// Request, prepared for fast comparison with a node.
-struct Wanted<'a> {
+struct NodeRequirements<'a> {
     constraints: &'a Constraints,
     models: GpuModels,
     list: BTreeSet<&'a NodeId>,
@@ -93,7 +93,7 @@ struct Wanted<'a> {
     within: Option<Within<'a>>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> NodeRequirements<'a> {
     fn new(constraints: &'a Constraints, within: Option<Within<'a>>) -> Self {
         Self {
             within,
@@ -158,7 +158,7 @@ struct Sieve<'a> {
 }
 
 impl Sieve<'_> {
-    fn find(mut self, wanted: &Wanted<'_>) -> Result<(), Impossible> {
+    fn find(mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
         if self.total < self.needed {
             return Err(Impossible {
                 field: "nodes",
@@ -215,7 +215,7 @@ impl Sieve<'_> {
         Err(Impossible { field, reason })
     }
 
-    fn models(&mut self, wanted: &Wanted<'_>) -> Result<(), Impossible> {
+    fn models(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
         let models = &wanted.constraints.gpu_models;
         if models.is_empty() {
             return Ok(());
@@ -231,7 +231,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn gpus(&mut self, wanted: &Wanted<'_>) -> Result<(), Impossible> {
+    fn gpus(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
         let Some(least) = wanted.constraints.gpus_per_node else {
             return Ok(());
         };
@@ -247,7 +247,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn memory(&mut self, wanted: &Wanted<'_>) -> Result<(), Impossible> {
+    fn memory(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
         let Some(least) = wanted.constraints.memory_bytes else {
             return Ok(());
         };
@@ -261,7 +261,7 @@ impl Sieve<'_> {
     }
 
     fn feature(&mut self, feature: &str) -> Result<(), Impossible> {
-        let may = |_: &NodeId, facts: &NodeFacts| Wanted::feature(feature, facts);
+        let may = |_: &NodeId, facts: &NodeFacts| NodeRequirements::feature(feature, facts);
         let has = format!("carries {feature}");
         self.keep("constraints.features", has, may, |nodes| {
             let mut carried: BTreeMap<&str, usize> = BTreeMap::new();
@@ -276,7 +276,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn names(&mut self, wanted: &Wanted<'_>) -> Result<(), Impossible> {
+    fn names(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
         let no_more = |_: &[(&NodeId, &NodeFacts)]| String::new();
         let listed = |id: &NodeId, _: &NodeFacts| wanted.listed(id);
         self.keep("constraints.nodelist", "is on the list", listed, no_more)?;

@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<Job>() == 64);
 
 /// Node-milliseconds requested; multiplied by GPUs if the request names their number, else without.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedHours {
     pub(crate) gpu_ms: u128,
     pub(crate) node_ms: u128,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Queue {
     pub(crate) projects: Interned<Project>,
     pub(crate) claimants: Interned<(String, ProjectPath)>,
     pub(crate) storage: Interned<BTreeMap<String, u64>>,
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestedHours,
 }
 
 impl Queue {

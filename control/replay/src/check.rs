@@ -44,7 +44,7 @@ impl Faults {
 
 /// Facts about a schedule other than starts.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known<'a> {
+pub struct ScheduleFacts<'a> {
     /// Nodes of each job.
     pub nodes: Option<&'a NodeSets>,
     /// Promises to the first waiting job, in the order in which they were made.
@@ -55,7 +55,12 @@ pub struct Known<'a> {
 }
 
 /// Checks a schedule on a machine of `size`.
-pub fn check(workload: &Workload, served: &[Served], size: u64, known: Known<'_>) -> Faults {
+pub fn check(
+    workload: &Workload,
+    served: &[Served],
+    size: u64,
+    known: ScheduleFacts<'_>,
+) -> Faults {
     let mut faults = Faults::default();
     for (job, served) in workload.jobs.iter().zip(served) {
         if served.has_started() && served.start_ms < job.submit_ms {

@@ -1,7 +1,7 @@
 //! One replay: a workload, a machine and a decider; the result is a schedule and its metrics.
 
 use crate::{
-    check::{Faults, Known, check},
+    check::{Faults, ScheduleFacts, check},
     cluster::Cluster,
     live::{self, Deeds, Judge, LiveError, Options, Refused},
     metrics::{Metrics, Party, Terms, measure},
@@ -180,7 +180,7 @@ pub fn run(
     let is_recorded = *decider == Decider::Recorded;
     // A recorded schedule is not checked: its scheduler had other rules.
     let faults = (how.checks && !is_recorded).then(|| {
-        let known = Known {
+        let known = ScheduleFacts {
             nodes: schedule.nodes.as_ref(),
             promises: schedule.promises.as_deref(),
             keeps_order: keeps_order(decider),

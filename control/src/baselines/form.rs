@@ -44,7 +44,7 @@ pub(crate) enum Model {
 
 /// A valid request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct CheckedBaseline {
     pub(crate) model: Option<Model>,
     pub(crate) classes: BTreeMap<Class, ClassWant>,
     /// Policy of classes that the request does not list.
@@ -98,7 +98,7 @@ fn problem(faults: &[FieldError]) -> Problem {
 ///
 /// # Errors
 /// Returns one problem that lists every invalid field.
-pub(crate) fn read(name: &str, request: &BaselineRequest) -> Result<Wanted, Problem> {
+pub(crate) fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Problem> {
     let mut faults = Faults::default();
     if let Some(inside) = request.name.as_deref().filter(|inside| *inside != name) {
         faults.add(
@@ -164,7 +164,7 @@ pub(crate) fn read(name: &str, request: &BaselineRequest) -> Result<Wanted, Prob
     if !faults.0.is_empty() {
         return Err(problem(&faults.0));
     }
-    Ok(Wanted {
+    Ok(CheckedBaseline {
         model,
         classes,
         policy,

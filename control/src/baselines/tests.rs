@@ -121,8 +121,8 @@ fn a_rule_that_cannot_be_read_is_told_and_not_skipped() {
         digest: [1; 32],
         preimage: b"LCR1".to_vec().into(),
     };
-    let kept = Kept::new(damaged);
+    let kept = ParsedBaseline::new(damaged);
     assert!(kept.classes()[&Class::Nic].expectation.is_err());
-    let kept = Kept::new(record("x", "gpu001", None, "flux"));
+    let kept = ParsedBaseline::new(record("x", "gpu001", None, "flux"));
     assert_eq!(kept.unknown_classes, ["flux"]);
 }

@@ -48,7 +48,7 @@ pub(crate) enum Looked {
 }
 
 /// Closure that returns the latest data from the BMC of the requested node.
-type Told<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
+type BmcReport<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
 
 /// Time for which a reading that outlasted its request answers a repeated request of the same principal.
 const LATE_WITHIN: Duration = Duration::from_secs(120);
@@ -87,7 +87,7 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// Waits for the result. `None` if the worker of the BMC failed.
-    async fn look(mut self, told: Told<'_>) -> Option<Looked> {
+    async fn look(mut self, told: BmcReport<'_>) -> Option<Looked> {
         let underway = self.underway.as_mut()?;
         let looked = (&mut underway.answered).await;
         let Underway {
@@ -136,7 +136,7 @@ impl Asks {
         &self,
         (node, who): (&NodeId, &str),
         within: Duration,
-        told: Told<'_>,
+        told: BmcReport<'_>,
     ) -> Option<Looked> {
         let worker = self.workers.lock().get(node).cloned()?;
         let key = (node.clone(), who.to_owned());

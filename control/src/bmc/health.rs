@@ -1,6 +1,6 @@
 //! BMC health: faults of a node reported by its BMC, found by the same table of checks that agents use.
 
-use super::{whose::Whose, worker::Host};
+use super::{whose::NodeMatch, worker::Host};
 use lattice_hwprobe::{
     Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},
@@ -113,11 +113,11 @@ impl Wrong {
     }
 
     /// Records whether the BMC belongs to the node. Returns whether the result changed.
-    pub(super) fn belongs(&mut self, at: UnixMillis, whose: Option<Whose>) -> bool {
+    pub(super) fn belongs(&mut self, at: UnixMillis, whose: Option<NodeMatch>) -> bool {
         let (code, severity, evidence) = match whose {
-            None | Some(Whose::Own) => return self.whose.take().is_some(),
-            Some(Whose::Other(why)) => (WRONG_SYSTEM, Severity::Degraded, why),
-            Some(Whose::Unverified) => (
+            None | Some(NodeMatch::Own) => return self.whose.take().is_some(),
+            Some(NodeMatch::Other(why)) => (WRONG_SYSTEM, Severity::Degraded, why),
+            Some(NodeMatch::Unverified) => (
                 UNVERIFIED,
                 Severity::Inform,
                 "neither serial number, UUID, vendor nor product is told by both the host and \

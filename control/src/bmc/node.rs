@@ -14,7 +14,7 @@ use super::{
 use crate::history::{self, HistoryError};
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Power, Reading,
-    history::{Cause, History, Line, Seen},
+    history::{Cause, History, Line, ReadContext},
 };
 use lattice_quorum_types::{NodeId, UnixMillis};
 use lattice_redfish::{BmcReport, NodeReport, Route, Selector, SystemName};
@@ -286,7 +286,7 @@ impl Node {
     }
 
     fn observe(&mut self, records: &BTreeMap<Class, ClassRecord>, look: &Look) -> Next {
-        let seen = Seen {
+        let seen = ReadContext {
             at: look.at.0,
             // A BMC does not report the boots of the host.
             boot_id: String::new(),

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::history::{History, Source, Then, Told, Wanted};
+use crate::history::{History, HistoryEntry, HistoryFilter, Source, Then};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_hwprobe::{
     Class, ClassMark, Identity, LimitState, Milliwatts, Reading, health::Severity, history::Cause,
@@ -127,10 +127,10 @@ impl BmcFixture {
     }
 
     /// Stored changes of class `bmc`, oldest first.
-    async fn entries(&self, node: &str) -> Vec<Told> {
-        let wanted = Wanted {
+    async fn entries(&self, node: &str) -> Vec<HistoryEntry> {
+        let wanted = HistoryFilter {
             class: Some(Class::Bmc),
-            ..Wanted::default()
+            ..HistoryFilter::default()
         };
         let found = self.history.of_node(node.to_owned(), wanted, 100).await;
         let mut found = found.unwrap();
@@ -138,7 +138,7 @@ impl BmcFixture {
         found
     }
 
-    async fn until_entries(&self, node: &str, count: usize) -> Vec<Told> {
+    async fn until_entries(&self, node: &str, count: usize) -> Vec<HistoryEntry> {
         let ends_at = Instant::now() + Duration::from_secs(60);
         loop {
             let entries = self.entries(node).await;
@@ -216,7 +216,7 @@ async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
 }
 
 /// The firmware in a history entry: before and after the change.
-fn change(told: &Told) -> (String, String) {
+fn change(told: &HistoryEntry) -> (String, String) {
     let mut changes = told.entry.changes.iter();
     let change = changes.find(|change| change.key == "bmc.firmware").unwrap();
     (change.from.to_string(), change.to.to_string())
@@ -293,7 +293,7 @@ async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_i
     assert_eq!(fourth.entry.to, ClassMark::Incomplete);
     drop(fixture.end().await);
     let history = kept().await;
-    let all = history.of_node("gpu101".into(), Wanted::default(), 100);
+    let all = history.of_node("gpu101".into(), HistoryFilter::default(), 100);
     let all = all.await.unwrap();
     assert!(all.windows(2).all(|pair| pair[0].number > pair[1].number));
     let firmwares: Vec<_> = all.iter().filter(|t| t.entry.class == Class::Bmc).collect();

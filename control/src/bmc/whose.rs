@@ -9,7 +9,7 @@ use lattice_redfish::SystemName;
 
 /// Result of the comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum NodeMatch {
     /// The BMC belongs to the node: no common value contradicts it.
     Own,
     /// The BMC belongs to another machine; the text gives the evidence.
@@ -43,14 +43,14 @@ const PLACEHOLDERS: &[&str] = &[
 ];
 
 /// Compares a BMC's system with the host's own identity.
-pub(super) fn whose(system: &SystemName, host: &Identity) -> Whose {
+pub(super) fn whose(system: &SystemName, host: &Identity) -> NodeMatch {
     let is_one = |ours: &Reading<String>, theirs: &Reading<String>| {
         let plain = |text: &str| text.trim().replace('-', "").to_lowercase();
         let both = told(ours).zip(told(theirs));
         both.is_some_and(|(ours, theirs)| plain(ours) == plain(theirs))
     };
     if is_one(&host.product_uuid, &system.uuid) || is_one(&host.product_serial, &system.serial) {
-        return Whose::Own;
+        return NodeMatch::Own;
     }
     let vendors = told(&host.vendor).zip(told(&system.vendor));
     let vendor = vendors.map(|(ours, theirs)| family(ours) == family(theirs));
@@ -58,20 +58,20 @@ pub(super) fn whose(system: &SystemName, host: &Identity) -> Whose {
     let product = products.and_then(|(ours, theirs)| share_a_model(ours, theirs));
     match (vendor, product) {
         // Manufacturer and reseller of a machine may both put their name on it.
-        (_, Some(true)) | (Some(true), None) => Whose::Own,
+        (_, Some(true)) | (Some(true), None) => NodeMatch::Own,
         (_, Some(false)) | (Some(false), None) => {
             let named = |of: [&Reading<String>; 2]| {
                 let told: Vec<&str> = of.into_iter().filter_map(told).collect();
                 told.join(" ")
             };
-            Whose::Other(format!(
+            NodeMatch::Other(format!(
                 "the host is {}, the BMC's system {} is {}",
                 named([&host.vendor, &host.product]),
                 system.id,
                 named([&system.vendor, &system.model])
             ))
         }
-        (None, None) => Whose::Unverified,
+        (None, None) => NodeMatch::Unverified,
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// Compares a host with a system, each given as vendor, product and serial number.
-    fn compare(host: [&str; 3], system: [&str; 3]) -> Whose {
+    fn compare(host: [&str; 3], system: [&str; 3]) -> NodeMatch {
         let host = Identity {
             vendor: text(host[0]),
             product: text(host[1]),
@@ -170,7 +170,7 @@ mod tests {
             (["Dell Inc.", "PowerEdge", ""], ["Dell", "", ""]),
             (["a", "b1", "S1"], ["c", "d1", "S1"]),
         ] {
-            assert_eq!(compare(host, system), Whose::Own, "{host:?} {system:?}");
+            assert_eq!(compare(host, system), NodeMatch::Own, "{host:?} {system:?}");
         }
     }
 
@@ -180,21 +180,21 @@ mod tests {
         let other = compare(cray, ["Dell Inc.", "PowerEdge XE9680", ""]);
         let said =
             "the host is HPE HPE Cray EX235n, the BMC's system 1 is Dell Inc. PowerEdge XE9680";
-        assert_eq!(other, Whose::Other(said.to_owned()));
+        assert_eq!(other, NodeMatch::Other(said.to_owned()));
         assert!(matches!(
             compare(cray, ["Dell Inc.", "", ""]),
-            Whose::Other(_)
+            NodeMatch::Other(_)
         ));
         let dell = ["Dell Inc.", "PowerEdge R650", ""];
         assert!(matches!(
             compare(dell, ["Dell Inc.", "PowerEdge XE9680", ""]),
-            Whose::Other(_)
+            NodeMatch::Other(_)
         ));
         for nothing in [
             ["", "", ""],
             ["To be filled by O.E.M.", "Default string", ""],
         ] {
-            assert_eq!(compare(cray, nothing), Whose::Unverified);
+            assert_eq!(compare(cray, nothing), NodeMatch::Unverified);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     tasks::activation::Activation,
     view::NodeEntry,
 };
-use lattice_accounting::ledger::{Ledger, Whose};
+use lattice_accounting::ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis,
     budget::TenantBudget,
@@ -160,7 +160,9 @@ impl<'a> Following<'a> {
         let from = UnixMillis(now.0.saturating_sub(core.books.period_days() * DAY_MS));
         let hours = core.books.ask(|ledger| {
             let of = |budget: &TenantBudget| {
-                let used = ledger.used(Whose::Tenant(&budget.tenant), from, now).work;
+                let used = ledger
+                    .used(UsageScope::Tenant(&budget.tenant), from, now)
+                    .work;
                 let used = UsedTime {
                     gpu_ms: used.gpu_ms,
                     node_ms: used.node_ms,

@@ -4,11 +4,11 @@ use crate::{
     tasks::testing::world::{NODE, World},
     view::View,
 };
-use lattice_accounting::ledger::Whose;
+use lattice_accounting::ledger::UsageScope;
 use lattice_quorum_types::{
     AllocationState, Command, NodeId, ProjectPath, UnixMillis,
     allocation::RankExit,
-    budget::{Credit, HOUR_MS, Left, SoftPatch, TenantBudget, WHOLE_PPM},
+    budget::{Credit, HOUR_MS, RemainingCredit, SoftPatch, TenantBudget, WHOLE_PPM},
     command::RankReport,
     limit::{LimitPatch, Patch},
 };
@@ -76,7 +76,7 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
     record.credit = Some(Credit {
         asked_at: UnixMillis(0),
         valid_until: UnixMillis(1_000),
-        gpu: Some(Left {
+        gpu: Some(RemainingCredit {
             limit_ms: 1_000 * HOUR_MS,
             left_ms: 950 * HOUR_MS,
         }),
@@ -146,8 +146,11 @@ async fn what_runs_is_counted_and_a_budget_that_is_used_up_is_told() {
     assert_eq!(until(read).await, 1);
     let used = |core: &crate::Core| {
         let now = core.now();
-        core.books
-            .ask(|ledger| ledger.used(Whose::Tenant(&tenant), UnixMillis(0), now).work)
+        core.books.ask(|ledger| {
+            ledger
+                .used(UsageScope::Tenant(&tenant), UnixMillis(0), now)
+                .work
+        })
     };
     tokio::time::sleep(Duration::from_millis(20)).await;
     let early = used(&core).unwrap();

@@ -355,7 +355,7 @@ fn odd_one_out(
     odd: &str,
     record: &ClassRecord,
     baseline_of: &ClassRecord,
-    says: impl Fn(&mut crate::view::Seen, bool),
+    says: impl Fn(&mut crate::view::GossipedNode, bool),
 ) -> BTreeMap<String, Effect> {
     let nodes = [("a", Some(record.clone())), ("b", Some(record.clone()))];
     let of = rule(Policy::Drain, exact(baseline_of));

@@ -4,7 +4,7 @@ use super::{close, given, key, open, open_also_to_accounting, paging, projects};
 use crate::http::{
     ops::{
         accounting,
-        audit::{self, Wanted},
+        audit::{self, AuditQuery},
         authorities, certificates, drains, quorum, reservations, status, tenants, tokens, usage,
         vclusters,
     },
@@ -352,7 +352,7 @@ impl v1::admin_service_server::AdminService for Service {
         request: Request<v1::QueryAuditRequest>,
     ) -> Result<Response<v1::QueryAuditResponse>, Status> {
         let (caller, message) = open(&self.0, request).await?;
-        let wanted = Wanted {
+        let wanted = AuditQuery {
             by: Some(&message.by),
             user: Some(&message.user),
             node: Some(&message.node),

@@ -4,7 +4,7 @@ use super::{close, given, key, open, paging};
 use crate::http::{
     ops::{
         claims, compared, health,
-        history::{self, Asked},
+        history::{self, HistoryQuery},
         nodes,
     },
     state::Api,
@@ -77,7 +77,7 @@ impl v1::nodes_server::Nodes for Service {
     ) -> Result<Response<v1::NodeHistoryResponse>, Status> {
         let (caller, message) = open(&self.0, request).await?;
         let (limit, cursor) = paging(message.limit, &message.cursor);
-        let asked = Asked {
+        let asked = HistoryQuery {
             since: given(&message.since),
             class: given(&message.class),
             kind: given(&message.kind),

@@ -3,7 +3,7 @@
 use super::{
     event::{Happened, LONG_AGO_MS, Noted, What},
     listing::UNREAD,
-    store::{Cursor, FromBmc, Source, Told},
+    store::{Cursor, FromBmc, HistoryEntry, Source},
     tables::{
         CURSORS, ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, encode, read_entry, read_event,
     },
@@ -171,7 +171,7 @@ impl<'t, 'n> Book<'t, 'n> {
         let when = from.entry.at.min(heard_at).max(last);
         self.last[usize::from(source == Source::Bmc)] = Some(when);
         let number = self.next(when, Kind::of_entry(source, from.is_turn))?;
-        let told = Told {
+        let told = HistoryEntry {
             number,
             when,
             source,

@@ -1,6 +1,9 @@
 //! Last complete digest of a class that is incomplete now.
 
-use super::{History, LOOKED_AT, Source, Told, Wanted, store::HistoryStore, tables::HistoryError};
+use super::{
+    History, HistoryEntry, HistoryFilter, LOOKED_AT, Source, store::HistoryStore,
+    tables::HistoryError,
+};
 use lattice_hwprobe::{Class, ClassMark, Digest};
 use std::collections::BTreeMap;
 
@@ -19,7 +22,7 @@ impl History {
         node: String,
     ) -> Result<BTreeMap<Class, LastComplete>, HistoryError> {
         self.off(move |store| {
-            let told = store.of_node(&node, &Wanted::default(), LOOKED_AT)?;
+            let told = store.of_node(&node, &HistoryFilter::default(), LOOKED_AT)?;
             let mut found = BTreeMap::new();
             for class in Class::ALL {
                 if let Some(last) = of_class(store, &told, class)? {
@@ -42,12 +45,12 @@ enum By {
     Was(Digest, Option<u64>),
 }
 
-fn by(told: &[Told], class: Class, source: Source) -> By {
+fn by(told: &[HistoryEntry], class: Class, source: Source) -> By {
     let mut of_it = told
         .iter()
         .filter(|told| told.source == source && told.entry.class == class)
         .peekable();
-    let is_off = |told: &&Told| told.entry.to == ClassMark::Disabled;
+    let is_off = |told: &&HistoryEntry| told.entry.to == ClassMark::Disabled;
     if of_it.peek().is_none_or(is_off) {
         return By::Nothing;
     }
@@ -63,7 +66,7 @@ fn by(told: &[Told], class: Class, source: Source) -> By {
 
 fn of_class(
     store: &HistoryStore,
-    told: &[Told],
+    told: &[HistoryEntry],
     class: Class,
 ) -> Result<Option<LastComplete>, HistoryError> {
     let parts = [Source::Agent, Source::Bmc].map(|source| by(told, class, source));

@@ -187,13 +187,13 @@ impl Noted {
 
 /// Position in a node's history list. Later items are older, or of the same time with a lower number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct HistoryPosition {
     /// Time in Unix milliseconds.
     pub(crate) when: u64,
     pub(crate) number: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HistoryPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.when, self.number)
     }
@@ -203,7 +203,7 @@ impl fmt::Display for Place {
 #[derive(Debug)]
 pub(crate) struct NoPlace;
 
-impl FromStr for Place {
+impl FromStr for HistoryPosition {
     type Err = NoPlace;
     fn from_str(text: &str) -> Result<Self, NoPlace> {
         let (when, number) = text.split_once('.').ok_or(NoPlace)?;

@@ -2,7 +2,7 @@
 //! its classes are unchanged.
 
 use super::{
-    History, Item, LOOKED_AT, Listing, Noted, Source, Told, Wanted, What,
+    History, HistoryEntry, HistoryFilter, Item, LOOKED_AT, Listing, Noted, Source, What,
     book::Kind,
     store::HistoryStore,
     tables::{CURSORS, EVENTS, HistoryError, ORDER, read_event},
@@ -238,7 +238,7 @@ fn unchanged_since(
     {
         return Ok(of_classes(ages));
     }
-    let ages = ages(&store.of_node(node, &Wanted::default(), LOOKED_AT)?);
+    let ages = ages(&store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?);
     let since = of_classes(&ages);
     let mut kept = lock();
     if kept.len() >= MOST_AGES && !kept.contains_key(node) {
@@ -249,7 +249,7 @@ fn unchanged_since(
 }
 
 /// Ages of all classes, by the source that reported the class last.
-fn ages(told: &[Told]) -> Ages {
+fn ages(told: &[HistoryEntry]) -> Ages {
     let since = |class: Class| {
         let by = [Source::Agent, Source::Bmc].map(|source| {
             let of_class = told.iter();
@@ -264,7 +264,7 @@ fn ages(told: &[Told]) -> Ages {
 
 /// Time since which the last known record of a class, by one source, is unchanged; entries are ordered newest first.
 /// Periods in which the class was unknown do not count as changes.
-fn since_of<'t>(told: impl Iterator<Item = &'t Told>) -> Option<u64> {
+fn since_of<'t>(told: impl Iterator<Item = &'t HistoryEntry>) -> Option<u64> {
     let mut since = None;
     let mut is = None;
     for told in told {

@@ -2,8 +2,8 @@
 
 use super::{
     book::Kind,
-    event::{Happened, Noted, Place, What},
-    store::{HistoryStore, Source, Told},
+    event::{Happened, HistoryPosition, Noted, What},
+    store::{HistoryEntry, HistoryStore, Source},
     tables::{
         ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, ORDER, TIMES, encode, read_entry,
         read_event,
@@ -30,7 +30,7 @@ pub(crate) struct Listing {
     /// Latest time, in Unix milliseconds.
     pub(crate) until: Option<u64>,
     /// Only items after this position.
-    pub(crate) after: Option<Place>,
+    pub(crate) after: Option<HistoryPosition>,
     /// Whether to leave out items that name users: audit entries and BMC events. Set for callers that may not read the
     /// audit.
     pub(crate) hides_people: bool,
@@ -40,18 +40,18 @@ pub(crate) struct Listing {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     /// A class was published with a new mark.
-    Change(Box<Told>),
+    Change(Box<HistoryEntry>),
     /// Another event.
     Event(Box<Happened>),
 }
 
 impl Item {
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> HistoryPosition {
         let (when, number) = match self {
             Self::Change(told) => (told.when, told.number),
             Self::Event(happened) => (happened.when, happened.number),
         };
-        Place { when, number }
+        HistoryPosition { when, number }
     }
 }
 
@@ -251,7 +251,7 @@ pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
         let happened: Happened = read_event(node, number, &json)?;
         let kind = match happened.what.entry() {
             Some(entry) => {
-                let told = Told {
+                let told = HistoryEntry {
                     number,
                     when,
                     source: Source::Agent,

@@ -21,7 +21,9 @@ mod tests;
 pub(crate) use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
 pub(crate) use listing::{CHANGE_KIND, Item, Listing, Note, Noticed};
 pub(crate) use past::{Since, Then};
-pub(crate) use store::{Cursor, FromBmc, HistoryStore, Source, Told, ToldBy, Wanted};
+pub(crate) use store::{
+    Cursor, FromBmc, HistoryEntry, HistoryFilter, HistoryStore, Source, ToldBy,
+};
 pub use tables::HistoryError;
 
 use lattice_hwprobe::{Class, ClassRecord, Digest, history::Record};
@@ -156,9 +158,9 @@ impl History {
     pub(crate) async fn of_node(
         &self,
         node: String,
-        wanted: Wanted,
+        wanted: HistoryFilter,
         most: usize,
-    ) -> Result<Vec<Told>, HistoryError> {
+    ) -> Result<Vec<HistoryEntry>, HistoryError> {
         self.off(move |store| store.of_node(&node, &wanted, most))
             .await
     }

@@ -2,7 +2,7 @@
 //! classes are unknown. An answer is cached until its node has a new history line.
 
 use super::{
-    History, LOOKED_AT, Since, Then, Wanted,
+    History, HistoryFilter, LOOKED_AT, Since, Then,
     past::{last, since},
     store::HistoryStore,
     tables::HistoryError,
@@ -24,7 +24,7 @@ type Of<T> = Mutex<BTreeMap<String, (u64, T)>>;
 
 /// Caches of both queries.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct AnswerCache {
     since: Of<BTreeMap<Key, Option<Since>>>,
     missing: Of<Arc<Missing>>,
 }
@@ -74,7 +74,7 @@ fn since_of(
         _ => BTreeMap::new(),
     };
     if keys.iter().any(|key| !known.contains_key(key)) {
-        let told = store.of_node(node, &Wanted::default(), LOOKED_AT)?;
+        let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
         let (mut found, mut settled) = (BTreeMap::new(), BTreeMap::new());
         for key in keys {
             let (class, name) = (key.0, key.1.as_str());

@@ -1,6 +1,6 @@
 //! Past state of classes, and the time since which keys are unchanged, from the reports of agent and BMC.
 
-use super::store::{HistoryStore, Source, Told, Wanted};
+use super::store::{HistoryEntry, HistoryFilter, HistoryStore, Source};
 use super::tables::HistoryError;
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
@@ -50,9 +50,9 @@ pub(super) fn of_bmc(
     store: &HistoryStore,
     node: &str,
 ) -> Result<lattice_hwprobe::history::History, HistoryError> {
-    let wanted = Wanted {
+    let wanted = HistoryFilter {
         source: Some(Source::Bmc),
-        ..Wanted::default()
+        ..HistoryFilter::default()
     };
     let mut checkpoint = Checkpoint::default();
     for told in store.of_node(node, &wanted, usize::MAX)?.into_iter().rev() {
@@ -136,17 +136,17 @@ fn told_by(
     at: u64,
     source: Source,
 ) -> Result<Then, HistoryError> {
-    let wanted = Wanted {
+    let wanted = HistoryFilter {
         class: Some(class),
         source: Some(source),
         until: Some(at),
-        ..Wanted::default()
+        ..HistoryFilter::default()
     };
     meant(store, store.of_node(node, &wanted, 1)?.pop())
 }
 
 /// State of a class by one entry.
-fn meant(store: &HistoryStore, told: Option<Told>) -> Result<Then, HistoryError> {
+fn meant(store: &HistoryStore, told: Option<HistoryEntry>) -> Result<Then, HistoryError> {
     let Some(told) = told else {
         return Ok(Then::NotKept);
     };
@@ -174,7 +174,7 @@ fn meant(store: &HistoryStore, told: Option<Told>) -> Result<Then, HistoryError>
 pub(super) fn since(
     store: &HistoryStore,
     schemas: &Schemas,
-    told: &[Told],
+    told: &[HistoryEntry],
     (class, key): (Class, &str),
 ) -> Result<(Option<Since>, bool), HistoryError> {
     let mut answers = Vec::new();
@@ -185,12 +185,14 @@ pub(super) fn since(
         record
     };
     for source in [Source::Agent, Source::Bmc] {
-        let of_it = |told: &&Told| told.source == source && told.entry.class == class;
-        let told: Vec<&Told> = told.iter().filter(of_it).collect();
+        let of_it = |told: &&HistoryEntry| told.source == source && told.entry.class == class;
+        let told: Vec<&HistoryEntry> = told.iter().filter(of_it).collect();
         let newest = told.iter().find_map(|told| told.entry.to.digest());
         let record = newest.map(|digest| kept(&digest)).transpose()?;
         let kept = |digest: &Digest| kept(digest).ok().flatten();
-        let across = |newer: &Told, older: &[&Told]| in_both(schemas, newer, older, key, kept);
+        let across = |newer: &HistoryEntry, older: &[&HistoryEntry]| {
+            in_both(schemas, newer, older, key, kept)
+        };
         let found = since_in(&told, key, across);
         if record
             .flatten()
@@ -212,8 +214,8 @@ pub(super) fn since(
 /// where the records are not stored, cannot be converted to that schema, or have no such key in it.
 fn in_both(
     schemas: &Schemas,
-    newer: &Told,
-    older: &[&Told],
+    newer: &HistoryEntry,
+    older: &[&HistoryEntry],
     key: &str,
     kept: impl Fn(&Digest) -> Option<ClassRecord>,
 ) -> Option<KeyChange> {
@@ -235,9 +237,9 @@ fn in_both(
 /// Time since which a key is unchanged, from the entries of one source, newest first. `across` returns the values
 /// before and after an entry that changes the schema, if they are available.
 fn since_in(
-    told: &[&Told],
+    told: &[&HistoryEntry],
     key: &str,
-    across: impl Fn(&Told, &[&Told]) -> Option<KeyChange>,
+    across: impl Fn(&HistoryEntry, &[&HistoryEntry]) -> Option<KeyChange>,
 ) -> Option<Since> {
     let mut found: Option<Since> = None;
     let mut value: Option<Reading<Value>> = None;

@@ -8,7 +8,7 @@ use super::{
     event::What,
     last::{DOCUMENTS, KnownAges},
     listing::read_unread,
-    now::Known,
+    now::AnswerCache,
     tables::{
         CURSORS, DEEDS, ENTRIES, EVENTS, FORMAT, Failure, HistoryError, MARKS, NOTES, ORDER,
         RECORDS, TIMES, failed, read_entry,
@@ -45,7 +45,7 @@ pub(crate) enum Source {
 
 /// An entry with its position in the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct HistoryEntry {
     /// Number assigned by this control, rising by one with each entry or event of the node.
     pub(crate) number: u64,
     /// Time reported by the node, in Unix milliseconds, but not later than the time of receipt.
@@ -89,7 +89,7 @@ impl From<Entry> for FromBmc {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToldBy {
     pub(crate) node: String,
-    pub(crate) told: Told,
+    pub(crate) told: HistoryEntry,
 }
 
 /// Writes the format into a new database; rejects a database of another format.
@@ -125,7 +125,7 @@ pub(crate) struct HistoryStore {
     /// Cached class ages, so that repeated queries for groups need no read.
     pub(super) ages: KnownAges,
     /// Cached answers, so that repeated drift queries need no read.
-    pub(super) known: Known,
+    pub(super) known: AnswerCache,
 }
 
 impl HistoryStore {
@@ -151,7 +151,7 @@ impl HistoryStore {
             database,
             unnamed: Mutex::default(),
             ages: Mutex::default(),
-            known: Known::default(),
+            known: AnswerCache::default(),
         };
         store.write(|txn| {
             check_format(txn, &store.path)?;
@@ -234,9 +234,9 @@ impl HistoryStore {
     pub(crate) fn of_node(
         &self,
         node: &str,
-        wanted: &Wanted,
+        wanted: &HistoryFilter,
         most: usize,
-    ) -> Result<Vec<Told>, HistoryError> {
+    ) -> Result<Vec<HistoryEntry>, HistoryError> {
         self.read(|txn| {
             let table = txn.open_table(ENTRIES)?;
             let end = wanted.before.unwrap_or(u64::MAX);
@@ -264,7 +264,7 @@ impl HistoryStore {
     pub(super) fn last_of_each(
         &self,
         node: &str,
-    ) -> Result<BTreeMap<(Class, Source), Told>, HistoryError> {
+    ) -> Result<BTreeMap<(Class, Source), HistoryEntry>, HistoryError> {
         self.read(|txn| {
             let table = txn.open_table(ENTRIES)?;
             let mut last = BTreeMap::new();
@@ -348,7 +348,7 @@ impl HistoryStore {
 
 /// Filter of a node's entries.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct HistoryFilter {
     pub(crate) class: Option<Class>,
     /// Only entries from this source.
     pub(crate) source: Option<Source>,

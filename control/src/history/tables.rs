@@ -1,6 +1,6 @@
 //! Tables of the history database, decoding of rows, and errors.
 
-use super::{event::Happened, store::Told};
+use super::{event::Happened, store::HistoryEntry};
 use redb::TableDefinition;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub enum HistoryError {
     },
 }
 
-pub(super) fn read_entry(node: &str, number: u64, json: &[u8]) -> Result<Told, Failure> {
+pub(super) fn read_entry(node: &str, number: u64, json: &[u8]) -> Result<HistoryEntry, Failure> {
     serde_json::from_slice(json).map_err(|source| {
         Failure::History(HistoryError::Entry {
             node: node.to_owned(),

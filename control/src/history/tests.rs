@@ -3,7 +3,7 @@ use super::*;
 use lattice_hwprobe::{
     ClassMark, Reading, Schemas, Value, Written,
     history::{Cause, Entry, KeyChange},
-    keys::{Need, Row, Seen},
+    keys::{Need, Row, RowTest},
 };
 
 const NODE: &str = "gpu001";
@@ -56,7 +56,7 @@ fn since(
     class: Class,
     key: &str,
 ) -> Result<Option<Since>, HistoryError> {
-    let told = store.of_node(node, &Wanted::default(), LOOKED_AT)?;
+    let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
     Ok(past::since(store, schemas, &told, (class, key))?.0)
 }
 
@@ -85,7 +85,7 @@ fn what_was_told_twice_is_kept_once_and_a_journal_that_began_anew_is_added() {
     assert_eq!(store.cursor(NODE).unwrap(), read(7, 3));
     let again = [entry(1, 8_000, Reading::default(), text("28.41"))];
     assert_eq!(store.append(NODE, read(8, 1), &again, 9_000).unwrap(), 1);
-    let all = store.of_node(NODE, &Wanted::default(), 100).unwrap();
+    let all = store.of_node(NODE, &HistoryFilter::default(), 100).unwrap();
     let times: Vec<u64> = all.iter().map(|told| told.when).collect();
     assert_eq!(times, [8_000, 3_000, 2_000, 1_000]);
     assert_eq!(store.cursor("gpu002").unwrap(), Cursor::default());
@@ -97,7 +97,7 @@ fn a_clock_ahead_does_not_put_a_change_into_the_future() {
     let ahead = [entry(1, 90_000, Reading::default(), text("28.41"))];
     store.append(NODE, read(7, 1), &ahead, 5_000).unwrap();
     let told = store
-        .of_node(NODE, &Wanted::default(), 9)
+        .of_node(NODE, &HistoryFilter::default(), 9)
         .unwrap()
         .remove(0);
     assert_eq!(told.when, 5_000);
@@ -198,7 +198,7 @@ const fn row(pattern: &'static str, since: u16) -> Row {
         need: Need::Optional,
         source: "",
         meaning: "",
-        seen: Seen::InFixtures,
+        seen: RowTest::InFixtures,
         since,
         until: None,
     }
@@ -290,7 +290,9 @@ fn the_oldest_entries_of_a_node_make_room_and_those_of_others_stay() {
     let last = book::MOST_CHANGES as u64 + 25;
     store.append(NODE, read(7, last), &many, 1 << 40).unwrap();
     assert_eq!(store.len().unwrap(), book::MOST_CHANGES as u64 + 1);
-    let all = store.of_node(NODE, &Wanted::default(), usize::MAX).unwrap();
+    let all = store
+        .of_node(NODE, &HistoryFilter::default(), usize::MAX)
+        .unwrap();
     assert_eq!(all.last().unwrap().when, 26);
     let changes = store.changes(0, None, usize::MAX).unwrap();
     assert_eq!(changes.last().unwrap().node, "gpu002");
@@ -362,7 +364,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
     assert_eq!(store.append(NODE, read(7, 2), &late, 9_000).unwrap(), 1);
     assert_eq!(store.cursor(NODE).unwrap(), read(7, 2));
 
-    let all = store.of_node(NODE, &Wanted::default(), 9).unwrap();
+    let all = store.of_node(NODE, &HistoryFilter::default(), 9).unwrap();
     let told: Vec<_> = all.iter().map(|t| (t.number, t.when, t.source)).collect();
     let (agent, bmc) = (Source::Agent, Source::Bmc);
     assert_eq!(
@@ -374,9 +376,9 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
             (1, 3_000, bmc)
         ]
     );
-    let recent = Wanted {
+    let recent = HistoryFilter {
         since: Some(4_600),
-        ..Wanted::default()
+        ..HistoryFilter::default()
     };
     let recent = store.of_node(NODE, &recent, 9).unwrap();
     assert_eq!(recent.len(), 1, "what is told late hides nothing");

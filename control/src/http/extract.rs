@@ -206,9 +206,9 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
 }
 
 /// Variable parts of the path.
-pub(crate) struct Place<T = String>(pub(crate) T);
+pub(crate) struct PathParameter<T = String>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<Api> for Place<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<Api> for PathParameter<T> {
     type Rejection = Fail;
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
         match Path::<T>::from_request_parts(parts, api).await {

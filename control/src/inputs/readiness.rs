@@ -73,7 +73,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Option<Fraction>, AnswerError> {
 
 /// State of one allocation.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct AllocationReadiness {
     /// Last fraction, and the time of its reply.
     said: Option<(Fraction, Instant)>,
     /// Time of the next request; `None` while a request is pending.
@@ -104,7 +104,7 @@ pub(crate) enum News {
 #[derive(Debug)]
 pub(crate) struct Turns {
     pace: Pace,
-    known: BTreeMap<AllocationId, Known>,
+    known: BTreeMap<AllocationId, AllocationReadiness>,
     due: BTreeSet<(Instant, AllocationId)>,
     asking: usize,
     /// Number of successive outages.
@@ -141,7 +141,7 @@ impl Turns {
         for id in wait {
             self.known.entry(*id).or_insert_with(|| {
                 due.insert((now, *id));
-                Known {
+                AllocationReadiness {
                     said: None,
                     due: Some(now),
                     fails: Fails::No,
@@ -231,7 +231,7 @@ impl Turns {
 
     /// Number of pending allocations with a failed last request.
     pub(crate) fn failing(&self) -> usize {
-        let fails = |known: &&Known| known.fails != Fails::No;
+        let fails = |known: &&AllocationReadiness| known.fails != Fails::No;
         self.known.values().filter(fails).count()
     }
 
@@ -251,7 +251,7 @@ impl Turns {
 
     /// Fractions in use now.
     pub(crate) fn ready(&self, now: Instant) -> BTreeMap<AllocationId, Fraction> {
-        let counts = |(id, known): (&AllocationId, &Known)| {
+        let counts = |(id, known): (&AllocationId, &AllocationReadiness)| {
             let (fraction, at) = known.said?;
             (now.duration_since(at) < self.pace.max_age).then_some((*id, fraction))
         };

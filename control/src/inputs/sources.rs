@@ -54,7 +54,7 @@ impl From<ClientError> for SourceError {
 /// All configured sources, ready for requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: Vec<SourceRequest>,
     /// Client of Prometheus, used by the services that scale by a metric.
     pub(crate) metrics: Option<Metrics>,
     budgets: Vec<(String, u64)>,
@@ -62,7 +62,7 @@ pub(crate) struct Sources {
 
 /// One configured source.
 #[derive(Debug, Clone)]
-pub(crate) enum Asked {
+pub(crate) enum SourceRequest {
     Prices(Prices),
     Readiness(Readiness),
     Utilisation(Utilisation),
@@ -85,17 +85,19 @@ impl Sources {
         })?;
         let mut asked = Vec::new();
         if let Some(energy) = &config.energy_price {
-            asked.push(Asked::Prices(Prices::new(energy, &client)?));
+            asked.push(SourceRequest::Prices(Prices::new(energy, &client)?));
         }
         if let Some(readiness) = &config.data_readiness {
-            asked.push(Asked::Readiness(Readiness::new(readiness, &client)?));
+            asked.push(SourceRequest::Readiness(Readiness::new(
+                readiness, &client,
+            )?));
         }
         let mut budgets = Vec::new();
         for (system, storage) in &config.storage {
             budgets.push((system.clone(), storage.budget_mb_s()));
             if let Some(used) = &storage.utilisation {
                 let utilisation = Utilisation::new(system, used, &client)?;
-                asked.push(Asked::Utilisation(utilisation));
+                asked.push(SourceRequest::Utilisation(utilisation));
             }
         }
         let metrics = config.prometheus.as_ref().map(|prometheus| {
@@ -118,7 +120,7 @@ impl Sources {
     /// Returns an error for a file that cannot be read or is invalid.
     pub(crate) fn check_files(&self) -> Result<(), SourceError> {
         for asked in &self.asked {
-            if let Asked::Prices(Prices {
+            if let SourceRequest::Prices(Prices {
                 origin: origin @ Origin::File(path),
                 ..
             }) = asked
@@ -142,7 +144,7 @@ impl Sources {
 
     fn fill(&self, inputs: &mut Inputs) {
         let has_source = |name: &str| {
-            let is_of = |asked: &Asked| matches!(asked, Asked::Utilisation(u) if u.system == name);
+            let is_of = |asked: &SourceRequest| matches!(asked, SourceRequest::Utilisation(u) if u.system == name);
             self.asked.iter().any(is_of)
         };
         let system = |(name, budget_mb_s): &(String, u64)| {
@@ -162,7 +164,7 @@ impl Sources {
     }
 }
 
-impl Asked {
+impl SourceRequest {
     fn source(&self) -> Source {
         match self {
             Self::Prices(_) => Source::EnergyPrice,

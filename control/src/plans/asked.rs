@@ -25,25 +25,25 @@ pub(crate) struct Busy;
 
 /// A plan made for one view.
 #[derive(Debug)]
-struct Made {
+struct CachedPlan {
     version: u64,
     at: Instant,
     planned: Arc<Planned>,
 }
 
 /// Holds the plan of one vCluster; concurrent requests wait for the same plan.
-type Slot = Arc<tokio::sync::Mutex<Option<Made>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<CachedPlan>>>;
 
 /// Cache of plans made on request; see the module.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PlanCache {
     made: Mutex<BTreeMap<VclusterName, (Instant, Slot)>>,
     /// Plans on request share one core, so that scheduling does not wait for them.
     pub(super) cores: Arc<Semaphore>,
     pub(super) dry_runs: Semaphore,
 }
 
-impl Default for Asked {
+impl Default for PlanCache {
     fn default() -> Self {
         Self {
             made: Mutex::default(),
@@ -53,7 +53,7 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl PlanCache {
     fn slot(&self, vcluster: &VclusterName) -> Slot {
         let now = Instant::now();
         let mut made = self.made.lock();
@@ -86,7 +86,7 @@ impl Asked {
         }
         let planned = self.make(core, || view.clone(), vcluster, None);
         let planned = Arc::new(planned.await?);
-        *slot = Some(Made {
+        *slot = Some(CachedPlan {
             version: view.version,
             at: Instant::now(),
             planned: planned.clone(),

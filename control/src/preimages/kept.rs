@@ -1,7 +1,7 @@
 //! Bounded cache of fetched or composed preimages by digest. Beyond the limit of one node its oldest preimages are
 //! dropped, so a node with ever new records displaces no preimage of another node.
 
-use super::{MOST_PREIMAGE_BYTES, turns::Asked};
+use super::{MOST_PREIMAGE_BYTES, turns::FailedSources};
 use lattice_hwprobe::{Class, Digest};
 use lattice_quorum_types::NodeId;
 use parking_lot::{Mutex, MutexGuard};
@@ -27,18 +27,18 @@ const _: () = assert!(MOST_OF_NODE > 2 * 2 * Class::ALL.len());
 pub(super) struct Slot<T> {
     pub(super) value: OnceCell<Arc<T>>,
     /// Nodes that were tried without success.
-    pub(super) asked: Mutex<Asked>,
+    pub(super) asked: Mutex<FailedSources>,
 }
 
 impl<T> Slot<T> {
-    pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
+    pub(super) fn asked(&self) -> MutexGuard<'_, FailedSources> {
         self.asked.lock()
     }
 }
 
 /// Bounded cache; see the module.
 #[derive(Debug)]
-pub(super) struct Kept<T>(Mutex<Shelf<T>>);
+pub(super) struct PreimageCache<T>(Mutex<Shelf<T>>);
 
 #[derive(Debug)]
 struct Shelf<T> {
@@ -49,7 +49,7 @@ struct Shelf<T> {
     of_node: HashMap<NodeId, VecDeque<Digest>>,
 }
 
-impl<T> Kept<T> {
+impl<T> PreimageCache<T> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Shelf {
             slots: HashMap::new(),
@@ -136,19 +136,19 @@ mod tests {
         NodeId::new(name).unwrap()
     }
 
-    fn put(kept: &Kept<usize>, n: usize, from: &str, bytes: usize) {
+    fn put(kept: &PreimageCache<usize>, n: usize, from: &str, bytes: usize) {
         let slot = kept.slot(digest(n));
         slot.value.set(Arc::new(n)).unwrap();
         kept.came(digest(n), &slot, &node(from), bytes);
     }
 
-    fn has(kept: &Kept<usize>, n: usize) -> bool {
+    fn has(kept: &PreimageCache<usize>, n: usize) -> bool {
         kept.get(&digest(n)).is_some()
     }
 
     #[test]
     fn a_node_with_ever_new_records_costs_its_own_oldest_and_nobody_elses() {
-        let kept = Kept::new();
+        let kept = PreimageCache::new();
         put(&kept, 0, "honest", 40_000);
         let most = MOST_BYTES_OF_NODE / MOST_PREIMAGE_BYTES;
         for n in 1..=3 * most {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn digests_that_nobody_has_make_room_before_records_do() {
-        let kept = Kept::new();
+        let kept = PreimageCache::new();
         put(&kept, 0, "honest", 40_000);
         let waited_for = kept.slot(digest(1));
         for n in 2..2 * MOST {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn there_are_never_more_than_fit() {
-        let kept = Kept::new();
+        let kept = PreimageCache::new();
         for n in 0..=MOST {
             put(&kept, n, &format!("n{n}"), 1);
         }

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::view::Seen;
+use crate::view::GossipedNode;
 use lattice_hwprobe::{Class, ClassMark, Earlier, Reading, Value};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
@@ -53,7 +53,7 @@ impl World {
         let id = node(name);
         let mut entry = NodeEntry::new(id.clone());
         entry.liveness = Liveness::Alive;
-        entry.seen = Some(Seen {
+        entry.seen = Some(GossipedNode {
             cell: "c0".to_owned(),
             addr: mesh.local_addr(),
             marks: BTreeMap::from([(

@@ -9,7 +9,7 @@ pub(super) const ASKED: usize = 4;
 
 /// Nodes that were tried for a digest without success; no more than ever published the digest.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct FailedSources {
     turn: u64,
     in_vain: BTreeMap<NodeId, InVain>,
 }
@@ -23,7 +23,7 @@ struct InVain {
     was_wrong: bool,
 }
 
-impl Asked {
+impl FailedSources {
     /// Nodes to try now: first the node that the request is about, then the nodes with the oldest request, in the given
     /// order; last the nodes that returned wrong bytes.
     pub(super) fn next<'a>(&self, first: &'a NodeId, others: Vec<&'a NodeId>) -> Vec<&'a NodeId> {
@@ -66,7 +66,7 @@ mod tests {
     ) -> usize {
         let nodes: Vec<NodeId> = names.iter().map(|n| NodeId::new(*n).unwrap()).collect();
         let first = NodeId::new(first).unwrap();
-        let mut asked = Asked::default();
+        let mut asked = FailedSources::default();
         for caller in 1..100 {
             let others = nodes.iter().filter(|node| **node != first).collect();
             let now: Vec<NodeId> = asked.next(&first, others).into_iter().cloned().collect();
@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn who_gave_something_else_is_asked_when_there_is_nobody_better() {
         let [first, wrong, without] = ["a", "b", "c"].map(|n| NodeId::new(n).unwrap());
-        let mut asked = Asked::default();
+        let mut asked = FailedSources::default();
         asked.in_vain(&wrong, true);
         for node in [&without, &first, &first, &without] {
             asked.in_vain(node, false);
         }
         // Also when its request is the oldest, and when it later returns nothing.
-        let next = |asked: &Asked| -> Vec<NodeId> {
+        let next = |asked: &FailedSources| -> Vec<NodeId> {
             let next = asked.next(&first, vec![&wrong, &without]);
             next.into_iter().cloned().collect()
         };

@@ -57,14 +57,14 @@ pub(crate) struct Desk {
     http: reqwest::Client,
     secrets: Secrets,
     status: Mutex<Arc<Mutex<Status>>>,
-    asked: Mutex<VecDeque<Asked>>,
+    asked: Mutex<VecDeque<ReconcileRequest>>,
     wake: Notify,
     hook: tokio::sync::Mutex<Option<(Instant, SecretString)>>,
 }
 
 /// A requested reconciliation.
 #[derive(Debug)]
-struct Asked {
+struct ReconcileRequest {
     since: UnixMillis,
     until: UnixMillis,
     only_look: bool,
@@ -131,7 +131,7 @@ impl Desk {
             if asked.len() >= MOST_ASKED {
                 return Err(ReconcileError::Busy);
             }
-            asked.push_back(Asked {
+            asked.push_back(ReconcileRequest {
                 since,
                 until,
                 only_look,
@@ -177,7 +177,7 @@ impl Desk {
         }
     }
 
-    fn take(&self) -> Option<Asked> {
+    fn take(&self) -> Option<ReconcileRequest> {
         let mut asked = self.asked.lock();
         asked.pop_front()
     }
@@ -238,7 +238,7 @@ impl Reconciler for Accounts {
     async fn pass(&mut self, fence: Fence) {
         self.site.acts_under(fence);
         while let Some(asked) = self.desk.take() {
-            let Asked {
+            let ReconcileRequest {
                 since,
                 until,
                 only_look,

@@ -77,7 +77,7 @@ impl Mark {
 
 /// Schedule of the queries to one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct NextQuery {
     mark: Mark,
     next: Instant,
 }
@@ -87,7 +87,7 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct Attempts {
     core: Arc<Core>,
-    asked: BTreeMap<NodeId, Asked>,
+    asked: BTreeMap<NodeId, NextQuery>,
     under_way: BTreeSet<NodeId>,
     asks: JoinSet<(NodeId, Mark, Option<Compared>)>,
     places: Arc<Semaphore>,
@@ -215,7 +215,7 @@ impl Attempts {
         }
         self.under_way.remove(&node);
         let next = Instant::now() + wait;
-        self.asked.insert(node, Asked { mark, next });
+        self.asked.insert(node, NextQuery { mark, next });
         report
     }
 
@@ -377,7 +377,7 @@ fn running_ranks(allocation: &Allocation) -> impl Iterator<Item = &Rank> {
 fn due(
     view: &View,
     running: &Running,
-    asked: &BTreeMap<NodeId, Asked>,
+    asked: &BTreeMap<NodeId, NextQuery>,
     now: Instant,
 ) -> Vec<(NodeId, Mark)> {
     let is_due = |entry: &Arc<NodeEntry>| {

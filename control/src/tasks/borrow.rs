@@ -22,7 +22,7 @@ use crate::{
 use lattice_placement::{
     Blocker, ClusterView, Plan,
     movement::{
-        lend::{Input, Member, Moves, Place, Timing, Wanting, decide},
+        lend::{Input, Member, Moves, NodeOwnership, Timing, Wanting, decide},
         preempt::Work,
     },
 };
@@ -352,7 +352,7 @@ pub(crate) fn sharers(view: &View) -> impl Iterator<Item = &VclusterName> {
 /// Inputs of one sharing decision.
 struct Sharing {
     cluster: ClusterView,
-    places: BTreeMap<NodeId, Place>,
+    places: BTreeMap<NodeId, NodeOwnership>,
     vclusters: BTreeMap<VclusterName, Member>,
     work: BTreeMap<lattice_quorum_types::AllocationId, Work>,
     timing: Timing,
@@ -422,7 +422,7 @@ impl Sharing {
         }
         for record in records(view) {
             let since = moved.get(&record.id).map(|(_, since)| *since);
-            let place = Place {
+            let place = NodeOwnership {
                 home: record.home.clone(),
                 current: record.current.clone(),
                 planned_for: record
@@ -465,7 +465,7 @@ fn merge(all: &mut ClusterView, own: ClusterView) {
     let mut own = own;
     own.nodes.append(&mut all.nodes);
     own.pending.append(&mut all.pending);
-    // Each node's `Place` shows whether it is lent, and `Wanting` shows which jobs must stay on home nodes.
+    // Each node's `NodeOwnership` shows whether it is lent, and `Wanting` shows which jobs must stay on home nodes.
     own.on_loan.clear();
     own.pending
         .values_mut()

@@ -22,7 +22,7 @@ use lattice_quorum_types::{
     refusal::{ProofFault, Unproven},
 };
 use proof::proof;
-use said::{Said, differs, read};
+use said::{SignedClaim, differs, read};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -36,8 +36,8 @@ const HOLDS: Duration = Duration::from_secs(30);
 const MAX_CALLS: usize = 256;
 
 #[derive(Debug)]
-enum Known {
-    Claimed(Box<Said>),
+enum ClaimResult {
+    Claimed(Box<SignedClaim>),
     /// The attestation was not available, or differs from the planned state.
     Refused,
 }
@@ -46,11 +46,11 @@ enum Known {
 #[derive(Debug)]
 pub(crate) struct Claims {
     core: Arc<Core>,
-    known: BTreeMap<NodeId, (Instant, Known)>,
+    known: BTreeMap<NodeId, (Instant, ClaimResult)>,
     /// When nodes were queried again because their attestation had become unusable.
     asked_anew: BTreeMap<NodeId, Instant>,
     under_way: BTreeSet<NodeId>,
-    asked: JoinSet<(NodeId, Result<Said, String>)>,
+    asked: JoinSet<(NodeId, Result<SignedClaim, String>)>,
 }
 
 impl Claims {
@@ -72,7 +72,7 @@ impl Claims {
         match answer {
             Ok((node, Ok(said))) => {
                 self.under_way.remove(&node);
-                let known = Known::Claimed(Box::new(said));
+                let known = ClaimResult::Claimed(Box::new(said));
                 self.known.insert(node, (Instant::now(), known));
             }
             Ok((node, Err(reason))) => {
@@ -94,7 +94,7 @@ impl Claims {
         self.asked_anew.retain(|_, at| !is_old(*at));
         let old = self.known.extract_if(.., |_, (at, _)| is_old(*at));
         let cleared: BTreeMap<NodeId, Option<String>> = old
-            .filter(|(_, (_, known))| matches!(known, Known::Refused))
+            .filter(|(_, (_, known))| matches!(known, ClaimResult::Refused))
             .map(|(node, _)| (node, None))
             .collect();
         if !cleared.is_empty() {
@@ -134,7 +134,7 @@ impl Claims {
         let is_refused = |node: &NodeId| {
             let known = self.known.get(node);
             let entry = view.node(node);
-            matches!(known, Some((_, Known::Refused)))
+            matches!(known, Some((_, ClaimResult::Refused)))
                 || entry.is_some_and(|of| view.is_judged(of) && of.no_sensitive().is_some())
         };
         let mut nodes = nodes.iter().map(|expected| &expected.node);
@@ -148,8 +148,8 @@ impl Claims {
             return None;
         }
         let said = match self.known.get(node) {
-            Some((_, Known::Claimed(said))) => said.as_ref().clone(),
-            Some((_, Known::Refused)) => return None,
+            Some((_, ClaimResult::Claimed(said))) => said.as_ref().clone(),
+            Some((_, ClaimResult::Refused)) => return None,
             None => {
                 self.ask(node);
                 return None;
@@ -191,7 +191,8 @@ impl Claims {
         tracing::warn!(%node, reason, "node gets no sensitive work for now");
         let refused = BTreeMap::from([(node.clone(), Some(reason))]);
         observe::claims(&self.core, &refused);
-        self.known.insert(node, (Instant::now(), Known::Refused));
+        self.known
+            .insert(node, (Instant::now(), ClaimResult::Refused));
     }
 
     fn ask(&mut self, node: &NodeId) {
@@ -215,9 +216,9 @@ impl Claims {
         signature: bytes::Bytes,
     ) {
         let node = claim.node.clone();
-        let said = Box::new(Said { claim, signature });
+        let said = Box::new(SignedClaim { claim, signature });
         self.known
-            .insert(node, (Instant::now(), Known::Claimed(said)));
+            .insert(node, (Instant::now(), ClaimResult::Claimed(said)));
     }
 }
 

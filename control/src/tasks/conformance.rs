@@ -14,7 +14,7 @@ use crate::{
     history::{HistoryError, Then},
     observe,
     tasks::activation::{Activation, due},
-    view::{NodeEntry, Seen, View},
+    view::{GossipedNode, NodeEntry, View},
 };
 use fetch::Fetches;
 use lattice_hwprobe::{ClassMark, ClassRecord, Digest};
@@ -267,7 +267,7 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, His
     let documents = core.history.documents(vec![name]).await?;
     let document = documents.into_iter().next().map(|(_, document)| document);
     let mut was = entry.clone();
-    was.seen = Some(Seen::before(marks));
+    was.seen = Some(GossipedNode::before(marks));
     // Current BMC readings without agent data would hide everything else.
     was.united.clear();
     (was.effective, was.common) = (None, None);

@@ -5,7 +5,7 @@ use crate::{
     core::Core,
     error::ProposeError,
     tasks::{
-        gate::{self, Said},
+        gate::{self, ReportedFailure},
         reconciler::{Pace, Reconciler},
         told::Freshness,
     },
@@ -131,14 +131,14 @@ pub(crate) struct Readmit {
     /// When each node is queried next.
     next: BTreeMap<NodeId, Instant>,
     /// Reason last written for each node that does not pass.
-    said: BTreeMap<NodeId, Said>,
+    said: BTreeMap<NodeId, ReportedFailure>,
     /// Nodes with a query under way. A slow node delays no other.
     asking: BTreeSet<NodeId>,
     asks: JoinSet<Let>,
 }
 
 /// A queried node and the reason now written for it.
-type Let = (NodeId, Option<Said>);
+type Let = (NodeId, Option<ReportedFailure>);
 
 impl Reconciler for Readmit {
     const NAME: &'static str = "readmit";
@@ -225,8 +225,8 @@ pub(crate) async fn let_in(
     view: &View,
     fence: Fence,
     node: &NodeId,
-    said: Option<Said>,
-) -> Option<Said> {
+    said: Option<ReportedFailure>,
+) -> Option<ReportedFailure> {
     let entry = view.node(node)?;
     let mut drains = entry.record.iter().flat_map(|record| &record.drain);
     let passed = match drains.any(|drain| drain.owner != OWNER) {
@@ -244,10 +244,10 @@ pub(crate) async fn let_in(
             let reason = words::shortened(error.to_string());
             let is_known = own_reason(entry) == Some(&reason);
             if is_known || said.is_some_and(|said| said.covers(error)) {
-                return said.or_else(|| Some(Said::now(error)));
+                return said.or_else(|| Some(ReportedFailure::now(error)));
             }
             let drain = drain_envelope(core, fence, node, Some(reason));
-            (drain, Some(Said::now(error)))
+            (drain, Some(ReportedFailure::now(error)))
         }
     };
     match (proposed(core, command).await, &passed) {

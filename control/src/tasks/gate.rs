@@ -192,12 +192,12 @@ fn is_fine(
 /// Failure last written for a node that does not pass. A gate may word the same failure differently each time, so the
 /// text is renewed only periodically.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Said {
+pub(crate) struct ReportedFailure {
     kind: Discriminant<GateError>,
     at: Instant,
 }
 
-impl Said {
+impl ReportedFailure {
     pub(crate) fn now(error: &GateError) -> Self {
         Self {
             kind: discriminant(error),

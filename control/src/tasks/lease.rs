@@ -29,7 +29,7 @@ const SOONEST: Duration = Duration::from_millis(250);
 
 /// A lease held until a given instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct HeldLease {
     epoch: u64,
     /// The lease was granted at this revision or earlier.
     granted_at: Revision,
@@ -42,7 +42,7 @@ pub(crate) struct Lease {
     name: LeaseName,
     /// This run of the process. After a restart the process is another holder, with another epoch.
     holder: String,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<HeldLease>>,
     /// Epoch held, 0 for none.
     changes: watch::Sender<u64>,
     /// Requests an early renewal.
@@ -119,7 +119,7 @@ impl Lease {
         }
     }
 
-    fn set(&self, next: Option<Held>) {
+    fn set(&self, next: Option<HeldLease>) {
         *self.held.lock() = next;
         let epoch = next.map_or(0, |held| held.epoch);
         self.changes
@@ -161,7 +161,7 @@ impl Lease {
         let report = match answer {
             Ok(Ok(applied)) => match applied.outcome {
                 Outcome::Leased { epoch, .. } => {
-                    let held = Held {
+                    let held = HeldLease {
                         epoch,
                         granted_at: self.granted_at(epoch).unwrap_or(applied.revision),
                         until: asked_at + TTL,

@@ -69,7 +69,7 @@ mod tests {
     async fn the_first_fault_is_named_at_once_and_what_many_bmcs_name_then_in_few_views() {
         let world = World::new();
         let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
-        let seen = |_| crate::view::Seen::before(BTreeMap::new());
+        let seen = |_| crate::view::GossipedNode::before(BTreeMap::new());
         let cell = names.iter().map(|node| (node.clone(), seen(node)));
         observe::cell(&world.core, "c0", cell.collect());
         let running = NameFaults::new(world.core.clone()).run();

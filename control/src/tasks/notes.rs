@@ -55,7 +55,7 @@ const MOST_CHARS: usize = 300;
 pub(crate) struct NoteNodes {
     core: Arc<Core>,
     /// State as stored in the database; `None` until it has been read.
-    known: Option<Known>,
+    known: Option<RecordedState>,
     audit_asked_at: Option<tokio::time::Instant>,
     /// Baseline set number at the last audit read. An early read matters: the nodes of a baseline that is soon deleted
     /// can no longer be determined afterwards.
@@ -64,7 +64,7 @@ pub(crate) struct NoteNodes {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct RecordedState {
     nodes: BTreeMap<NodeId, Compared>,
     /// Audit sequence number up to which the audit was read; `None` in a new database.
     audit: Option<u64>,
@@ -225,13 +225,13 @@ impl NoteNodes {
 }
 
 /// Reads the state written by an earlier run; an unreadable node entry counts as missing.
-async fn read(core: &Core) -> Result<Known, HistoryError> {
+async fn read(core: &Core) -> Result<RecordedState, HistoryError> {
     let (compared, audit) = core.history.noted().await?;
     let nodes = compared.into_iter().filter_map(|(node, bytes)| {
         let compared = serde_json::from_slice(&bytes).ok()?;
         Some((NodeId::new(&node).ok()?, compared))
     });
-    Ok(Known {
+    Ok(RecordedState {
         nodes: nodes.collect(),
         audit,
         is_current: false,
@@ -243,9 +243,9 @@ async fn read(core: &Core) -> Result<Known, HistoryError> {
 /// What was seen since this control started.
 #[derive(Debug, Clone, Copy)]
 struct Looked {
-    /// See [`Known::is_current`].
+    /// See [`RecordedState::is_current`].
     is_current: bool,
-    /// Whether the node is in [`Known::judged`].
+    /// Whether the node is in [`RecordedState::judged`].
     is_judged: bool,
 }
 
@@ -350,7 +350,7 @@ fn compare(
     Some(Next { happened, compared })
 }
 
-impl Known {
+impl RecordedState {
     fn suspicion(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, Noted)> {
         node.record.as_ref()?;
         match node.liveness {

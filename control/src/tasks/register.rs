@@ -8,7 +8,7 @@ use crate::{
     core::Core,
     tasks::{
         faults,
-        gate::{self, GateError, Said},
+        gate::{self, GateError, ReportedFailure},
         reconciler::{Pace, Reconciler},
         told::Freshness,
     },
@@ -38,7 +38,7 @@ const MAX_CALLS: usize = 256;
 /// Time within which answers are collected and proposed together.
 const TOGETHER: Duration = Duration::from_millis(20);
 
-pub(crate) type Asked = (NodeId, Result<(), GateError>);
+pub(crate) type GateAnswer = (NodeId, Result<(), GateError>);
 
 /// State of one joining node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +55,12 @@ pub(crate) struct Register {
     vcluster: VclusterName,
     progress: BTreeMap<NodeId, Progress>,
     /// Reason last written for each node that does not pass.
-    said: BTreeMap<NodeId, Said>,
-    gates: JoinSet<Asked>,
+    said: BTreeMap<NodeId, ReportedFailure>,
+    gates: JoinSet<GateAnswer>,
     /// Answers received but not yet returned.
-    heard: Vec<Asked>,
+    heard: Vec<GateAnswer>,
     /// Answers for the next pass.
-    answered: Vec<Asked>,
+    answered: Vec<GateAnswer>,
 }
 
 /// Result of one round.
@@ -128,7 +128,7 @@ impl Register {
 
     /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept, because a
     /// node with a lost answer would stay marked as being queried forever.
-    pub(crate) async fn answered(&mut self) -> Vec<Asked> {
+    pub(crate) async fn answered(&mut self) -> Vec<GateAnswer> {
         let (gates, heard) = (&mut self.gates, &mut self.heard);
         if heard.is_empty() {
             match gates.join_next().await {
@@ -185,7 +185,11 @@ impl Register {
     }
 
     /// Registers the nodes that answered, and sets those that passed to ready.
-    pub(crate) async fn admit(&mut self, fence: Fence, answered: Vec<Asked>) -> RegisterReport {
+    pub(crate) async fn admit(
+        &mut self,
+        fence: Fence,
+        answered: Vec<GateAnswer>,
+    ) -> RegisterReport {
         let mut report = RegisterReport::default();
         let view = self.core.view();
         let (mut envelopes, mut about) = (Vec::new(), Vec::new());
@@ -263,7 +267,7 @@ impl Register {
                 if known.is_some() && said.is_some_and(|said| said.covers(error)) {
                     return steps;
                 }
-                self.said.insert(node.clone(), Said::now(error));
+                self.said.insert(node.clone(), ReportedFailure::now(error));
                 Some(words::shortened(error.to_string()))
             }
             Err(_) => return steps,

@@ -350,7 +350,7 @@ impl Scale {
             Decision::Wait(_) => return,
             Decision::Grow { nodes, from, cause } => {
                 let answer = self
-                    .grow(order, Wanted { nodes, from, cause }, taken, report)
+                    .grow(order, TargetSize { nodes, from, cause }, taken, report)
                     .await;
                 report.grown += usize::from(answer == Some(Answer::Done));
                 answer
@@ -377,7 +377,7 @@ impl Scale {
     async fn grow(
         &self,
         order: Order<'_>,
-        wanted: Wanted,
+        wanted: TargetSize,
         taken: &mut BTreeSet<NodeId>,
         report: &mut ScaleReport,
     ) -> Option<Answer> {
@@ -468,7 +468,7 @@ struct Order<'a> {
 
 /// Nodes that a service is to gain.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct TargetSize {
     nodes: u32,
     from: Source,
     cause: Cause,

@@ -56,7 +56,7 @@ pub(crate) struct Schedulers {
 
 /// Request state of one lease.
 #[derive(Debug)]
-struct Known {
+struct LeaseState {
     ask_at: Instant,
     said: Option<LeaseReport>,
 }
@@ -155,7 +155,7 @@ impl Schedulers {
     }
 
     /// Makes one proposal: all held leases if any is due, and some free ones.
-    async fn round(&self, known: &mut BTreeMap<VclusterName, Known>) {
+    async fn round(&self, known: &mut BTreeMap<VclusterName, LeaseState>) {
         let leases = self.leases();
         known.retain(|name, _| leases.contains_key(name));
         let asked_at = Instant::now();
@@ -164,7 +164,7 @@ impl Schedulers {
             .partition(|(_, lease)| lease.epoch().is_some());
         let later = later(held.len());
         for (name, _) in &free {
-            known.entry(name.clone()).or_insert(Known {
+            known.entry(name.clone()).or_insert(LeaseState {
                 ask_at: asked_at + later,
                 said: None,
             });
@@ -183,7 +183,9 @@ impl Schedulers {
             let said = self.ask(&asked).await;
             for ((name, lease), said) in asked.into_iter().zip(said) {
                 let ask_at = asked_at + pause(&said, lease.epoch().is_some(), later);
-                let known = known.entry(name).or_insert(Known { ask_at, said: None });
+                let known = known
+                    .entry(name)
+                    .or_insert(LeaseState { ask_at, said: None });
                 known.ask_at = ask_at;
                 lease.tell(&mut known.said, said);
             }

@@ -45,7 +45,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Bundle that one run of an agent is known to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct TrustState {
     generation: Option<u64>,
     number: u64,
     /// When the bundle is pushed again after the agent did not accept this number.
@@ -56,7 +56,7 @@ struct Told {
 #[derive(Debug)]
 pub(crate) struct Trust {
     core: Arc<Core>,
-    told: BTreeMap<NodeId, Told>,
+    told: BTreeMap<NodeId, TrustState>,
     /// Last bundle pushed, and when.
     pushed: Option<Pushed>,
     /// Until when the bundle in force is held back.
@@ -179,7 +179,7 @@ impl Trust {
                     Some(Instant::now() + TELL_AGAIN)
                 }
             };
-            let told = Told {
+            let told = TrustState {
                 generation,
                 number,
                 again,
@@ -317,8 +317,8 @@ fn generation(entry: &NodeEntry) -> Option<u64> {
     entry.seen.as_ref().map(|seen| seen.generation)
 }
 
-fn is_due(told: Option<&Told>, generation: Option<u64>, number: u64, now: Instant) -> bool {
-    let same = |told: &&Told| told.generation == generation && told.number == number;
+fn is_due(told: Option<&TrustState>, generation: Option<u64>, number: u64, now: Instant) -> bool {
+    let same = |told: &&TrustState| told.generation == generation && told.number == number;
     match told.filter(same) {
         None => true,
         Some(told) => told.again.is_some_and(|again| again <= now),
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn an_agent_is_told_when_it_or_the_bundle_is_another_one() {
         let now = Instant::now();
-        let has = Told {
+        let has = TrustState {
             generation: Some(1),
             number: 7,
             again: None,
@@ -423,7 +423,7 @@ mod tests {
         assert!(!is_due(Some(&has), Some(1), 7, now));
         assert!(is_due(Some(&has), Some(2), 7, now));
         assert!(is_due(Some(&has), Some(1), 8, now));
-        let failed = Told {
+        let failed = TrustState {
             again: Some(now + TELL_AGAIN),
             ..has
         };

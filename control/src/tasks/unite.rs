@@ -32,19 +32,19 @@ const GATHER: Duration = Duration::from_millis(20);
 pub(crate) struct Unite {
     core: Arc<Core>,
     /// Last merge of each node.
-    done: BTreeMap<NodeId, Done>,
+    done: BTreeMap<NodeId, MergeSource>,
 }
 
 /// Inputs and results of a merge for one node.
 #[derive(Debug)]
-struct Done {
+struct MergeSource {
     parts: Arc<Parts>,
     united: BTreeMap<Class, United>,
     /// No input was missing.
     is_whole: bool,
 }
 
-impl Done {
+impl MergeSource {
     /// Whether the merge is still valid and its records are still available.
     fn holds(&self, core: &Core, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
         let is_at_hand = |united: &United| {
@@ -95,7 +95,7 @@ impl Unite {
         let (core, seen) = (&self.core, &view);
         let unite = |(node, entry, parts): (NodeId, Arc<NodeEntry>, Arc<Parts>)| async move {
             let (united, is_whole) = of(core, seen, &entry, &parts).await;
-            let done = Done {
+            let done = MergeSource {
                 parts,
                 united,
                 is_whole,

@@ -31,7 +31,7 @@ pub struct NodeEntry {
     /// Replicated record; `None` for a node that gossips and is not registered.
     pub record: Option<Node>,
     /// Gossip of the node; `None` for a node that was not seen since this control started.
-    pub seen: Option<Seen>,
+    pub seen: Option<GossipedNode>,
     /// Document of the node, once fetched and verified. While a newer document is being fetched, the previous one.
     pub document: Option<Arc<NodeDocument>>,
     /// Digest of `document`.
@@ -40,7 +40,7 @@ pub struct NodeEntry {
     pub liveness: Liveness,
     /// Reason why the node is not alive; `None` while it is alive, or was not pinged yet.
     pub liveness_reason: Option<String>,
-    /// Boot id in the last reply to a ping of this control. It is confirmed, while [`Seen::boot_id`] is only gossiped.
+    /// Boot id in the last reply to a ping of this control. It is confirmed, while [`GossipedNode::boot_id`] is only gossiped.
     pub boot: Option<String>,
     /// Time of the reply with that boot id; an older reply does not replace it.
     pub(crate) boot_heard_at: Option<Instant>,
@@ -119,7 +119,7 @@ pub(crate) struct Says {
 /// Values that a node publishes in gossip. They are hints: an action that drains or admits a node, or moves power, is
 /// confirmed by a direct read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct GossipedNode {
     /// Gossip cell of the node.
     pub cell: String,
     /// Mesh address of the node.
@@ -148,7 +148,7 @@ pub struct Seen {
     pub heard: bool,
 }
 
-impl Seen {
+impl GossipedNode {
     /// State of a node that is down since before this control started, limited to its stored marks.
     pub(crate) fn before(marks: BTreeMap<Class, ClassMark>) -> Self {
         Self {

@@ -10,19 +10,19 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-type Found = fn() -> LocalBoxFuture<'static, ClusterFixture>;
+type FoundCluster = fn() -> LocalBoxFuture<'static, ClusterFixture>;
 type Play = Box<dyn for<'a> Fn(&'a mut ClusterFixture) -> LocalBoxFuture<'a, ()> + Send>;
 
 /// Scenarios that share a cluster. Each uses the cluster as the previous one left it, and works on a new one too.
 pub struct Group {
     name: &'static str,
-    found: Found,
+    found: FoundCluster,
     scenarios: Vec<(String, Play)>,
 }
 
 impl Group {
     /// Creates a group without scenarios; `found` starts its cluster.
-    pub fn new(name: &'static str, found: Found) -> Self {
+    pub fn new(name: &'static str, found: FoundCluster) -> Self {
         Self {
             name,
             found,
@@ -48,7 +48,7 @@ struct Stage {
 
 impl Stage {
     /// Runs one scenario. A cluster in which a scenario failed is not used again.
-    fn play(&mut self, group: &'static str, found: Found, name: &str, play: &Play) {
+    fn play(&mut self, group: &'static str, found: FoundCluster, name: &str, play: &Play) {
         let started_at = Instant::now();
         if self.current.as_ref().is_some_and(|(of, _)| *of != group) {
             self.stop();

@@ -4,7 +4,7 @@ use crate::{BaseView, ViewNode};
 use lattice_placement::{Budget, Fraction, TenantView, budget_factor};
 use lattice_quorum_types::{
     Allocation, AllocationId, ProjectPath, UnixMillis,
-    budget::{Credit, Left, SoftLimits, TenantBudget, WHOLE_PPM},
+    budget::{Credit, RemainingCredit, SoftLimits, TenantBudget, WHOLE_PPM},
     node::Lifecycle,
 };
 use std::{
@@ -65,9 +65,9 @@ impl Hours {
     pub fn new(budget: &TenantBudget, used: UsedTime, now: UnixMillis) -> Self {
         let UsedTime { gpu_ms, node_ms } = used;
         let credit = budget.credit_at(now);
-        let left = |of: fn(&Credit) -> Option<Left>| credit.and_then(of);
-        let counts = |left: Option<Left>, granted_ms: Option<u64>, used_ms| match left {
-            Some(Left { limit_ms, left_ms }) => {
+        let left = |of: fn(&Credit) -> Option<RemainingCredit>| credit.and_then(of);
+        let counts = |left: Option<RemainingCredit>, granted_ms: Option<u64>, used_ms| match left {
+            Some(RemainingCredit { limit_ms, left_ms }) => {
                 let used_ms = limit_ms.saturating_sub(left_ms);
                 let granted_ms = limit_ms;
                 Some((

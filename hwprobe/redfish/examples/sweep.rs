@@ -43,7 +43,7 @@ struct Args {
 }
 
 /// A BMC's client, with the route to its power once it is found.
-struct Known {
+struct BmcSource {
     client: Bmc,
     route: Route,
 }
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         unread += read.iter().filter(|read| !**read).count();
     }
     let began_at = Instant::now();
-    each(&gate, known, async |known: Arc<Known>| {
+    each(&gate, known, async |known: Arc<BmcSource>| {
         known.client.close().await
     })
     .await?;
@@ -100,7 +100,7 @@ fn client(bmc: &FakeBmc) -> Result<Bmc, EndpointError> {
     Ok(client)
 }
 
-async fn find(client: Bmc) -> Known {
+async fn find(client: Bmc) -> BmcSource {
     let scope = Scope {
         systems: Selector::Only,
         breadth: Breadth::Power,
@@ -108,11 +108,11 @@ async fn find(client: Bmc) -> Known {
     let look = client.read(&scope).await;
     let node = look.interpretation.report.node();
     let route = node.map(|node| node.route.clone()).unwrap_or_default();
-    Known { client, route }
+    BmcSource { client, route }
 }
 
 /// Whether the power draw was read.
-async fn poll(known: Arc<Known>) -> bool {
+async fn poll(known: Arc<BmcSource>) -> bool {
     let read = known.client.read_power(&known.route).await;
     read.power.draw.present().is_some()
 }

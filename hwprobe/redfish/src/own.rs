@@ -57,7 +57,7 @@ pub(crate) fn chassis<'a>(
 }
 
 /// The chassis that contain the whole system. A baseboard or a card inside one of them measures a part of the node.
-fn without_parts(found: Found<'_>) -> Found<'_> {
+fn without_parts(found: FoundChassis<'_>) -> FoundChassis<'_> {
     const PARTS: &[&str] = &["Module", "Component", "Card", "Cartridge", "Expansion"];
     let all: Vec<ResourcePath> = found.iter().map(|(path, _)| path.clone()).collect();
     let is_part = |value: &Value| {
@@ -65,19 +65,19 @@ fn without_parts(found: Found<'_>) -> Found<'_> {
         let is_inside = link(linked, "ContainedBy").is_some_and(|outer| all.contains(&outer));
         is_inside || string(value, "ChassisType").is_some_and(|kind| PARTS.contains(&kind))
     };
-    let (parts, whole): (Found<'_>, Found<'_>) =
+    let (parts, whole): (FoundChassis<'_>, FoundChassis<'_>) =
         found.into_iter().partition(|(_, value)| is_part(value));
     if whole.is_empty() { parts } else { whole }
 }
 
-type Found<'a> = Vec<(ResourcePath, &'a Value)>;
+type FoundChassis<'a> = Vec<(ResourcePath, &'a Value)>;
 
 fn unlinked_chassis<'a>(
     walk: &mut Walk<'a>,
     root: &Value,
     systems: &Systems<'a>,
     system: &System<'a>,
-) -> (Found<'a>, Reading<()>) {
+) -> (FoundChassis<'a>, Reading<()>) {
     let Some(path) = link(root, "Chassis") else {
         return (Vec::new(), Reading::Absent);
     };

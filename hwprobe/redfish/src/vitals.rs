@@ -1,7 +1,7 @@
 //! Live values of a BMC other than power: health, log entry counts, limits of accelerators.
 
 use crate::own::{self, Chassis};
-use crate::power::{self, Readout, Told};
+use crate::power::{self, Readout, SourcePower};
 use crate::systems::System;
 use crate::walk::{Walk, link, string, text};
 use lattice_hwprobe::{LimitState, Milliwatts, Reading, Value as Known, Vitals};
@@ -114,7 +114,7 @@ fn is_accelerator(control: &Value) -> bool {
     matches!(context, "Accelerator" | "GPU") || id.starts_with("Accelerator")
 }
 
-fn put(vitals: &mut Vitals, at: usize, told: &Told) {
+fn put(vitals: &mut Vitals, at: usize, told: &SourcePower) {
     let (state, limit) = told.limit_state();
     let prefix = format!("bmc.accelerator.{at}.power");
     vitals.put(format!("{prefix}.draw"), milliwatts(&told.draw));

@@ -2,7 +2,7 @@
 
 use super::PROBE_SUBCOMMAND;
 use super::job::{Job, Line};
-use super::pipes::{Heard, Pipes};
+use super::pipes::{ChildOutput, Pipes};
 use super::stuck::MOST_STUCK;
 use crate::inventory::Loss;
 use crate::root::Touches;
@@ -139,13 +139,13 @@ impl Round {
     fn listen(&mut self, pipes: &mut Pipes) -> Option<End> {
         while let Some(until) = self.pending.values().min().copied() {
             match pipes.next(until) {
-                Heard::Line(line) => match serde_json::from_slice(&line) {
+                ChildOutput::Line(line) => match serde_json::from_slice(&line) {
                     Ok(line) => self.take(line),
                     Err(error) => return Some(End::Nonsense(error.to_string())),
                 },
-                Heard::Nothing => self.expire(),
-                Heard::End => return Some(End::Closed),
-                Heard::TooMuch => return Some(End::TooMuch),
+                ChildOutput::Nothing => self.expire(),
+                ChildOutput::End => return Some(End::Closed),
+                ChildOutput::TooMuch => return Some(End::TooMuch),
             }
         }
         None

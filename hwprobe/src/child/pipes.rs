@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 64 << 10;
 
 /// One event on a child's output.
-pub(super) enum Heard {
+pub(super) enum ChildOutput {
     /// One line, without its line end.
     Line(Vec<u8>),
     /// The child closed its output.
@@ -69,23 +69,23 @@ impl Pipes {
     }
 
     /// Waits until `until` for the next line, or for the event that replaces it.
-    pub(super) fn next(&mut self, until: Instant) -> Heard {
+    pub(super) fn next(&mut self, until: Instant) -> ChildOutput {
         loop {
             if let Some(line) = self.line() {
-                return Heard::Line(line);
+                return ChildOutput::Line(line);
             }
             if self.most == 0 {
-                return Heard::TooMuch;
+                return ChildOutput::TooMuch;
             }
             if self.stdout.is_none() {
-                return Heard::End;
+                return ChildOutput::End;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Heard::Nothing;
+                return ChildOutput::Nothing;
             }
             if self.wait(left).is_err() {
-                return Heard::End;
+                return ChildOutput::End;
             }
             self.tell();
             self.hear_complaints();

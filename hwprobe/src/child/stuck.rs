@@ -20,11 +20,11 @@ const MOST_LEFT: usize = 64;
 
 /// Stuck processes, shared by all clones of a host.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stuck(Arc<Mutex<Vec<Left>>>);
+pub(crate) struct Stuck(Arc<Mutex<Vec<RemainingGroup>>>);
 
 /// Remaining processes of one process group.
 #[derive(Debug)]
-struct Left {
+struct RemainingGroup {
     /// The group's first process until it is reaped; unreaped, it would stay as a zombie.
     child: Option<Child>,
     /// All other remaining processes.
@@ -44,7 +44,7 @@ impl Stuck {
     /// Removes groups that are gone, and counts the remaining ones by probe.
     pub(crate) fn still(&self) -> BTreeMap<String, u32> {
         let mut left = self.lock();
-        left.retain_mut(Left::is_there);
+        left.retain_mut(RemainingGroup::is_there);
         let mut counts = BTreeMap::new();
         for probe in left.iter().flat_map(|left| &left.probes) {
             *counts.entry(probe.clone()).or_default() += 1;
@@ -69,7 +69,7 @@ impl Stuck {
             Some(group) => members(group),
             None => Vec::new(),
         };
-        let left = Left {
+        let left = RemainingGroup {
             child: (!is_reaped).then_some(child),
             others,
             probes,
@@ -83,12 +83,12 @@ impl Stuck {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Left>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<RemainingGroup>> {
         self.0.lock()
     }
 }
 
-impl Left {
+impl RemainingGroup {
     fn is_there(&mut self) -> bool {
         if let Some(child) = &mut self.child
             && !matches!(child.try_wait(), Ok(None))

@@ -200,7 +200,7 @@ fn listen(
         let heard = lines.next(LOOK_EVERY);
         complaints.hear();
         match heard {
-            Heard::Line(line) => {
+            PipeItem::Line(line) => {
                 last_word_at = Instant::now();
                 match serde_json::from_slice::<Line>(&line) {
                     Ok(Line::Failed { why }) => break Some(News::Ended { why }),
@@ -211,11 +211,11 @@ fn listen(
                     }
                 }
             }
-            Heard::Nothing if last_word_at.elapsed() > silent_for => {
+            PipeItem::Nothing if last_word_at.elapsed() > silent_for => {
                 break Some(hung(silent_for));
             }
-            Heard::Nothing => {}
-            Heard::End => {
+            PipeItem::Nothing => {}
+            PipeItem::End => {
                 let why = complaints.why();
                 break Some(News::Ended { why });
             }
@@ -278,7 +278,7 @@ struct Lines {
     pending: Vec<u8>,
 }
 
-enum Heard {
+enum PipeItem {
     Line(Vec<u8>),
     Nothing,
     End,
@@ -294,36 +294,36 @@ impl Lines {
         }
     }
 
-    fn next(&mut self, within: Duration) -> Heard {
+    fn next(&mut self, within: Duration) -> PipeItem {
         let ends_at = Instant::now() + within;
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
                 let mut line: Vec<u8> = self.pending.drain(..=end).collect();
                 line.pop();
-                return Heard::Line(line);
+                return PipeItem::Line(line);
             }
             let left = ends_at.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Heard::Nothing;
+                return PipeItem::Nothing;
             }
             let timeout = Timespec::try_from(left).ok();
             let mut fds = [PollFd::from_borrowed_fd(self.pipe.as_fd(), PollFlags::IN)];
             match poll(&mut fds, timeout.as_ref()) {
-                Ok(0) => return Heard::Nothing,
+                Ok(0) => return PipeItem::Nothing,
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return Heard::End,
+                Err(_) => return PipeItem::End,
             }
             let mut piece = [0; 4096];
             match self.pipe.read(&mut piece) {
-                Ok(0) => return Heard::End,
+                Ok(0) => return PipeItem::End,
                 Ok(read) => self.pending.extend_from_slice(&piece[..read]),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(_) => return Heard::End,
+                Err(_) => return PipeItem::End,
             }
             if self.pending.len() > LONGEST_LINE {
-                return Heard::End;
+                return PipeItem::End;
             }
         }
     }

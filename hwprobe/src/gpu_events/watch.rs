@@ -48,7 +48,7 @@ pub enum KernelLog {
 /// State of a source. Any state other than present means that its events are missing, with the reason.
 pub type SourceState = Reading<Vec<String>>;
 
-enum Told {
+enum WatchMessage {
     Seen(Sighting),
     Nvml(SourceState),
     Kernel(SourceState),
@@ -57,7 +57,7 @@ enum Told {
 /// A running event watch. Dropping it stops its threads and the listening child.
 #[derive(Debug)]
 pub struct GpuEventWatch {
-    told: Receiver<Told>,
+    told: Receiver<WatchMessage>,
     log: GpuEventLog,
     /// Events that the kernel log reported after the driver did, and that have not been fetched since.
     confirmed: BTreeSet<u64>,
@@ -122,9 +122,9 @@ impl GpuEventWatch {
                 }
             };
             match told {
-                Told::Nvml(state) => self.nvml = state,
-                Told::Kernel(state) => self.kernel_log = state,
-                Told::Seen(sighting) => {
+                WatchMessage::Nvml(state) => self.nvml = state,
+                WatchMessage::Kernel(state) => self.kernel_log = state,
+                WatchMessage::Seen(sighting) => {
                     let is_kernels = sighting.kernel_seq.is_some();
                     match self.log.record(sighting) {
                         Recorded::New(seq) => new.push(seq),
@@ -180,13 +180,13 @@ impl Drop for GpuEventWatch {
     }
 }
 
-fn pass_on(news: News, tell: &Sender<Told>) {
+fn pass_on(news: News, tell: &Sender<WatchMessage>) {
     let told = match news {
         News::Line(Line::Xid {
             at_ms,
             address,
             xid,
-        }) => Told::Seen(Sighting {
+        }) => WatchMessage::Seen(Sighting {
             at_ms,
             address,
             code: EventCode::Xid(xid),
@@ -194,18 +194,18 @@ fn pass_on(news: News, tell: &Sender<Told>) {
             detail: String::new(),
             kernel_seq: None,
         }),
-        News::Line(Line::Ready { watched, .. }) => Told::Nvml(Reading::Present(watched)),
+        News::Line(Line::Ready { watched, .. }) => WatchMessage::Nvml(Reading::Present(watched)),
         News::Line(Line::Alive) => return,
         News::Line(Line::Failed { why }) | News::Ended { why } => {
-            Told::Nvml(Reading::Failed { why })
+            WatchMessage::Nvml(Reading::Failed { why })
         }
-        News::Hung { after_ms } => Told::Nvml(Reading::Timeout { after_ms }),
+        News::Hung { after_ms } => WatchMessage::Nvml(Reading::Timeout { after_ms }),
     };
     let _ = tell.send(told);
 }
 
 /// Follows the kernel log until `stop`.
-fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
+fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
     // Non-blocking: waits neither for a writer of a pipe nor for the next record.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let opened = OpenOptions::new()
@@ -216,12 +216,12 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
         Ok(file) => file,
         Err(error) => {
             let state = Reading::from_io(&path.to_string_lossy(), &error);
-            let _ = tell.send(Told::Kernel(state));
+            let _ = tell.send(WatchMessage::Kernel(state));
             return;
         }
     };
     let here = vec![path.display().to_string()];
-    let _ = tell.send(Told::Kernel(Reading::Present(here)));
+    let _ = tell.send(WatchMessage::Kernel(Reading::Present(here)));
     let mut pending = Vec::new();
     let mut piece = vec![0; LONGEST_RECORD];
     let mut is_live = false;
@@ -241,7 +241,7 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
             Err(error) => {
                 let state = Reading::from_io(&path.to_string_lossy(), &error);
-                let _ = tell.send(Told::Kernel(state));
+                let _ = tell.send(WatchMessage::Kernel(state));
                 return;
             }
         }
@@ -249,7 +249,7 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<Told>) {
             let text: Vec<u8> = pending.drain(..=end).collect();
             let text = String::from_utf8_lossy(&text);
             if let Some(sighting) = sighting(&text, is_live, &Now::read()) {
-                let _ = tell.send(Told::Seen(sighting));
+                let _ = tell.send(WatchMessage::Seen(sighting));
             }
         }
         if pending.len() > LONGEST_LINE {

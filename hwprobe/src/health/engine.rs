@@ -23,7 +23,7 @@ pub struct Engine {
 pub struct Memory {
     /// Boot id of the state. Another boot clears the reasons and restarts every counter.
     boot: Option<String>,
-    reasons: BTreeMap<String, Kept>,
+    reasons: BTreeMap<String, ActiveReason>,
     /// Time since which a value has been bad, for checks with a minimum duration.
     bad_since: BTreeMap<String, u64>,
     counters: BTreeMap<String, VecDeque<(u64, i64)>>,
@@ -36,7 +36,7 @@ pub struct Memory {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct ActiveReason {
     reason: Reason,
     /// Events end by time or boot, checks by a good reading.
     ends_at_ms: Option<u64>,
@@ -269,7 +269,7 @@ impl Memory {
     /// Adds a reason, or renews the existing one.
     fn keep(&mut self, reason: Reason, ends_at_ms: Option<u64>, is_event: bool) {
         let place = place(&reason.code, &reason.entity);
-        let mut kept = Kept {
+        let mut kept = ActiveReason {
             reason,
             ends_at_ms,
             is_event,
@@ -384,7 +384,7 @@ impl Memory {
     }
 
     fn expire(&mut self, at_ms: u64) {
-        let is_over = |kept: &Kept| kept.ends_at_ms.is_some_and(|end| end <= at_ms);
+        let is_over = |kept: &ActiveReason| kept.ends_at_ms.is_some_and(|end| end <= at_ms);
         self.reasons.retain(|_, kept| !is_over(kept));
     }
 }

@@ -18,7 +18,7 @@ pub use entry::{Checkpoint, Entry, KeyChange, Line, Standing};
 pub use event::{Event, Happening, Record, Turn};
 pub use fold::{Fold, Folded, Rule};
 pub use past::{Past, in_force, record_at};
-pub use state::{History, Observed, Seen};
+pub use state::{History, Observed, ReadContext};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Circumstances of one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReadContext {
     /// Time of the read, in Unix milliseconds.
     pub at: u64,
     /// Boot id of the host.
@@ -127,7 +127,11 @@ impl History {
     }
 
     /// Processes a fresh read of every class.
-    pub fn observe(&mut self, records: &BTreeMap<Class, ClassRecord>, seen: &Seen) -> Observed {
+    pub fn observe(
+        &mut self,
+        records: &BTreeMap<Class, ClassRecord>,
+        seen: &ReadContext,
+    ) -> Observed {
         let mut observed = Observed::default();
         // A class that the site no longer requests must not keep its last mark.
         let classes = self.checkpoint.classes.keys();
@@ -157,7 +161,7 @@ impl History {
     fn observe_class(
         &mut self,
         record: &ClassRecord,
-        seen: &Seen,
+        seen: &ReadContext,
         confirm: &mut bool,
     ) -> Option<Line> {
         let class = record.class;

@@ -51,7 +51,7 @@ impl Bench {
     /// The entries of a read, and whether it must be confirmed.
     fn read(&mut self, records: &Records, cause: Cause) -> (Vec<Entry>, bool) {
         self.now += 10;
-        let seen = Seen {
+        let seen = ReadContext {
             at: self.now,
             boot_id: self.boot.to_owned(),
             cause,

@@ -5,7 +5,7 @@
 use crate::support::Tree;
 use crate::trials::{Test, tests};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::keys::{Need, ROWS, Seen, markdown, row_of};
+use lattice_hwprobe::keys::{Need, ROWS, RowTest, markdown, row_of};
 use lattice_hwprobe::net::{DevlinkReport, EthtoolReport};
 use lattice_hwprobe::{Answers, Class, Host, Inventory, NvmlSource, Reading, probe_all};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ fn every_row_has_a_key() {
             .keys()
             .any(|(_, key)| row_of(key).is_some_and(|found| found.pattern == row.pattern));
         let is_elsewhere = is_of_bmc(row.source) || row.pattern.starts_with("bios.attribute");
-        if !is_seen && row.seen == Seen::InFixtures && !is_elsewhere {
+        if !is_seen && row.seen == RowTest::InFixtures && !is_elsewhere {
             unseen.push(row.pattern);
         }
         assert!(row.class().is_ok(), "{}", row.pattern);

@@ -4,7 +4,7 @@
 use crate::support::Tree;
 use crate::support::modules::{DATE, SERIAL, osfp, qsfp28, sfp};
 use lattice_hwprobe::capture::{Privacy, capture, host_of};
-use lattice_hwprobe::history::{Cause, History, Line, Seen};
+use lattice_hwprobe::history::{Cause, History, Line, ReadContext};
 use lattice_hwprobe::net::{EthtoolReport, EthtoolSource, InterfaceReport, Module};
 use lattice_hwprobe::{
     Answers, Class, ClassMark, ClassState, Host, Inventory, Outcome, Reading, probe_all,
@@ -213,7 +213,7 @@ fn a_capture_has_the_modules_where_they_were_asked_for() {
 #[test]
 fn what_is_not_asked_for_any_more_is_not_what_it_was() {
     let tree = node([present(&sfp()), Reading::Absent, Reading::Absent]);
-    let seen = |at| Seen {
+    let seen = |at| ReadContext {
         at,
         boot_id: "b1".to_owned(),
         cause: Cause::Periodic,

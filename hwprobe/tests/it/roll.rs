@@ -5,7 +5,7 @@
 //! the queues. [`agent`] simulates agents without using the key table: it writes what a build of that generation reads.
 
 use lattice_hwprobe::baseline::{Constraint, Expectation, Standing};
-use lattice_hwprobe::keys::{Need, Row, Seen};
+use lattice_hwprobe::keys::{Need, Row, RowTest};
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, ClassState, CohortKey, Digest, DriftReport, Levels, NodeView,
     NotUnder, Preimages, Reading, Schemas, Scope, Value, Verdict, Written, diff_under, drift,
@@ -21,7 +21,7 @@ const fn row(pattern: &'static str, since: u16, until: Option<u16>) -> Row {
         need: Need::Optional,
         source: "",
         meaning: "",
-        seen: Seen::InFixtures,
+        seen: RowTest::InFixtures,
         since,
         until,
     }

@@ -25,7 +25,7 @@ const REFRESH: Duration = Duration::from_secs(15);
 
 /// Membership, as the members report it.
 #[derive(Debug, Default)]
-struct Told {
+struct MemberAddresses {
     /// Version of the membership; later ones are higher.
     version: (Incarnation, u64),
     addrs: Vec<SocketAddr>,
@@ -33,10 +33,10 @@ struct Told {
 
 /// Addresses of the members, as the members report them. Clones share them and hold no mesh.
 #[derive(Debug, Clone, Default)]
-pub struct Addresses(Arc<Mutex<Told>>);
+pub struct Addresses(Arc<Mutex<MemberAddresses>>);
 
 impl Addresses {
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, MemberAddresses> {
         self.0.lock()
     }
 
@@ -97,7 +97,7 @@ impl Members {
             if !told.addrs.is_empty() && told.addrs != addrs {
                 tracing::info!(?addrs, "the quorum has other members now");
             }
-            *told = Told { version, addrs };
+            *told = MemberAddresses { version, addrs };
         }
     }
 

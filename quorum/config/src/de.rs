@@ -13,14 +13,14 @@ const MAX_WRONG: usize = 64;
 
 /// Keys found during deserialization.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenKeys {
     /// Full paths of keys that no struct has.
     pub(crate) unknown: Vec<Vec<String>>,
     /// Keys of the struct at each path.
     fields: BTreeMap<Vec<String>, &'static [&'static str]>,
 }
 
-impl Seen {
+impl SeenKeys {
     /// Known keys at the level of the last element of `path`.
     pub(crate) fn fields_above(&self, path: &[String]) -> Vec<&'static str> {
         let above = &path[..path.len().saturating_sub(1)];
@@ -65,10 +65,10 @@ pub(crate) fn read_all<T: DeserializeOwned>(
     mut root: Value,
     overrides: &Overrides,
     problems: &mut Problems,
-) -> (Option<T>, Seen) {
+) -> (Option<T>, SeenKeys) {
     let mut removed: Vec<Vec<String>> = Vec::new();
     loop {
-        let seen = RefCell::new(Seen::default());
+        let seen = RefCell::new(SeenKeys::default());
         let node = Node {
             value: root.clone(),
             path: Vec::new(),
@@ -147,7 +147,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 struct Node<'a> {
     value: Value,
     path: Vec<String>,
-    seen: &'a RefCell<Seen>,
+    seen: &'a RefCell<SeenKeys>,
     overrides: &'a Overrides,
 }
 

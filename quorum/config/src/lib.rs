@@ -31,7 +31,7 @@ mod tests;
 pub use env::{PREFIX, environment};
 pub use problem::{ConfigErrors, Problem, Problems};
 
-use de::Seen;
+use de::SeenKeys;
 use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Mapping, Value};
 use std::path::Path;
@@ -114,7 +114,7 @@ fn with_place(error: &serde_yaml_ng::Error) -> String {
     }
 }
 
-fn report_unknown(seen: &Seen, overrides: &env::Overrides, problems: &mut Problems) {
+fn report_unknown(seen: &SeenKeys, overrides: &env::Overrides, problems: &mut Problems) {
     for path in &seen.unknown {
         let key = path.last().map(String::as_str).unwrap_or_default();
         let known = seen.fields_above(path);

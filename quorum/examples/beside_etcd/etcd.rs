@@ -3,7 +3,7 @@
 use crate::{
     below,
     machine::{free_ports, spawn},
-    rpc::{Found, Put, PutDone, Range, StatusFound, StatusRequest},
+    rpc::{Put, PutDone, Range, RangeReply, StatusFound, StatusRequest},
     side::{Client, MEMBERS, Processes, Side, Status},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -139,7 +139,7 @@ impl Side for Etcd {
             };
             let leader = self.asks.target().await.expect("a leader");
             let way = self.asks.way(leader, 0);
-            let found: Found = call(way, request, "/etcdserverpb.KV/Range").await.unwrap();
+            let found: RangeReply = call(way, request, "/etcdserverpb.KV/Range").await.unwrap();
             let texts = found.pairs.into_iter().map(|pair| pair.key);
             names.extend(texts.map(|key| String::from_utf8(key).unwrap()));
             if !found.more {

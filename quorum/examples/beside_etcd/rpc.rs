@@ -47,7 +47,7 @@ pub struct Pair {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Found {
+pub struct RangeReply {
     #[prost(message, repeated, tag = "2")]
     pub pairs: Vec<Pair>,
     #[prost(bool, tag = "3")]

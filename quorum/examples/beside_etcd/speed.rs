@@ -6,7 +6,7 @@ use crate::{
     lattice::{Lattice, LatticeClient},
     machine::{cpu_ms, disk_mib, resident_mib},
     side::{MEMBERS, Side, settled},
-    writer::{Ask, To, Told, Writer},
+    writer::{Ask, To, Writer, WriterResult},
 };
 use clap::Args;
 use serde::Serialize;
@@ -45,13 +45,13 @@ struct Cell {
     per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
-    rounds: Vec<Told>,
+    rounds: Vec<WriterResult>,
 }
 
 impl Cell {
     /// Takes the median of each value.
-    fn of(rounds: Vec<Told>) -> Self {
-        let middle = |pick: fn(&Told) -> f64| {
+    fn of(rounds: Vec<WriterResult>) -> Self {
+        let middle = |pick: fn(&WriterResult) -> f64| {
             let mut all: Vec<f64> = rounds.iter().map(pick).collect();
             all.sort_by(f64::total_cmp);
             all[all.len() / 2]

@@ -36,7 +36,7 @@ pub struct Ask {
 
 /// Result of one measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Told {
+pub struct WriterResult {
     /// Writes acknowledged within the span, per second.
     pub per_second: f64,
     /// Median latency of these writes, milliseconds.
@@ -70,7 +70,7 @@ pub async fn run(to: To, root: &Path, addrs: Vec<SocketAddr>, bytes: usize) {
     }
 }
 
-async fn measure<C: Client>(client: &C, ask: &Ask) -> Told {
+async fn measure<C: Client>(client: &C, ask: &Ask) -> WriterResult {
     static NAMES: AtomicU64 = AtomicU64::new(0);
     let (begun, warm_up) = (Instant::now(), ask.warm_up);
     let end = warm_up + ask.span;
@@ -100,7 +100,7 @@ async fn measure<C: Client>(client: &C, ask: &Ask) -> Told {
         let wait = waits.get(index.min(waits.len().saturating_sub(1)));
         wait.map_or(0.0, |wait| wait.as_secs_f64() * 1000.0)
     };
-    Told {
+    WriterResult {
         per_second: waits.len() as f64 / ask.span.as_secs_f64(),
         p50_ms: at(0.50),
         p99_ms: at(0.99),
@@ -135,7 +135,7 @@ impl Writer {
     }
 
     /// Requests one measurement and waits for its result.
-    pub fn measure(&mut self, ask: &Ask) -> Told {
+    pub fn measure(&mut self, ask: &Ask) -> WriterResult {
         let stdin = self.child.stdin.as_mut().unwrap();
         writeln!(stdin, "{}", serde_json::to_string(ask).unwrap()).unwrap();
         stdin.flush().unwrap();

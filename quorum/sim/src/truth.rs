@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc};
 const DIGEST_EVERY: u64 = 8;
 
 /// Place of a command: log entry, and position within it.
-type Place = (u64, usize);
+type CommandPosition = (u64, usize);
 
 struct Agreed {
     hash: [u8; 32],
@@ -33,7 +33,7 @@ struct Keyed {
 
 #[derive(Default)]
 struct Inner {
-    agreed: BTreeMap<Place, Agreed>,
+    agreed: BTreeMap<CommandPosition, Agreed>,
     digests: BTreeMap<u64, ([u8; 32], u64)>,
     keyed: BTreeMap<(String, String), Keyed>,
     events: BTreeMap<Revision, [u8; 32]>,
@@ -167,7 +167,7 @@ pub struct Watched {
     /// Power of the process. Actions without power are ignored.
     pub power: Arc<Power>,
     /// Place of the last applied command.
-    pub at: Mutex<Option<Place>>,
+    pub at: Mutex<Option<CommandPosition>>,
 }
 
 impl Observer for Watched {
@@ -214,7 +214,7 @@ impl Inner {
     fn apply(
         &mut self,
         member: u64,
-        place: Place,
+        place: CommandPosition,
         envelope: &Envelope,
         result: &Result<Applied, Refusal>,
         state: &State,
@@ -247,7 +247,7 @@ impl Inner {
     /// Records and checks a command when the first member applies it.
     fn first(
         &mut self,
-        place: Place,
+        place: CommandPosition,
         envelope: &Envelope,
         result: &Result<Applied, Refusal>,
         state: &State,
@@ -273,7 +273,12 @@ impl Inner {
     }
 
     /// Checks that a command with a key takes effect once.
-    fn keys(&mut self, place: Place, envelope: &Envelope, applied: &Applied) -> Result<(), String> {
+    fn keys(
+        &mut self,
+        place: CommandPosition,
+        envelope: &Envelope,
+        applied: &Applied,
+    ) -> Result<(), String> {
         let Some(key) = &envelope.key else {
             return Ok(());
         };

@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 4 * MAX_BASELINES;
 
 /// Versions of one baseline.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Kept {
+struct StoredBaseline {
     /// Highest version number ever used. A number is never used again, not even after a deletion.
     last: u32,
     /// Kept versions, oldest first; empty once the baseline is deleted.
@@ -25,7 +25,7 @@ struct Kept {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Encoded")]
 pub(crate) struct Baselines {
-    names: BTreeMap<BaselineName, Kept>,
+    names: BTreeMap<BaselineName, StoredBaseline>,
     brake: Option<Brake>,
     /// Nodes named by the baselines in force, expanded from their hostlists when a baseline is set or decoded. Not part
     /// of the encoding. Sensitive allocations are judged by it, and must not expand a hostlist for every command.
@@ -36,7 +36,7 @@ pub(crate) struct Baselines {
 /// Encoded form of [`Baselines`].
 #[derive(Deserialize)]
 struct Encoded {
-    names: BTreeMap<BaselineName, Kept>,
+    names: BTreeMap<BaselineName, StoredBaseline>,
     brake: Option<Brake>,
 }
 
@@ -85,7 +85,7 @@ impl Baselines {
 
     /// Total size of all kept versions, in bytes, once one more version of `name` with `bytes` bytes is kept.
     pub(crate) fn bytes_with(&self, name: &BaselineName, bytes: u64) -> u64 {
-        let of = |(kept_name, kept): (&BaselineName, &Kept)| -> u64 {
+        let of = |(kept_name, kept): (&BaselineName, &StoredBaseline)| -> u64 {
             let goes = match kept_name == name {
                 true => (kept.versions.len() + 1).saturating_sub(MAX_VERSIONS),
                 false => 0,

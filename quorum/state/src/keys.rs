@@ -79,7 +79,7 @@ impl Entry {
 }
 
 /// Result of a key look-up.
-pub(crate) enum Seen {
+pub(crate) enum KeyState {
     /// The same command was applied before, with this outcome.
     Before(Applied),
     /// The key was used for another command.
@@ -102,14 +102,14 @@ impl Keys {
         key: &str,
         command: &Command,
         now: UnixMillis,
-    ) -> Seen {
+    ) -> KeyState {
         let digest = Digest::of(command);
         let id = KeyId::of(principal, key);
         let is_known = |entry: &&Entry| !entry.expired(now) && !planted::is(Bug::KeysForgotten);
         match self.entry(id).filter(is_known) {
-            None => Seen::Never(NewKey { id, digest }),
-            Some(entry) if entry.digest != digest => Seen::OtherCommand,
-            Some(entry) => Seen::Before(Applied {
+            None => KeyState::Never(NewKey { id, digest }),
+            Some(entry) if entry.digest != digest => KeyState::OtherCommand,
+            Some(entry) => KeyState::Before(Applied {
                 revision: entry.revision,
                 outcome: entry.outcome.clone(),
                 events: Vec::new(),

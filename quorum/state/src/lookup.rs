@@ -134,7 +134,7 @@ impl State {
         states: &[AllocationState],
         within: Option<&ProjectPath>,
     ) -> Lookup {
-        let wanted = Wanted {
+        let wanted = AllocationFilter {
             states: states.to_vec(),
             within: within.cloned(),
         };
@@ -222,13 +222,13 @@ impl Lookup {
 
 /// Filter for allocations.
 #[derive(Debug)]
-struct Wanted {
+struct AllocationFilter {
     /// Empty: any state.
     states: Vec<AllocationState>,
     within: Option<ProjectPath>,
 }
 
-impl Wanted {
+impl AllocationFilter {
     fn in_state(&self, state: AllocationState) -> bool {
         self.states.is_empty() || self.states.contains(&state)
     }
@@ -247,7 +247,7 @@ impl Wanted {
 struct Page {
     after: AllocationId,
     limit: usize,
-    wanted: Wanted,
+    wanted: AllocationFilter,
     /// Matching records in memory.
     known: Vec<Allocation>,
     index: Index,

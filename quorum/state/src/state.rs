@@ -9,7 +9,7 @@ use crate::{
     dags::Dags,
     facts::Facts,
     judge,
-    keys::{Keys, NewKey, Seen},
+    keys::{KeyState, Keys, NewKey},
     lease::Leases,
     order::Order,
     policy::Policy,
@@ -35,7 +35,7 @@ use lattice_quorum_types::{
     limit::{Limits, SensitivePool, SystemLimits, Usage},
     node::{Lifecycle, Node},
     project::Project,
-    refusal::Asked,
+    refusal::LimitRequest,
     reservation::Reservation,
     rpc::Role,
     vcluster::Vcluster,
@@ -183,9 +183,9 @@ impl State {
                 principal, command, ..
             } = envelope;
             match self.keys.look_up(&principal.name, key, command, now) {
-                Seen::Before(applied) => return Ok(Judged::Repeat(applied)),
-                Seen::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
-                Seen::Never(key) => new_key = Some(key),
+                KeyState::Before(applied) => return Ok(Judged::Repeat(applied)),
+                KeyState::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
+                KeyState::Never(key) => new_key = Some(key),
             }
         }
         let verdict = judge::judge(self, envelope, now)?;
@@ -313,7 +313,7 @@ impl State {
     /// Every violated level, from the project up, or the first unknown level.
     pub fn check_fits(&self, path: &ProjectPath, asked: Usage) -> Result<(), Refusal> {
         self.tree
-            .check_fits(self.policy, path, asked, Asked::Allocation)
+            .check_fits(self.policy, path, asked, LimitRequest::Allocation)
     }
 
     /// Headroom of `path` within all limits; `None` for an unknown project.

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
     limit::{Resource, Usage},
     project::Project,
-    refusal::{Asked, Level, LimitFault},
+    refusal::{Level, LimitFault, LimitRequest},
     view::{Headroom, HeadroomLevel},
 };
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,7 @@ impl Tree {
         policy: Policy,
         path: &ProjectPath,
         usage: Usage,
-        asked: Asked,
+        asked: LimitRequest,
     ) -> Result<(), Refusal> {
         let rules = policy.rules();
         let mut violated = Vec::new();
@@ -210,7 +210,7 @@ impl Tree {
         policy: Policy,
         path: &ProjectPath,
         usage: Usage,
-        asked: Asked,
+        asked: LimitRequest,
     ) -> Result<(), Refusal> {
         let rules = policy.rules();
         let unused = Usage::default();

@@ -71,9 +71,9 @@ pub struct Credit {
     /// End of validity. Afterwards the cluster's own count applies.
     pub valid_until: UnixMillis,
     /// GPU-hours; `None` if the accounting system does not limit them.
-    pub gpu: Option<Left>,
+    pub gpu: Option<RemainingCredit>,
     /// Node-hours; `None` if the accounting system does not limit them.
-    pub node: Option<Left>,
+    pub node: Option<RemainingCredit>,
     /// Whether the accounting system requests that this tenant's allocations rank behind those of other tenants.
     pub downscaled: bool,
     /// Projects and vClusters for which the accounting system requests that no new allocation starts.
@@ -96,7 +96,7 @@ impl Credit {
 
 /// Purchased and remaining hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct RemainingCredit {
     /// Purchased time, milliseconds.
     pub limit_ms: u64,
     /// Remaining time, milliseconds; 0 if more was used than purchased.

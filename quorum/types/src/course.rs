@@ -33,7 +33,7 @@ pub struct Course {
     /// Reason of the last failed checkpoint.
     pub failed_because: Option<String>,
     /// The last complete checkpoint.
-    pub kept: Option<Kept>,
+    pub kept: Option<SavedCheckpoint>,
     /// Run time before the present attempt that is contained in the checkpoint which the attempt resumed from,
     /// milliseconds.
     pub resumed_ms: u64,
@@ -90,7 +90,7 @@ pub struct Tally {
 
 /// A complete checkpoint, from which the allocation can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SavedCheckpoint {
     /// Number of the checkpoint.
     pub number: u32,
     /// Request time. Progress after this time is not in the checkpoint.

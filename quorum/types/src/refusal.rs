@@ -13,7 +13,7 @@ use crate::{
     id::{BaselineName, DagId, LeaseName, ReservationName, VclusterName},
     tenure::Taken,
 };
-pub use limit::{Asked, Level, LimitFault};
+pub use limit::{Level, LimitFault, LimitRequest};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 pub use unproven::{ProofFault, Unproven};
@@ -27,7 +27,7 @@ pub enum Refusal {
         /// Violated levels; never empty.
         levels: Vec<Level>,
         /// Kind of request that did not fit.
-        asked: Asked,
+        asked: LimitRequest,
     },
     /// A limit change would violate the limit policy.
     LimitConflict {

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     AllocationId, Command, NodeId, Outcome, Refusal,
     command::ExpectedNode,
     limit::Resource,
-    refusal::{Asked, Level},
+    refusal::{Level, LimitRequest},
 };
 use lattice_tests::{
     daemon::Daemon,
@@ -135,7 +135,7 @@ impl<'a> Work<'a> {
 }
 
 /// Refusal that names the level, with usage, request and limit.
-fn refused(asked: Asked, current: u64, requested: u64, limit: u64) -> Refusal {
+fn refused(asked: LimitRequest, current: u64, requested: u64, limit: u64) -> Refusal {
     Refusal::LimitExceeded {
         asked,
         levels: vec![Level {
@@ -182,7 +182,7 @@ async fn grows(work: &Work<'_>, control: &mut Daemon) {
     assert_eq!(work.counted().await, (4, 1));
     assert_eq!(
         work.grow_by(last.clone()).await,
-        Err(refused(Asked::Growth, 4, 1, 4))
+        Err(refused(LimitRequest::Growth, 4, 1, 4))
     );
     site.let_go(fourth, Hook::Prolog);
     work.starts(3).await;
@@ -300,7 +300,7 @@ async fn is_suspended_and_resumed(work: &Work<'_>, control: &mut Daemon) {
     work.limit("2");
     let resume = Command::Resume { id };
     let none = work.service.try_one(resume.clone()).await;
-    assert_eq!(none, Err(refused(Asked::Resumption, 0, 3, 2)));
+    assert_eq!(none, Err(refused(LimitRequest::Resumption, 0, 3, 2)));
     work.limit("5");
     work.service.try_one(resume).await.unwrap();
     site.reaches(id, &["running"]).await;

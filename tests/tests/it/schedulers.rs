@@ -46,14 +46,14 @@ struct Assigned {
 
 /// Events of the quorum's watch.
 #[derive(Debug, Default)]
-struct Told {
+struct AssignmentWatch {
     assigned: Vec<Assigned>,
     holders: BTreeMap<NodeId, Option<Holder>>,
     /// Violations.
     violations: Vec<String>,
 }
 
-impl Told {
+impl AssignmentWatch {
     fn hear(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Allocation { change, record } if *change == AllocationChange::Assigned => {
@@ -81,7 +81,7 @@ impl Told {
 
 struct Scene {
     site: Site,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<AssignmentWatch>>,
     vclusters: [String; 2],
     submitted: Vec<AllocationId>,
 }
@@ -225,7 +225,7 @@ async fn two_vclusters() -> Scene {
         let mode = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(site.path("effects"), mode).unwrap();
     }
-    let told = Arc::new(Mutex::new(Told::default()));
+    let told = Arc::new(Mutex::new(AssignmentWatch::default()));
     let (hears, mut watch) = (told.clone(), Box::pin(site.observer().watch(Revision(0))));
     tokio::spawn(async move {
         while let Some(item) = watch.next().await {

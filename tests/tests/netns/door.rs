@@ -76,7 +76,7 @@ async fn networks(site: &mut Site, plan: &Plan, table: &mut Matrix) {
 }
 
 /// Answers to strangers, with their numbers.
-type Told = BTreeMap<&'static str, usize>;
+type RefusalCounts = BTreeMap<&'static str, usize>;
 
 fn word(answer: &Result<lattice_mesh::Enrolled, EnrolError>) -> &'static str {
     match answer {
@@ -93,7 +93,7 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let wrong = JoinToken::generate(Role::Agent, good.pins()[0]);
     let here = site.network.as_ref().unwrap().own_ip().to_string();
     let members = site.members().to_vec();
-    let (begun, mut told) = (Instant::now(), Told::new());
+    let (begun, mut told) = (Instant::now(), RefusalCounts::new());
     for _ in 0..TRIES {
         let answer = enrol(members[0], &wrong, "guess").await;
         *told.entry(word(&answer)).or_default() += 1;

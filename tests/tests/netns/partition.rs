@@ -9,7 +9,7 @@ use lattice_client::{AllocationView, SubmitOptions, api::node::NodeView};
 use lattice_quorum_types::AllocationId;
 use lattice_tests::{
     matrix::Matrix,
-    monitor::{Monitor, Seen},
+    monitor::{Monitor, MonitorReport},
     netns::Network,
     script::{Behaviour, Script},
     site::{Plan, Site},
@@ -346,7 +346,7 @@ fn middle(all: impl Iterator<Item = f64>) -> f64 {
     all[all.len() / 2]
 }
 
-fn finish(mut report: Report, seen: &Seen) -> Report {
+fn finish(mut report: Report, seen: &MonitorReport) -> Report {
     report.looks = seen.looks;
     report.longest_gap_s = seen.longest_gap.as_secs_f64();
     report.violations.clone_from(&seen.violations);

@@ -3,7 +3,7 @@
 use crate::{
     graphs::{millis_between, work},
     people, step,
-    steps::{Said, Step},
+    steps::{Step, StepMatch},
     world::{Job, World},
 };
 use lattice_client::AllocationView;
@@ -57,7 +57,7 @@ fn words(world: &World, line: &str, job: &lattice_tests::script::Script) -> Vec<
 }
 
 /// Output of a command line.
-fn run(world: &mut World, said: &Said) -> Output {
+fn run(world: &mut World, said: &StepMatch) -> Output {
     let script = world.script();
     let words = words(world, said.text(1), &script);
     people::cli(world, said.text(0), &words)

@@ -2,7 +2,7 @@
 
 use crate::{
     people, step,
-    steps::{Said, Step},
+    steps::{Step, StepMatch},
     world::{Job, World},
 };
 use lattice_api::dag::{DagRequest, DagView};
@@ -76,7 +76,7 @@ fn after(cell: &str) -> Value {
 }
 
 /// Builds the DAG of the rows.
-fn read(world: &mut World, name: &str, said: &Said) {
+fn read(world: &mut World, name: &str, said: &StepMatch) {
     let mut graph = Graph::default();
     let mut members = Vec::new();
     for row in said.rows() {

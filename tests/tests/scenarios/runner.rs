@@ -1,7 +1,7 @@
 //! Scenario runner: each feature on a thread and a cluster of its own, several at a time, its scenarios in sequence.
 
 use crate::{
-    steps::{Said, Step, Steps},
+    steps::{Step, StepMatch, Steps},
     world::World,
 };
 use futures::FutureExt as _;
@@ -32,7 +32,7 @@ const DECIDED_AGAIN: &str = "every recorded plan is decided again";
 /// A scenario with its resolved steps.
 struct Play<'a> {
     name: String,
-    steps: Vec<(gherkin::Step, &'a Step, Said)>,
+    steps: Vec<(gherkin::Step, &'a Step, StepMatch)>,
 }
 
 /// One feature file.
@@ -121,7 +121,7 @@ fn prepare<'a>(
     for step in before.chain(&scenario.steps) {
         match steps.find(&step.value) {
             Ok((defined, holes)) => {
-                let said = Said::new(holes, step.table.clone());
+                let said = StepMatch::new(holes, step.table.clone());
                 found.push((step.clone(), defined, said));
             }
             Err(why) => wrong.push((step.position.line, format!("{step}: {why}"))),

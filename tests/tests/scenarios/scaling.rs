@@ -4,7 +4,7 @@ use crate::{
     cluster::checkpoint_directory,
     graphs::{millis_between, work},
     jobs, people, step,
-    steps::{Said, Step},
+    steps::{Step, StepMatch},
     world::{Job, World},
 };
 use lattice_api::allocation::{MetricBody, ScaleBody};
@@ -98,7 +98,7 @@ async fn evaluated(world: &World, more: u64) {
 }
 
 /// Submits a service, and waits until it runs with its minimum of nodes.
-async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &Said) {
+async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &StepMatch) {
     submits(world, name, (min, max), said).await;
     let first = world.shows(name, "runs", |view| {
         (view.state == "running").then(|| staying(view).len())
@@ -106,7 +106,7 @@ async fn serves(world: &mut World, name: &str, (min, max): (u32, u32), said: &Sa
     assert_eq!(first.await, min as usize, "it begins with its least nodes");
 }
 
-async fn submits(world: &mut World, name: &str, (min, max): (u32, u32), said: &Said) {
+async fn submits(world: &mut World, name: &str, (min, max): (u32, u32), said: &StepMatch) {
     world.service.before = page(world).await;
     let script = world.script();
     let waits = work("ends when asked", &script).unwrap();
@@ -144,7 +144,7 @@ async fn submits(world: &mut World, name: &str, (min, max): (u32, u32), said: &S
 }
 
 /// Name, minimum and maximum of nodes from the first placeholders.
-fn between(said: &Said) -> (&str, (u32, u32)) {
+fn between(said: &StepMatch) -> (&str, (u32, u32)) {
     let nodes = |hole| u32::try_from(said.number(hole)).unwrap();
     (said.text(0), (nodes(1), nodes(2)))
 }

@@ -6,13 +6,13 @@ use std::{future::Future, pin::Pin};
 
 /// Values of a pattern's placeholders in order, and the table below the step.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub struct StepMatch {
     holes: Vec<String>,
     /// Table with its header, if it has one.
     pub table: Option<Table>,
 }
 
-impl Said {
+impl StepMatch {
     pub fn new(holes: Vec<String>, table: Option<Table>) -> Self {
         Self { holes, table }
     }
@@ -47,7 +47,7 @@ impl Said {
 }
 
 /// Action of a step. A failed check is a panic.
-pub type Does = for<'a> fn(&'a mut World, Said) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+pub type Does = for<'a> fn(&'a mut World, StepMatch) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Pattern with its action. Placeholders: `{text}` is anything in double quotes, `{number}` is digits, `{word}` is text
 /// up to the next blank.

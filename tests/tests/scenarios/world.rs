@@ -44,7 +44,7 @@ pub struct Job {
 }
 
 /// Events of all allocations, in the order of the stream.
-type Seen = Arc<Mutex<Vec<AllocationView>>>;
+type SeenStates = Arc<Mutex<Vec<AllocationView>>>;
 
 /// Shared state of a file's scenarios.
 pub struct World {
@@ -59,7 +59,7 @@ pub struct World {
     nodes: Vec<String>,
     scratch: tempfile::TempDir,
     jobs: BTreeMap<String, Job>,
-    seen: Seen,
+    seen: SeenStates,
     /// Names of the settings that the scenario changed, by vCluster.
     settings: BTreeMap<String, BTreeSet<String>>,
     /// vClusters that the scenario created.
@@ -89,7 +89,7 @@ impl World {
             nodes: Vec::new(),
             scratch,
             jobs: BTreeMap::new(),
-            seen: Seen::default(),
+            seen: SeenStates::default(),
             settings: BTreeMap::new(),
             vclusters: BTreeSet::new(),
             scripts: 0,

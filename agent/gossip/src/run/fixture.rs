@@ -5,7 +5,7 @@ use super::start_with;
 use crate::{
     Cell, CellConfig, Published, Seed, Snapshot,
     door::Door,
-    hub::Place,
+    hub::CellRegistration,
     text::{self, tests::full as everything},
 };
 use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
@@ -58,7 +58,7 @@ pub(crate) fn saying(version: &str) -> Published {
 }
 
 /// Starts a member with access to its door.
-pub(crate) async fn start(place: Place, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
+pub(crate) async fn start(place: CellRegistration, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
     let texts = text::to_texts(&saying("1")).unwrap();
     let (config, addr) = (config(seeds), mesh.local_addr());
     start_with(place, mesh.clone(), config, addr, texts, RESTART_WAIT)

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::node::triggers::{Heard, Hearing};
+use crate::node::triggers::{Hearing, KernelNotice};
 use crate::node::{HistorySettings, Limits};
 use lattice_hwprobe::health::{Action, Severity};
 use lattice_hwprobe::history::{Event, Turn};
@@ -242,9 +242,9 @@ async fn a_reason_that_turned_often_and_turns_faulty_is_written_at_once() {
     assert_eq!(new, [worse]);
 }
 
-fn heard(action: &str, path: &str, subsystem: &str) -> Heard {
+fn heard(action: &str, path: &str, subsystem: &str) -> KernelNotice {
     let message = format!("{action}@{path}\0SUBSYSTEM={subsystem}\0");
-    Heard::Event(Uevent::parse(message.as_bytes()).unwrap())
+    KernelNotice::Event(Uevent::parse(message.as_bytes()).unwrap())
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
     let (events, history) = open(folder.path(), "b1", &hand);
     let mut hearing = Hearing::new(events);
     let told = |action| {
-        Heard::Devlink(DevlinkEvent {
+        KernelNotice::Devlink(DevlinkEvent {
             action,
             bus: "pci".to_owned(),
             device: "0000:5e:00.0".to_owned(),
@@ -309,7 +309,7 @@ async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_roo
         let function = format!("/devices/pci0000:00/0000:17:{n:02x}.0");
         hearing.take(heard("change", &function, "pci"), n);
     }
-    hearing.take(Heard::Lost, 1_000);
+    hearing.take(KernelNotice::Lost, 1_000);
     let others = "device others";
     let told = written(&history).await;
     let first = "device pci change 0000:17:00.0".to_owned();

@@ -82,7 +82,7 @@ pub(super) struct Journal {
 }
 
 /// Journal with its newest records.
-pub(super) struct Found {
+pub(super) struct OpenedJournal {
     pub(super) journal: Journal,
     /// Newest records, oldest first.
     pub(super) records: VecDeque<Record>,
@@ -97,9 +97,9 @@ impl Journal {
         limits: Limits,
         new_id: u64,
         newest: usize,
-    ) -> io::Result<Found> {
+    ) -> io::Result<OpenedJournal> {
         let id = read_id(&folder.join("journal"))?;
-        let mut found = Found {
+        let mut found = OpenedJournal {
             journal: Self {
                 folder: folder.to_owned(),
                 limits,
@@ -268,7 +268,7 @@ impl Journal {
     }
 }
 
-impl Found {
+impl OpenedJournal {
     /// Reads one segment.
     fn take(&mut self, number: u64, path: PathBuf) -> io::Result<()> {
         let bytes = read_bounded(&path, &self.journal.limits)?;

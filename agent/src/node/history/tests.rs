@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_hwprobe::history::{Cause, Entry, Seen};
+use lattice_hwprobe::history::{Cause, Entry, ReadContext};
 use lattice_hwprobe::{ClassRecord, Reading};
 use lattice_quorum_types::wire::{GetHistory, HistoryPage};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn change(history: &NodeHistory, machine: &mut History, version: u64) {
     let digest = nic.state().digest().unwrap();
     let bytes = Bytes::from(nic.encode());
     let records = [(Class::Nic, nic)].into();
-    let seen = Seen {
+    let seen = ReadContext {
         at: version,
         boot_id: "boot-1".to_owned(),
         cause: Cause::Periodic,

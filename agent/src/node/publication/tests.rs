@@ -28,7 +28,7 @@ fn with_kernel(inventory: &Inventory, key: &str, value: Reading<String>) -> Inve
 
 /// Records a periodic read.
 fn observe(publication: &mut Publication, inventory: &Inventory) -> Step {
-    let seen = Seen {
+    let seen = ReadContext {
         at: 1,
         boot_id: "boot-1".to_owned(),
         cause: Cause::Periodic,

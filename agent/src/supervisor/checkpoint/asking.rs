@@ -1,6 +1,6 @@
 //! Checkpoint requests to a job, and polling of its answers.
 
-use super::callback::{Asked, v1};
+use super::callback::{RequestSender, v1};
 use super::catches::{Fate, fate};
 use super::eyes::Eyes;
 use super::files::{Part, Sight};
@@ -196,7 +196,7 @@ impl Asking {
     }
 
     /// Mode `callback`: sends the request to all watchers. Their reports arrive through the service.
-    pub(super) async fn by_callback(self, asked: Arc<Asked>, request: v1::WriteRequest) {
+    pub(super) async fn by_callback(self, asked: Arc<RequestSender>, request: v1::WriteRequest) {
         if !self.prepare().await {
             return;
         }

@@ -1,7 +1,7 @@
 //! Checkpoint mode `callback`: a gRPC service of the supervisor on a Unix socket for the job. The agent may restart
 //! while the job is connected; the supervisor lives as long as the job.
 
-use super::word::{Refused, Said, Word};
+use super::word::{CheckpointMessage, Refused, Word};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::UnixListener as Listener;
@@ -37,7 +37,7 @@ const MOST_REASON: usize = 1000;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Present request, visible to all watchers.
-pub(super) type Asked = watch::Sender<Option<v1::WriteRequest>>;
+pub(super) type RequestSender = watch::Sender<Option<v1::WriteRequest>>;
 
 /// Server of the job; it stops on drop.
 pub(super) struct Serving(Vec<tokio::task::JoinHandle<()>>);
@@ -52,8 +52,8 @@ impl Drop for Serving {
 pub(super) fn serve(
     listener: Listener,
     uid: u32,
-    asked: &Asked,
-    to: mpsc::UnboundedSender<Said>,
+    asked: &RequestSender,
+    to: mpsc::UnboundedSender<CheckpointMessage>,
 ) -> io::Result<Serving> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
@@ -140,7 +140,7 @@ impl AsyncWrite for Connection {
 
 struct Service {
     asked: watch::Receiver<Option<v1::WriteRequest>>,
-    to: mpsc::UnboundedSender<Said>,
+    to: mpsc::UnboundedSender<CheckpointMessage>,
     /// Slots for reports that are not processed yet.
     places: Arc<Semaphore>,
 }
@@ -190,7 +190,7 @@ impl Checkpoints for Service {
         let word = word(report)?;
         let place = self.places.clone().acquire_owned().await;
         let (reply, answered) = oneshot::channel();
-        let said = Said {
+        let said = CheckpointMessage {
             number,
             word,
             reply: Some(reply),

@@ -19,7 +19,7 @@ mod word;
 use super::complain::complain;
 use super::family::{self, Process};
 use crate::attempt::{AttemptDir, CheckpointPlan, LaunchRecord};
-use callback::{Asked, Serving};
+use callback::{RequestSender, Serving};
 use eyes::Eyes;
 use lattice_quorum_types::checkpoint::CheckpointMode;
 use rustix::process::{Pid, geteuid};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use word::Said;
+use word::CheckpointMessage;
 
 /// Channel to the job, by mode.
 enum Channel {
@@ -38,7 +38,7 @@ enum Channel {
     },
     Memory(Arc<SharedFile>),
     Callback {
-        asked: Arc<Asked>,
+        asked: Arc<RequestSender>,
         listener: Option<UnixListener>,
         serving: Option<Serving>,
     },
@@ -52,8 +52,8 @@ pub(super) struct Prepared {
     uid: u32,
     eyes: Eyes,
     channel: Channel,
-    to: mpsc::UnboundedSender<Said>,
-    said: mpsc::UnboundedReceiver<Said>,
+    to: mpsc::UnboundedSender<CheckpointMessage>,
+    said: mpsc::UnboundedReceiver<CheckpointMessage>,
 }
 
 /// Checkpoint handling of a running job.

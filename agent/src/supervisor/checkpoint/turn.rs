@@ -6,7 +6,7 @@ use super::clock::Steady;
 use super::files::{Part, Sight};
 use super::noting::Noting;
 use super::timing::{Due, Timing};
-use super::word::{Answer, Hindered, Refused, Said, Teller, Word};
+use super::word::{Answer, CheckpointMessage, Hindered, Refused, Teller, Word};
 use super::{Channel, Prepared};
 use crate::attempt::{AttemptDir, OrderRecord, job_ended};
 use crate::supervisor::complain::complain;
@@ -72,9 +72,9 @@ fn answer(reply: Option<tokio::sync::oneshot::Sender<Answer>>, with: Answer) {
 }
 
 /// Task that sends the request, aborted on drop.
-struct Asked(JoinHandle<()>);
+struct RequestTask(JoinHandle<()>);
 
-impl Drop for Asked {
+impl Drop for RequestTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -150,7 +150,7 @@ impl Turn {
     }
 
     /// Starts to send the request, in the job's mode.
-    fn ask(&self, of: &Prepared) -> Asked {
+    fn ask(&self, of: &Prepared) -> RequestTask {
         let order = &self.of.order;
         let asking = Asking {
             teller: Teller {
@@ -164,7 +164,7 @@ impl Turn {
         };
         let folder = order.folder(of.rank);
         let request = of.plan.request_file(of.rank);
-        Asked(match &of.channel {
+        RequestTask(match &of.channel {
             Channel::Signal { first } => {
                 let first = *first;
                 tokio::spawn(async move {
@@ -197,9 +197,9 @@ impl Turn {
     async fn hear(
         &mut self,
         of: &Prepared,
-        said: Said,
+        said: CheckpointMessage,
     ) -> (Next, Option<tokio::sync::oneshot::Sender<Answer>>) {
-        let Said {
+        let CheckpointMessage {
             number,
             word,
             reply,

@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// One report of a job, or of the task that sends the request.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct CheckpointMessage {
     /// Number of the checkpoint.
     pub(super) number: u32,
     pub(super) word: Word,
@@ -58,13 +58,13 @@ pub(super) struct Hindered {
 #[derive(Debug, Clone)]
 pub(super) struct Teller {
     pub(super) number: u32,
-    pub(super) to: mpsc::UnboundedSender<Said>,
+    pub(super) to: mpsc::UnboundedSender<CheckpointMessage>,
 }
 
 impl Teller {
     pub(super) fn say(&self, word: Word) {
         // The receiver is gone once the job has ended.
-        let _ = self.to.send(Said {
+        let _ = self.to.send(CheckpointMessage {
             number: self.number,
             word,
             reply: None,

@@ -4,7 +4,7 @@ use super::{Accountant, RoundError, making};
 use crate::{
     event::{Body, Event},
     site::Step,
-    waldur::{Amounts, Place, WaldurError},
+    waldur::{Amounts, ResourceScope, WaldurError},
 };
 use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ impl Accountant {
         };
         let project = ProjectPath::new(project).map_err(|_| unnamed(event))?;
         let vcluster = VclusterName::new(vcluster.clone()).map_err(|_| unnamed(event))?;
-        let place = Place::Allocation(project, vcluster, id);
+        let place = ResourceScope::Allocation(project, vcluster, id);
         let making = making(&self.settings, &*self.site);
         let resource = match used {
             // A repeated event must not order a terminated resource again.

@@ -5,7 +5,7 @@ use super::{Accountant, RoundError};
 use crate::{
     month::Month,
     site::SiteError,
-    waldur::{Known, Place},
+    waldur::{KnownResource, ResourceScope},
 };
 use lattice_quorum_types::{
     UnixMillis,
@@ -68,14 +68,14 @@ impl Accountant {
     }
 
     /// Terminates the resources of deleted projects. Their final usage was reported in this round.
-    async fn end_those_that_are_gone(&mut self, known: &[Known]) -> Result<(), RoundError> {
+    async fn end_those_that_are_gone(&mut self, known: &[KnownResource]) -> Result<(), RoundError> {
         let projects = self.site.projects();
-        for Known { place, uuid, .. } in known {
-            let Place::Project(project, _) = place else {
+        for KnownResource { place, uuid, .. } in known {
+            let ResourceScope::Project(project, _) = place else {
                 continue;
             };
             let name = format!("end of {}", place.backend_id());
-            let is_told = |(told, _): &(Place, Month)| told == place;
+            let is_told = |(told, _): &(ResourceScope, Month)| told == place;
             let waits = self.note(|status| {
                 let about = format!("usage {} ", place.backend_id());
                 status.parked.keys().any(|key| key.starts_with(&about))

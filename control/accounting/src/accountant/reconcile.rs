@@ -7,7 +7,7 @@ use crate::{
     month::Month,
     site::SiteError,
     status::{Difference, Outcome},
-    waldur::{Amounts, Place, WaldurError},
+    waldur::{Amounts, ResourceScope, WaldurError},
 };
 use lattice_quorum_types::UnixMillis;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Accountant {
 
     async fn compare(
         &mut self,
-        place: &Place,
+        place: &ResourceScope,
         month: Month,
         amounts: Amounts,
         booked: Booked,

@@ -5,7 +5,7 @@ use crate::{
     ledger::Both,
     month::{Month, decimal, hundredths},
     site::Step,
-    waldur::{Amounts, Place, WaldurError},
+    waldur::{Amounts, ResourceScope, WaldurError},
 };
 use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Accountant {
     pub(super) fn places_of(
         &self,
         used: BTreeMap<(ProjectPath, VclusterName), Both>,
-    ) -> Vec<(Place, Amounts)> {
+    ) -> Vec<(ResourceScope, Amounts)> {
         let by_allocation = self.settings.order_per_allocation;
         let place = |((project, vcluster), used): (_, Both)| {
             // Each allocation then has a resource of its own, so only idle usage of claimed nodes remains.
@@ -64,7 +64,7 @@ impl Accountant {
                 node: hundredths(used.node_ms),
                 gpu: hundredths(used.gpu_ms),
             };
-            (Place::Project(project, vcluster), amounts)
+            (ResourceScope::Project(project, vcluster), amounts)
         };
         let places = used.into_iter().map(place);
         places
@@ -75,7 +75,7 @@ impl Accountant {
     /// Sets the totals of one resource and month, unless Waldur has the same or higher amounts.
     async fn tell(
         &mut self,
-        place: &Place,
+        place: &ResourceScope,
         month: Month,
         amounts: Amounts,
         booked: Booked,
@@ -98,7 +98,7 @@ impl Accountant {
 
     async fn tell_now(
         &mut self,
-        place: &Place,
+        place: &ResourceScope,
         month: Month,
         amounts: Amounts,
         booked: Booked,
@@ -131,7 +131,7 @@ impl Accountant {
     /// Amounts in Waldur for a place and month: with its present resource, and with its earlier, terminated resources.
     pub(super) async fn has(
         &self,
-        place: &Place,
+        place: &ResourceScope,
         resource: &str,
         month: Month,
     ) -> Result<(Amounts, Amounts), WaldurError> {

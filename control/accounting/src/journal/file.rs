@@ -33,7 +33,7 @@ pub(super) struct Segment {
 }
 
 /// Result of opening a file.
-pub(super) struct Found {
+pub(super) struct OpenedFile {
     pub(super) segment: Segment,
     /// Number of bytes after the last complete record.
     pub(super) damaged_bytes: u64,
@@ -83,7 +83,7 @@ impl Segment {
     }
 
     /// Opens a file and truncates it after its last complete record, or before a record that is not above `after`.
-    pub(super) fn open(path: &Path, after: u64) -> Result<Found, JournalError> {
+    pub(super) fn open(path: &Path, after: u64) -> Result<OpenedFile, JournalError> {
         let text = fs::read(path).map_err(JournalError::at(path))?;
         let (events, whole) = records(&text, after);
         let open = || {
@@ -109,7 +109,7 @@ impl Segment {
             last: events.last().map_or(after, |event| event.number),
             passed: 0,
         };
-        Ok(Found {
+        Ok(OpenedFile {
             segment,
             damaged_bytes: (text.len() - whole.min(text.len())) as u64,
         })

@@ -107,7 +107,11 @@ fn each_stretch_is_clipped_to_the_window() {
     let ledger = noted(&log);
     let used = |from, until| {
         ledger
-            .used(Whose::Tenant(&path("t")), at(from * HOUR), at(until * HOUR))
+            .used(
+                UsageScope::Tenant(&path("t")),
+                at(from * HOUR),
+                at(until * HOUR),
+            )
             .work
             .node_ms
             / HOUR
@@ -117,13 +121,13 @@ fn each_stretch_is_clipped_to_the_window() {
     assert_eq!(used(55, 100), 2 * 45 + 5);
     assert_eq!(used(70, 71), 2);
     assert_eq!(used(60, 50), 0);
-    fn of(ledger: &Ledger, whose: Whose<'_>) -> u64 {
+    fn of(ledger: &Ledger, whose: UsageScope<'_>) -> u64 {
         ledger.used(whose, at(0), at(100 * HOUR)).work.node_ms / HOUR
     }
-    assert_eq!(of(&ledger, Whose::User("bob")), 10);
-    assert_eq!(of(&ledger, Whose::User("nobody")), 0);
-    assert_eq!(of(&ledger, Whose::Project(&path("t/a"))), 200);
-    assert_eq!(of(&ledger, Whose::Project(&path("t"))), 10);
+    assert_eq!(of(&ledger, UsageScope::User("bob")), 10);
+    assert_eq!(of(&ledger, UsageScope::User("nobody")), 0);
+    assert_eq!(of(&ledger, UsageScope::Project(&path("t/a"))), 200);
+    assert_eq!(of(&ledger, UsageScope::Project(&path("t"))), 10);
 }
 
 /// 87,500 of 100,000: the numbers of the document that this implements.
@@ -135,7 +139,11 @@ fn gpu_hours_are_by_what_nodes_have_now() {
     log.completed(3_500 * HOUR, &job, &[(0, &[1, 2, 3])]);
     let mut ledger = noted(&log);
     let gpu_hours = |ledger: &Ledger| {
-        let used = ledger.used(Whose::Tenant(&path("physics")), at(0), at(4_000 * HOUR));
+        let used = ledger.used(
+            UsageScope::Tenant(&path("physics")),
+            at(0),
+            at(4_000 * HOUR),
+        );
         used.work.gpu_ms / HOUR
     };
     // No GPU count is known: one GPU for each node.
@@ -169,7 +177,7 @@ fn suspended_time_counts_for_nothing_and_an_allocation_consumed_all_its_attempts
     let mut ledger = noted(&log);
     ledger.set_gpus(&node(1), Some(4));
     ledger.draw();
-    let used = ledger.used(Whose::User("ann"), at(0), at(1_000)).work;
+    let used = ledger.used(UsageScope::User("ann"), at(0), at(1_000)).work;
     assert_eq!((used.node_ms, used.gpu_ms), (40, 10 * 4 + 30));
     let FactKind::Completed { uses, .. } = &log.0[3].kind else {
         panic!()
@@ -199,7 +207,7 @@ fn idle_claimed_nodes_are_billed_and_are_no_work() {
         },
     );
     let ledger = noted(&log);
-    let used = ledger.used(Whose::User("ann"), at(0), at(100));
+    let used = ledger.used(UsageScope::User("ann"), at(0), at(100));
     assert_eq!(used.work, Used::default());
     assert_eq!(used.idle.node_ms, 10 + 100);
     assert_eq!(used.billed(), used.idle);
@@ -216,7 +224,7 @@ fn what_ended_before_anybody_knew_of_it_is_put_in_its_place() {
     log.completed(30, &one, &[(10, &[1])]);
     let ledger = noted(&log);
     let used = |from, until| {
-        let used = ledger.used(Whose::User("ann"), at(from), at(until));
+        let used = ledger.used(UsageScope::User("ann"), at(from), at(until));
         used.work.node_ms
     };
     assert_eq!(used(0, 100), 15 + 20);
@@ -361,12 +369,12 @@ impl World {
 
     fn check(&self, ledger: &Ledger, from: u64, until: u64) {
         for tenant in ["t", "u"] {
-            let is = ledger.used(Whose::Tenant(&path(tenant)), at(from), at(until));
+            let is = ledger.used(UsageScope::Tenant(&path(tenant)), at(from), at(until));
             let truth = self.truth(|work| work.project.tenant() == path(tenant), from, until);
             assert_eq!(is.work, truth, "{tenant} {from}..{until}");
         }
         for user in ["ann", "bob"] {
-            let is = ledger.used(Whose::User(user), at(from), at(until));
+            let is = ledger.used(UsageScope::User(user), at(from), at(until));
             let truth = self.truth(|work| work.user == user, from, until);
             assert_eq!(is.work, truth, "{user} {from}..{until}");
             let by_tenant = ledger.used_by_tenant(user, at(from), at(until));

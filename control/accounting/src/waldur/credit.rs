@@ -1,13 +1,13 @@
 //! Purchased limits and credits of tenants, and pauses requested by Waldur.
 
 use super::{
-    Objects, Place, Waldur, WaldurError,
+    Objects, ResourceScope, Waldur, WaldurError,
     usage::{GPU_HOURS, NODE_HOURS},
 };
 use crate::month::{Month, decimal, hundredths};
 use lattice_quorum_types::{
     ProjectPath, UnixMillis,
-    budget::{Credit, HOUR_MS, Left, Paused},
+    budget::{Credit, HOUR_MS, Paused, RemainingCredit},
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Bought {
     /// Credit in the form that the quorum stores.
     pub fn credit(&self, asked_at: UnixMillis, valid_ms: u64) -> Credit {
         let left = |limited: Option<Limited>| {
-            limited.map(|limited| Left {
+            limited.map(|limited| RemainingCredit {
                 limit_ms: limited.limit_ms,
                 left_ms: limited.limit_ms.saturating_sub(limited.used_ms),
             })
@@ -61,9 +61,9 @@ impl Bought {
 
 /// Resource of a known offering.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct KnownResource {
     /// Project, vCluster and allocation of the resource.
-    pub place: Place,
+    pub place: ResourceScope,
     /// UUID of the resource.
     pub uuid: String,
     fields: Value,
@@ -74,7 +74,7 @@ impl Waldur {
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn known(&self, objects: &Objects) -> Result<Vec<Known>, WaldurError> {
+    pub async fn known(&self, objects: &Objects) -> Result<Vec<KnownResource>, WaldurError> {
         let mut known = Vec::new();
         for (_, offering) in objects.offerings() {
             let fields = [
@@ -88,10 +88,12 @@ impl Waldur {
             let mut query = vec![("offering_uuid", offering)];
             query.extend(fields.map(|field| ("field", field)));
             for fields in self.list("marketplace-provider-resources/", &query).await? {
-                let place = fields["backend_id"].as_str().and_then(Place::of_backend_id);
+                let place = fields["backend_id"]
+                    .as_str()
+                    .and_then(ResourceScope::of_backend_id);
                 let uuid = fields["uuid"].as_str().map(str::to_owned);
                 if let (Some(place), Some(uuid), true) = (place, uuid, fields["state"] == "OK") {
-                    known.push(Known {
+                    known.push(KnownResource {
                         place,
                         uuid,
                         fields,
@@ -108,17 +110,17 @@ impl Waldur {
     /// Returns a [`WaldurError`].
     pub async fn bought(
         &self,
-        known: &[Known],
+        known: &[KnownResource],
         month: Month,
     ) -> Result<BTreeMap<ProjectPath, Bought>, WaldurError> {
         let mut tenants: BTreeMap<ProjectPath, Bought> = BTreeMap::new();
-        for Known {
+        for KnownResource {
             place,
             uuid,
             fields,
         } in known
         {
-            let Place::Project(project, vcluster) = place else {
+            let ResourceScope::Project(project, vcluster) = place else {
                 continue;
             };
             let limits = &fields["limits"];

@@ -15,14 +15,14 @@ const MAX_NAME: usize = 150;
 
 /// Subject of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ResourceScope {
     /// A project in a vCluster.
     Project(ProjectPath, VclusterName),
     /// One allocation of a project in a vCluster.
     Allocation(ProjectPath, VclusterName, u64),
 }
 
-impl Place {
+impl ResourceScope {
     /// Project of the place.
     pub fn project(&self) -> &ProjectPath {
         match self {
@@ -75,7 +75,7 @@ pub struct Objects {
     customers: BTreeMap<ProjectPath, (String, String)>,
     projects: BTreeMap<ProjectPath, (String, String)>,
     offerings: BTreeMap<VclusterName, Offering>,
-    resources: BTreeMap<Place, String>,
+    resources: BTreeMap<ResourceScope, String>,
 }
 
 /// Parameters for creating objects.
@@ -297,7 +297,7 @@ impl Waldur {
         &self,
         objects: &mut Objects,
         making: &Making<'_>,
-        place: &Place,
+        place: &ResourceScope,
     ) -> Result<String, WaldurError> {
         if let Some(known) = objects.resources.get(place) {
             return Ok(known.clone());
@@ -366,7 +366,7 @@ impl Waldur {
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn find(&self, place: &Place) -> Result<Option<String>, WaldurError> {
+    pub async fn find(&self, place: &ResourceScope) -> Result<Option<String>, WaldurError> {
         let path = "marketplace-provider-resources/";
         let found = self.of_place(path, place).await?;
         let found = oldest(found.into_iter().filter(is_used));
@@ -377,7 +377,11 @@ impl Waldur {
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn others(&self, place: &Place, resource: &str) -> Result<Vec<String>, WaldurError> {
+    pub async fn others(
+        &self,
+        place: &ResourceScope,
+        resource: &str,
+    ) -> Result<Vec<String>, WaldurError> {
         let path = "marketplace-provider-resources/";
         let found = self.of_place(path, place).await?.into_iter();
         let others = found.filter(|one| one["uuid"] != resource);
@@ -388,7 +392,7 @@ impl Waldur {
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
-    pub async fn is_ended(&self, place: &Place) -> Result<bool, WaldurError> {
+    pub async fn is_ended(&self, place: &ResourceScope) -> Result<bool, WaldurError> {
         let found = self
             .of_place("marketplace-provider-resources/", place)
             .await?;
@@ -396,7 +400,7 @@ impl Waldur {
         Ok(!found.is_empty() && found.iter().all(is_over))
     }
 
-    async fn of_place(&self, path: &str, place: &Place) -> Result<Vec<Value>, WaldurError> {
+    async fn of_place(&self, path: &str, place: &ResourceScope) -> Result<Vec<Value>, WaldurError> {
         let backend_id = place.backend_id();
         let mut found = self.list(path, &[("backend_id", &backend_id)]).await?;
         found.retain(|one| one["backend_id"] == backend_id);

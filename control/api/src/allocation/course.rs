@@ -5,7 +5,9 @@ use crate::{duration, text};
 use lattice_quorum_types::{
     AllocationId,
     array::IndexSet,
-    course::{AfterCheckpoint, Course, DagPlace, Element, Kept, MoveReason, Tally, Writing},
+    course::{
+        AfterCheckpoint, Course, DagPlace, Element, MoveReason, SavedCheckpoint, Tally, Writing,
+    },
     terms::{Dependency, WaitsFor},
 };
 use serde::{Deserialize, Serialize};
@@ -181,8 +183,8 @@ impl From<&DagPlace> for DagPlaceView {
     }
 }
 
-impl From<&Kept> for KeptView {
-    fn from(kept: &Kept) -> Self {
+impl From<&SavedCheckpoint> for KeptView {
+    fn from(kept: &SavedCheckpoint) -> Self {
         Self {
             number: kept.number,
             directory: kept.directory.clone(),

@@ -1,6 +1,6 @@
 //! Checks of a request's fields: empty texts, and all faults at once.
 
-use super::{AllocationRequest, FieldError, Known, at};
+use super::{AllocationRequest, FieldError, RequestContext, at};
 use crate::begin;
 
 fn empty(field: &'static str) -> FieldError {
@@ -85,7 +85,7 @@ impl AllocationRequest {
                 given => given.and_then(|text| begin::check(text).err().map(at(field))),
             });
         }
-        while let Err(fault) = rest.clone().into_spec_with(&Known::default()) {
+        while let Err(fault) = rest.clone().into_spec_with(&RequestContext::default()) {
             let is_new = faults.iter().all(|known| known.field != fault.field);
             if !is_new {
                 break;

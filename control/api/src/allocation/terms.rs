@@ -33,7 +33,7 @@ impl From<AllocationId> for JobRef {
 
 /// Context that only the server has, and that reading a request needs.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct RequestContext {
     /// Current time, for begin times and deadlines such as `now+1hour`.
     pub now: UnixMillis,
     /// Allocation numbers of the elements among those that [`AllocationRequest::named`] returns.
@@ -187,7 +187,7 @@ impl AllocationRequest {
         Ok(after.map(|after| after.on).collect())
     }
 
-    fn after(&self, known: &Known) -> Result<(Vec<Dependency>, bool), FieldError> {
+    fn after(&self, known: &RequestContext) -> Result<(Vec<Dependency>, bool), FieldError> {
         let field = match self.dependencies.is_empty() {
             true => "dependency",
             false => "dependencies",
@@ -227,7 +227,7 @@ impl AllocationRequest {
         }
     }
 
-    pub(super) fn terms(&self, known: &Known) -> Result<Terms, FieldError> {
+    pub(super) fn terms(&self, known: &RequestContext) -> Result<Terms, FieldError> {
         let (after, is_singleton) = self.after(known)?;
         let mut deadline_at = None;
         let begin_at = self

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use lattice_quorum_types::{ProjectPath, limit::Resource, refusal::Asked};
+use lattice_quorum_types::{ProjectPath, limit::Resource, refusal::LimitRequest};
 use tonic_types::StatusExt;
 
 fn level(path: &str, current: u64, requested: u64, limit: u64) -> Level {
@@ -21,7 +21,7 @@ fn a_limit_refusal_has_one_block_and_one_violation_per_level() {
             level("atlas/physics/simulation", 0, 21, 10),
             level("atlas/physics", 0, 21, 20),
         ],
-        asked: Asked::Allocation,
+        asked: LimitRequest::Allocation,
     };
     let problem = Problem::from(&refusal);
     assert_eq!(problem.status, 409);

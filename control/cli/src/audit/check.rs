@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Position in a chain: entry number and hash. `(0, zeros)` is before the first entry.
-pub type Place = (u64, [u8; 32]);
+pub type ChainPosition = (u64, [u8; 32]);
 
 /// Failed check, with its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +82,8 @@ struct Sealed {
 #[derive(Debug)]
 pub struct Checker {
     cluster: Option<String>,
-    start: Place,
-    last: Place,
+    start: ChainPosition,
+    last: ChainPosition,
     last_at: UnixMillis,
     /// Hash and time of each entry after `start`.
     seen: Vec<([u8; 32], UnixMillis)>,
@@ -129,7 +129,7 @@ pub struct Report {
 impl Checker {
     /// Starts the verification of a chain after `start`. If the cluster is unknown, the first signed head determines
     /// it.
-    pub fn new(cluster: Option<String>, start: Place) -> Self {
+    pub fn new(cluster: Option<String>, start: ChainPosition) -> Self {
         Self {
             cluster,
             start,
@@ -144,7 +144,7 @@ impl Checker {
     }
 
     /// Returns the position of the last entry so far.
-    pub fn last(&self) -> Place {
+    pub fn last(&self) -> ChainPosition {
         self.last
     }
 

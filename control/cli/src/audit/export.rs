@@ -2,8 +2,8 @@
 
 use super::{
     Next, PAGE, as_written, broken,
-    check::{Checker, Place, Report},
-    file::{Header, Known, Writer},
+    check::{ChainPosition, Checker, Report},
+    file::{Header, KnownAuthority, Writer},
     pages, verify,
 };
 use crate::{
@@ -64,7 +64,7 @@ pub async fn run(args: &ExportArgs, connection: &Connection) -> Result<(), Failu
             range.start.0
         )));
     }
-    let known = head.authorities.iter().map(|authority| Known {
+    let known = head.authorities.iter().map(|authority| KnownAuthority {
         pin: authority.pin.clone(),
         certificate: authority.certificate.clone(),
     });
@@ -105,7 +105,7 @@ fn tell(args: &ExportArgs, connection: &Connection, report: &Report) -> Result<(
 
 /// Range of entries to export.
 struct Range {
-    start: Place,
+    start: ChainPosition,
     /// Last requested entry; `None`: no bound.
     last: Option<u64>,
 }
@@ -172,7 +172,7 @@ async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<Audi
 }
 
 /// Returns the position of an entry, by its number.
-async fn place(connection: &Connection, number: u64) -> Result<Place, Failure> {
+async fn place(connection: &Connection, number: u64) -> Result<ChainPosition, Failure> {
     let filter = AuditFilter::default();
     let page = connection.client.audit_page(&filter, number - 1, Some(1));
     let page = page.await?;

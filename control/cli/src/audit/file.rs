@@ -10,7 +10,7 @@
 //! `hash` is blake3 in key derivation mode, context `lattice audit 1`, of the previous hash and `bytes`; `digest` is
 //! blake3 of all previous lines.
 
-use super::check::{Fault, Place};
+use super::check::{ChainPosition, Fault};
 use lattice_api::audit::AuditView;
 use lattice_quorum_types::audit::{AuditEntry, Hex};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Header {
     pub before: Before,
     /// CAs that were trusted at the time of the export. A verifier must not trust them because of this list; it needs
     /// their pins from another source.
-    pub authorities: Vec<Known>,
+    pub authorities: Vec<KnownAuthority>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub struct Before {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Known {
+pub struct KnownAuthority {
     /// blake3 of the certificate.
     pub pin: String,
     /// Certificate, PEM.
@@ -78,7 +78,12 @@ struct End {
 }
 
 impl Header {
-    pub fn new(cluster: String, exported_at: String, before: Place, known: Vec<Known>) -> Self {
+    pub fn new(
+        cluster: String,
+        exported_at: String,
+        before: ChainPosition,
+        known: Vec<KnownAuthority>,
+    ) -> Self {
         Self {
             lattice_audit_export: FORM,
             cluster,
@@ -92,7 +97,7 @@ impl Header {
     }
 
     /// Returns the start of the chain; `None` if the hash is invalid.
-    pub fn start(&self) -> Option<Place> {
+    pub fn start(&self) -> Option<ChainPosition> {
         let hash = <[u8; 32]>::try_from(&self.before.hash.0[..]).ok()?;
         Some((self.before.number, hash))
     }
@@ -103,12 +108,12 @@ impl Header {
 pub struct Writer {
     digest: blake3::Hasher,
     entries: u64,
-    last: Place,
+    last: ChainPosition,
 }
 
 impl Writer {
     /// Starts an export, and returns the header line.
-    pub fn begin(header: &Header, start: Place) -> serde_json::Result<(Self, String)> {
+    pub fn begin(header: &Header, start: ChainPosition) -> serde_json::Result<(Self, String)> {
         let mut writer = Self {
             digest: blake3::Hasher::new(),
             entries: 0,
@@ -171,13 +176,13 @@ pub struct Reader<R> {
     digest: blake3::Hasher,
     number: u64,
     line: String,
-    last: Place,
+    last: ChainPosition,
     entries: u64,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header line.
-    pub fn open(lines: R) -> Result<(Header, Place, Self), Unread> {
+    pub fn open(lines: R) -> Result<(Header, ChainPosition, Self), Unread> {
         let mut reader = Self {
             lines,
             digest: blake3::Hasher::new(),

@@ -4,7 +4,7 @@ use crate::{
     connect::Connection,
     failure::Failure,
     node::difference_row,
-    output::{self, Columns, Done, or_dash, short, time},
+    output::{self, Columns, ResultList, or_dash, short, time},
 };
 use clap::{Args, Subcommand};
 use lattice_api::{
@@ -124,7 +124,7 @@ pub async fn run(command: BaselineCommand, connection: &Connection) -> Result<()
                 .await?;
             let words = format!("baseline {} is deleted: nobody is judged by it", args.name);
             let document = json!({"name": args.name, "revision": deleted.revision});
-            let mut all = Done::new(connection.format);
+            let mut all = ResultList::new(connection.format);
             all.add(document, &words);
             let columns = Columns::only(&["name", "revision"]);
             let row = vec![args.name, deleted.revision.to_string()];

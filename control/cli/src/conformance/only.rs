@@ -1,6 +1,6 @@
 //! Selection of nodes and classes from a report on all nodes.
 
-use crate::{connect::Connection, failure::Failure, node::named::Meant};
+use crate::{connect::Connection, failure::Failure, node::named::NodeSelection};
 use clap::Args;
 use lattice_api::{conformance::DriftReportView, history::ChangesView};
 use lattice_hwprobe::Class;
@@ -19,7 +19,7 @@ pub struct OnlyArgs {
 
 /// Selection of nodes, which were checked to exist, and classes.
 pub struct Only {
-    nodes: Meant,
+    nodes: NodeSelection,
     classes: Vec<Class>,
 }
 
@@ -27,7 +27,7 @@ impl OnlyArgs {
     /// Reads the node and class names.
     pub async fn read(&self, connection: &Connection) -> Result<Only, Failure> {
         Ok(Only {
-            nodes: Meant::read(&self.nodes, connection).await?,
+            nodes: NodeSelection::read(&self.nodes, connection).await?,
             classes: self.class.clone(),
         })
     }
@@ -79,7 +79,7 @@ mod tests {
 
     fn only() -> Only {
         Only {
-            nodes: Meant::these(hostlist::expand("gpu[001,003]").unwrap()),
+            nodes: NodeSelection::these(hostlist::expand("gpu[001,003]").unwrap()),
             classes: vec![Class::Nic],
         }
     }

@@ -13,7 +13,7 @@ use std::{
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
     nodes: Vec<ClusterNode>,
-    live: Place,
+    live: NodeLocation,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -27,7 +27,7 @@ struct ClusterNode {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct NodeLocation {
     group: String,
     cell: String,
 }

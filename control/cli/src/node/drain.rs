@@ -4,7 +4,7 @@ use super::named::{about, expand, known};
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{Columns, Done},
+    output::{Columns, ResultList},
 };
 use clap::Args;
 use lattice_api::node::{Drained, Undrained};
@@ -69,7 +69,7 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
     }
     known(&nodes, "nothing is drained", connection).await?;
     let (client, mut first) = (&connection.client, None);
-    let mut all = Done::new(connection.format);
+    let mut all = ResultList::new(connection.format);
     for node in nodes {
         let done = match args.force_release {
             true => client.force_release(node.as_str(), &args.reason).await,
@@ -98,7 +98,7 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
     let nodes = expand(&args.nodes)?;
     known(&nodes, "nothing is undrained", connection).await?;
     let (client, mut first) = (&connection.client, None);
-    let mut all = Done::new(connection.format);
+    let mut all = ResultList::new(connection.format);
     for node in nodes {
         let done = match args.skip_gate {
             true => client.undrain_without_gate(node.as_str()).await,

@@ -2,7 +2,7 @@
 
 use super::{
     gibibytes, gpus,
-    named::{Meant, expand},
+    named::{NodeSelection, expand},
     number, reasons, vcluster,
 };
 use crate::{
@@ -115,7 +115,7 @@ fn row(node: &NodeView) -> Vec<String> {
 /// Lists the selected nodes.
 pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
     let mut nodes = connection.client.nodes().await?;
-    let meant = Meant::among(expand(&args.nodes)?, &nodes)?;
+    let meant = NodeSelection::among(expand(&args.nodes)?, &nodes)?;
     nodes.retain(|node| meant.has(&node.name));
     let all = nodes.len();
     let not_judged = nodes.iter().filter(|node| node.drifted_keys.is_none());

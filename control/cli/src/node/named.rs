@@ -16,9 +16,9 @@ pub fn expand(texts: &[String]) -> Result<Vec<NodeId>, Failure> {
 }
 
 /// Selection of nodes, where no name means all nodes.
-pub struct Meant(Option<BTreeSet<NodeId>>);
+pub struct NodeSelection(Option<BTreeSet<NodeId>>);
 
-impl Meant {
+impl NodeSelection {
     /// Reads the selection. An unknown name is an error, since nothing would be found wrong with such a node.
     pub async fn read(texts: &[String], connection: &Connection) -> Result<Self, Failure> {
         if texts.is_empty() {
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn of_a_list_those_are_kept_that_are_meant() {
-        let all = Meant::these(Vec::new());
+        let all = NodeSelection::these(Vec::new());
         assert!(all.has("gpu001"));
         assert_eq!(all.of("gpu[001-003]"), ("gpu[001-003]".to_owned(), 3));
         let nodes = expand(&["gpu[002-004]".to_owned()]).unwrap();
-        let some = Meant::these(nodes);
+        let some = NodeSelection::these(nodes);
         assert!(some.has("gpu002") && !some.has("gpu001"));
         assert_eq!(some.of("gpu[001-003]"), ("gpu[002-003]".to_owned(), 2));
         assert_eq!(some.of("gpu001"), (String::new(), 0));

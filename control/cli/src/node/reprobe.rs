@@ -4,7 +4,7 @@ use super::named::{about, expand, known};
 use crate::{
     connect::Connection,
     failure::Failure,
-    output::{Columns, Done, or_dash, short},
+    output::{Columns, ResultList, or_dash, short},
 };
 use clap::Args;
 use futures::{StreamExt as _, stream};
@@ -53,7 +53,7 @@ const AT_A_TIME: usize = 16;
 pub async fn reprobe(args: &ReprobeArgs, connection: &Connection) -> Result<(), Failure> {
     let nodes = expand(&args.nodes)?;
     known(&nodes, "nothing is probed", connection).await?;
-    let (mut first, mut all) = (None, Done::new(connection.format));
+    let (mut first, mut all) = (None, ResultList::new(connection.format));
     let ask = |node: NodeId| async move {
         let read = connection.client.reprobe(node.as_str()).await;
         (node, read)

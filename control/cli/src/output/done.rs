@@ -4,12 +4,12 @@ use super::{Columns, Format, print};
 use serde::Serialize;
 
 /// Reporter that prints a sentence per change for users, or all changes as one document for programs.
-pub struct Done<T> {
+pub struct ResultList<T> {
     format: Format,
     all: Vec<T>,
 }
 
-impl<T: Serialize> Done<T> {
+impl<T: Serialize> ResultList<T> {
     /// Creates a reporter without results.
     pub const fn new(format: Format) -> Self {
         let all = Vec::new();

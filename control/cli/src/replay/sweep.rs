@@ -235,14 +235,14 @@ fn tried(
 }
 
 /// Vectors to print.
-struct Told {
+struct ReportedVectors {
     /// Vectors of the Pareto front, and the base vector.
     places: Vec<usize>,
     best: usize,
     base: usize,
 }
 
-fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> Told {
+fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> ReportedVectors {
     let front = pareto(values, objectives);
     let is_base = |place: usize| values[place] == values[base];
     let found = best(values, &front, objectives).unwrap_or(base);
@@ -256,7 +256,7 @@ fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> Told {
     }
     let mut places: Vec<usize> = front.into_iter().filter(|place| !is_base(*place)).collect();
     places.push(base);
-    Told {
+    ReportedVectors {
         places,
         best: if is_base(found) { base } else { found },
         base,
@@ -268,7 +268,7 @@ fn points(
     source: &Source,
     vectors: &[Vector],
     values: &[Vec<f64>],
-    told: &Told,
+    told: &ReportedVectors,
     objectives: &[&Measure],
     how: &How,
 ) -> Result<Vec<Point>, Failure> {

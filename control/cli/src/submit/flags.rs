@@ -185,7 +185,7 @@ impl Flags {
         Self::augment_args(command.disable_help_flag(true))
     }
 
-    /// Reads words such as those of [`Given::words`].
+    /// Reads words such as those of [`GivenFlag::words`].
     ///
     /// # Errors
     /// What is wrong with the words.
@@ -216,14 +216,14 @@ impl Flags {
 
 /// Flag as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenFlag {
     /// Long name of the flag.
     pub flag: String,
     /// `--flag`, or `--flag=value` for each value.
     pub words: Vec<String>,
 }
 
-impl Given {
+impl GivenFlag {
     /// Returns the flags in `matches` that were given explicitly; flags with default values are left out.
     pub fn all(matches: &ArgMatches) -> Vec<Self> {
         let mut all = Vec::new();
@@ -252,9 +252,9 @@ impl Given {
 }
 
 /// Flags of the command line, which take precedence over a script's.
-pub struct Said(pub Vec<Given>);
+pub struct CommandLineFlags(pub Vec<GivenFlag>);
 
-impl Said {
+impl CommandLineFlags {
     /// Returns the words of a flag, if it was given.
     pub fn get(&self, flag: &str) -> Option<&[String]> {
         let given = self.0.iter().find(|given| given.flag == flag)?;
@@ -268,9 +268,9 @@ impl Said {
     }
 }
 
-impl FromArgMatches for Said {
+impl FromArgMatches for CommandLineFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(Given::all(matches)))
+        Ok(Self(GivenFlag::all(matches)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -279,7 +279,7 @@ impl FromArgMatches for Said {
     }
 }
 
-impl Args for Said {
+impl Args for CommandLineFlags {
     fn augment_args(command: Command) -> Command {
         Flags::augment_args(command)
     }

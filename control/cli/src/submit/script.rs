@@ -13,7 +13,7 @@ mod slurm;
 mod values;
 mod words;
 
-use super::flags::{Flags, Given, Said};
+use super::flags::{CommandLineFlags, Flags, GivenFlag};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use header::Line;
 use std::fmt;
@@ -48,7 +48,7 @@ pub struct Directive {
     /// Option in that line: `--mem`.
     pub option: String,
     /// Flag of `lattice submit`.
-    pub given: Given,
+    pub given: GivenFlag,
     /// Flag that this one accompanies: if that flag is overridden, so is this one.
     pub with: Option<&'static str>,
 }
@@ -69,7 +69,7 @@ pub struct Outside<'a> {
     /// Default name of the allocation, if neither command line nor script give one.
     pub name: Option<&'a str>,
     /// Flags of the command line.
-    pub said: &'a Said,
+    pub said: &'a CommandLineFlags,
 }
 
 /// Mistake in a script.
@@ -104,7 +104,7 @@ pub fn read(text: &str, outside: &Outside<'_>) -> Header {
     let header = header::read(text);
     let mut faults = header.faults;
     let mut ours: Vec<Directive> = Vec::new();
-    let mut theirs: Vec<slurm::Said<'_>> = Vec::new();
+    let mut theirs: Vec<slurm::SlurmDirective<'_>> = Vec::new();
     for line in &header.lines {
         let read = match line.kind {
             Kind::Lattice => lattice_line(line, &mut ours),
@@ -141,7 +141,7 @@ pub fn read(text: &str, outside: &Outside<'_>) -> Header {
 }
 
 /// Merges the words: a script's flags are kept unless the command line gives the same flag.
-pub fn merged(script: &[Directive], said: &Said) -> Vec<String> {
+pub fn merged(script: &[Directive], said: &CommandLineFlags) -> Vec<String> {
     let is_left = |directive: &&Directive| {
         !said
             .0
@@ -197,7 +197,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
     let command = Flags::command();
     let matches = command.clone().try_get_matches_from(words);
     let matches = matches.map_err(|error| fault(line, "", lattice_reason(&error)))?;
-    for given in Given::all(&matches) {
+    for given in GivenFlag::all(&matches) {
         let option = format!("--{}", given.flag);
         let argument = command
             .get_arguments()
@@ -244,7 +244,7 @@ fn lattice_reason(error: &clap::Error) -> String {
 
 /// Translates one option of Slurm. Two options may have the same meaning.
 fn slurm_option(
-    said: &slurm::Said<'_>,
+    said: &slurm::SlurmDirective<'_>,
     job: &Job<'_>,
     before: &[Directive],
 ) -> Result<Vec<Directive>, Fault> {
@@ -266,7 +266,7 @@ fn slurm_option(
                 line: line.number,
                 kind: Kind::Slurm,
                 option: option.clone(),
-                given: Given {
+                given: GivenFlag {
                     flag: word.flag.to_owned(),
                     words: vec![text],
                 },
@@ -296,7 +296,7 @@ fn slurm_option(
 }
 
 /// Checks that the flag exists, and that its value is valid.
-fn known(given: &Given) -> Result<(), String> {
+fn known(given: &GivenFlag) -> Result<(), String> {
     let command = Flags::command();
     let is_flag = command
         .get_arguments()

@@ -17,7 +17,7 @@ fn script(text: &str) -> (tempfile::TempDir, String) {
     (folder, file)
 }
 
-fn asked(words: &[&str]) -> Result<Asked, String> {
+fn asked(words: &[&str]) -> Result<SubmitInput, String> {
     read(words).unwrap().asked().map_err(|failure| failure.text)
 }
 

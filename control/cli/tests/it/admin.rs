@@ -1,6 +1,6 @@
 //! Administration of a running cluster: enrolment, revocation, forced release, audit.
 
-use crate::common::{Demo, Done, Sandbox, wait_until};
+use crate::common::{CommandResult, Demo, Sandbox, wait_until};
 use serde_json::Value;
 use std::{fs, time::Duration};
 
@@ -23,7 +23,7 @@ impl Cluster {
         }
     }
 
-    fn run(&self, args: &[&str]) -> Done {
+    fn run(&self, args: &[&str]) -> CommandResult {
         self.sandbox.lattice(args)
     }
 

@@ -13,7 +13,7 @@ fn tree(name: &str) -> PathBuf {
     hosts.join(name)
 }
 
-fn lattice(sandbox: &Sandbox, args: &[&str], roots: &[&PathBuf]) -> common::Done {
+fn lattice(sandbox: &Sandbox, args: &[&str], roots: &[&PathBuf]) -> common::CommandResult {
     let roots = roots.iter().map(|root| root.to_str().unwrap());
     sandbox.lattice(&args.iter().copied().chain(roots).collect::<Vec<_>>())
 }

@@ -1,6 +1,6 @@
 //! Replays of recorded workloads, and verification of a recorded live system, with the real program.
 
-use crate::common::{Demo, Done, Sandbox};
+use crate::common::{CommandResult, Demo, Sandbox};
 use serde_json::Value;
 use std::{
     fs,
@@ -24,7 +24,7 @@ fn written(sandbox: &Sandbox, name: &str, text: impl AsRef<[u8]>) -> String {
 }
 
 #[track_caller]
-fn refused(done: &Done, code: i32, words: &[&str]) {
+fn refused(done: &CommandResult, code: i32, words: &[&str]) {
     assert_eq!(done.code, Some(code), "{done:?}");
     for word in words {
         assert!(done.stderr.contains(word), "no {word:?}: {}", done.stderr);

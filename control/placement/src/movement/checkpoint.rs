@@ -15,7 +15,9 @@ mod why;
 
 pub use cost::{Cost, Holding, Value, Waiting};
 pub use policy::{Bounds, InvalidPolicy, Policy};
-pub use request::{Deadlines, GaveUp, Heard, Phase, Purpose, Request, Step, Then, progress};
+pub use request::{
+    CheckpointReport, Deadlines, GaveUp, Phase, Purpose, Request, Step, Then, progress,
+};
 pub use why::Why;
 
 use lattice_quorum_types::{AllocationState, UnixMillis};

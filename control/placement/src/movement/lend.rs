@@ -114,7 +114,7 @@ impl Default for Timing {
 
 /// Location of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct NodeOwnership {
     /// vCluster that owns the node.
     pub home: VclusterName,
     /// vCluster that uses the node now.
@@ -161,7 +161,7 @@ pub struct Input<'a> {
     /// Settings for choosing node sets and for the weight of waiting.
     pub solver: &'a Solver,
     /// Location of each node. A node without an entry stays where it is.
-    pub places: &'a BTreeMap<NodeId, Place>,
+    pub places: &'a BTreeMap<NodeId, NodeOwnership>,
     /// All vClusters that lend or borrow.
     pub vclusters: &'a BTreeMap<VclusterName, Member>,
     /// Jobs that hold nodes. A job without an entry is not stopped.

@@ -199,7 +199,7 @@ fn judge(
     alerts: &mut Vec<Alert>,
 ) -> Result<Decision, Why> {
     let now = input.now;
-    let held = Held::of(input.nodes);
+    let held = ServiceNodes::of(input.nodes);
     state.follow(input, policy, alerts)?;
     // A sample is taken also while nothing may be proposed, so that windows continue.
     let evaluated = state.evaluate(input, policy, alerts);
@@ -231,7 +231,7 @@ fn judge(
 
 /// Number of nodes of a service.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ServiceNodes {
     /// All nodes, including leaving ones.
     all: u32,
     /// Nodes that stay.
@@ -240,7 +240,7 @@ struct Held {
     home: u32,
 }
 
-impl Held {
+impl ServiceNodes {
     fn of(nodes: &[HeldNode]) -> Self {
         let count = |counts: fn(&HeldNode) -> bool| {
             let count = nodes.iter().filter(|node| counts(node)).count();
@@ -258,7 +258,7 @@ impl Held {
 fn grow(
     input: &Input<'_>,
     policy: &ScalePolicy,
-    held: Held,
+    held: ServiceNodes,
     nodes: u32,
     cause: Cause,
 ) -> Result<Decision, Why> {
@@ -281,7 +281,7 @@ fn grow(
 fn shrink(
     input: &Input<'_>,
     policy: &ScalePolicy,
-    held: Held,
+    held: ServiceNodes,
     cause: Cause,
 ) -> Result<Decision, Why> {
     if held.staying <= policy.min_nodes {

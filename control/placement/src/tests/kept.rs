@@ -1,7 +1,7 @@
 //! State kept from plan to plan, and state that a plan keeps for itself.
 
 use super::{arbitrary::*, build::*};
-use crate::{eligible::Kept, machine::Machine, queue::Queue, *};
+use crate::{eligible::EligibilityCache, machine::Machine, queue::Queue, *};
 use lattice_quorum_types::{AllocationId, NodeId, spec::Constraints};
 use proptest::{
     collection::{btree_map, vec},
@@ -44,7 +44,7 @@ fn requests_with_the_same_nodes_share_their_set_and_not_their_steps() {
     ];
     let jobs = asked.map(|(memory, sensitive)| asking(memory, sensitive));
     let queue = Queue::new(&(1..).map(AllocationId).zip(jobs).collect());
-    let sets = Kept::default().prepare(&machine, &queue);
+    let sets = EligibilityCache::default().prepare(&machine, &queue);
     assert_eq!([0, 1, 2, 3].map(|job| sets.number(job)), [0, 1, 1, 2]);
     assert_eq!(sets.requests(), 4);
     let removed = [0, 1, 2, 3].map(|job| sets.asked(job).steps[0].removed);
@@ -70,7 +70,7 @@ fn nothing_is_found_for_requests_whose_jobs_are_gone() {
         queue.follow(&changes, &pending, &mut order);
     }
     assert_eq!((queue.requests.len(), queue.jobs.len()), (500, 10));
-    let sets = Kept::default().prepare(&machine, &queue);
+    let sets = EligibilityCache::default().prepare(&machine, &queue);
     // All of the last ones request less than 4 TiB and more than 3.
     assert_eq!((sets.requests(), sets.len()), (10, 1));
 }

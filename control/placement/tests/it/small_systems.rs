@@ -188,12 +188,12 @@ fn draws(node: &NodeView) -> u64 {
 
 /// Remaining power of the rows and of the hall.
 #[derive(Clone, Copy)]
-struct Left {
+struct RemainingPower {
     rows: [u64; 4],
     hall: u64,
 }
 
-impl Left {
+impl RemainingPower {
     fn new(view: &ClusterView, drawn: &Drawn) -> Self {
         let left = |name: &str| {
             let drawn = drawn.get(name).copied().unwrap_or(0);
@@ -227,7 +227,7 @@ impl Left {
 /// Fewest groups that supply `needed` nodes, by trying every set of groups.
 fn fewest(view: &ClusterView, mut open: Vec<Drawing>, needed: u32, drawn: &Drawn) -> Option<u32> {
     open.sort_unstable_by_key(|(_, mw)| *mw);
-    let left = Left::new(view, drawn);
+    let left = RemainingPower::new(view, drawn);
     let enough = (0..256_u32).filter(|set| left.held(&open, *set) >= needed);
     enough.map(u32::count_ones).min()
 }

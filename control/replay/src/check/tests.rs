@@ -39,7 +39,7 @@ fn sound() -> (Workload, Schedule) {
 }
 
 fn found(workload: &Workload, schedule: &Schedule, keeps_order: bool) -> Vec<String> {
-    let known = Known {
+    let known = ScheduleFacts {
         nodes: schedule.nodes.as_ref(),
         promises: schedule.promises.as_deref(),
         keeps_order,

@@ -10,7 +10,7 @@ mod work;
 use super::{
     machine::Machine,
     scene::{SENSITIVE, Scene},
-    site::Heard,
+    site::PingState,
     truth::Truth,
 };
 use lattice_quorum_state::State;
@@ -35,7 +35,7 @@ pub(super) struct Checks {
     /// Nodes before the current command.
     nodes: BTreeMap<NodeId, Node>,
     /// Allocations before the current command.
-    seen: BTreeMap<AllocationId, Seen>,
+    seen: BTreeMap<AllocationId, AllocationSnapshot>,
     /// Silent nodes, or the end of the silence of a node that answers again.
     silent: BTreeMap<NodeId, Option<UnixMillis>>,
     /// Time since which a vCluster has nodes for every waiting allocation.
@@ -46,7 +46,7 @@ pub(super) struct Checks {
 
 /// Last known state of one allocation.
 #[derive(Debug)]
-struct Seen {
+struct AllocationSnapshot {
     record: Arc<Allocation>,
     submitted_at: UnixMillis,
     /// Number of preemptions and reclaims.
@@ -86,14 +86,14 @@ impl Checks {
         self.found.len() >= MOST
     }
 
-    pub(super) fn pinged(&mut self, node: &NodeId, heard: &Heard, now: UnixMillis) {
+    pub(super) fn pinged(&mut self, node: &NodeId, heard: &PingState, now: UnixMillis) {
         match heard {
-            Heard::Alive(_) => {
+            PingState::Alive(_) => {
                 if let Some(until) = self.silent.get_mut(node) {
                     *until = Some(now);
                 }
             }
-            Heard::Suspect | Heard::Unreachable => {
+            PingState::Suspect | PingState::Unreachable => {
                 self.silent.insert(node.clone(), None);
             }
         }

@@ -4,7 +4,7 @@ use super::{
     machine::Machine,
     plant::Plant,
     scene::{Deed, START},
-    site::{Heard, Inner, ended},
+    site::{Inner, PingState, ended},
 };
 use lattice_quorum_types::{
     AllocationId, Command, NodeId,
@@ -83,7 +83,7 @@ impl Inner {
                     turned_at: START,
                     ..Machine::default()
                 };
-                let heard = Heard::Alive(machine.boot_id());
+                let heard = PingState::Alive(machine.boot_id());
                 self.heard.push((node.clone(), heard));
                 self.machines.insert(node, machine);
             }
@@ -112,14 +112,14 @@ impl Inner {
                 Some(machine) if !machine.is_up => machine.lost.push(key),
                 _ => self.report(key, &node, ended(self.now, RankExit::Stopped)),
             },
-            Event::Suspected(node, boot) => self.pinged(node, boot, Heard::Suspect),
-            Event::Unreachable(node, boot) => self.pinged(node, boot, Heard::Unreachable),
+            Event::Suspected(node, boot) => self.pinged(node, boot, PingState::Suspect),
+            Event::Unreachable(node, boot) => self.pinged(node, boot, PingState::Unreachable),
             Event::Back(node) => self.back(&node),
             Event::Journal(node) => self.journal(&node),
         }
     }
 
-    fn pinged(&mut self, node: NodeId, boot: u64, heard: Heard) {
+    fn pinged(&mut self, node: NodeId, boot: u64, heard: PingState) {
         let known = self.machines.get(&node);
         if known.is_some_and(|machine| !machine.is_up && machine.boot == boot) {
             self.checks.pinged(&node, &heard, self.now);
@@ -318,7 +318,7 @@ impl Inner {
         machine.is_up = true;
         machine.boot += 1;
         machine.turned_at = now;
-        let heard = Heard::Alive(machine.boot_id());
+        let heard = PingState::Alive(machine.boot_id());
         self.checks.pinged(node, &heard, now);
         self.heard.push((node.clone(), heard));
         self.after(JOURNAL_MS, Event::Journal(node.clone()));

@@ -26,7 +26,7 @@ pub use nature::{Answers, Nature};
 pub use plant::Plant;
 pub use report::{Report, Sum};
 pub use scene::{BORROWER, DAY_MS, Deed, OWNER, Part, SENSITIVE, SERVICES, START, Scene};
-pub use site::{Heard, Site};
+pub use site::{PingState, Site};
 
 use lattice_quorum_types::UnixMillis;
 

@@ -30,7 +30,7 @@ pub struct Site(Arc<Mutex<Inner>>);
 
 /// Outcome of control's pings to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum PingState {
     /// The agent answers, with this boot id.
     Alive(String),
     /// The agent has not answered lately.
@@ -53,7 +53,7 @@ pub(super) struct Inner {
     pub(super) truth: Truth,
     pub(super) checks: Checks,
     pub(super) counts: Counts,
-    pub(super) heard: Vec<(NodeId, Heard)>,
+    pub(super) heard: Vec<(NodeId, PingState)>,
     pub(super) rng: Rng,
     news: Vec<Event>,
     has_news: bool,
@@ -135,7 +135,7 @@ impl Site {
     }
 
     /// Takes the outcomes of pings since the last call.
-    pub fn heard(&self) -> Vec<(NodeId, Heard)> {
+    pub fn heard(&self) -> Vec<(NodeId, PingState)> {
         std::mem::take(&mut self.inner().heard)
     }
 

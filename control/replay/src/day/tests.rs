@@ -177,8 +177,8 @@ impl Control for Plain {
     fn look(&mut self, _: UnixMillis) {
         for (node, heard) in self.site.heard() {
             match heard {
-                Heard::Alive(_) => self.silent.remove(&node),
-                Heard::Suspect | Heard::Unreachable => self.silent.insert(node),
+                PingState::Alive(_) => self.silent.remove(&node),
+                PingState::Suspect | PingState::Unreachable => self.silent.insert(node),
             };
         }
         self.site.news();

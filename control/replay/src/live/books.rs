@@ -21,13 +21,13 @@ pub(super) struct Books<'a> {
     now: UnixMillis,
     /// Project of each waiting allocation.
     waiting: BTreeMap<AllocationId, ProjectPath>,
-    running: BTreeMap<AllocationId, Held>,
+    running: BTreeMap<AllocationId, RunningJob>,
     levels: BTreeMap<ProjectPath, LevelView>,
     power: Power<'a>,
     news: News,
 }
 
-struct Held {
+struct RunningJob {
     project: ProjectPath,
     nodes: Vec<NodeId>,
 }
@@ -149,7 +149,7 @@ impl Ledger for Books<'_> {
             nodes: used.nodes + count,
             allocations: used.allocations + 1,
         });
-        self.running.insert(id, Held { project, nodes });
+        self.running.insert(id, RunningJob { project, nodes });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    check::{Known, check},
+    check::{ScheduleFacts, check},
     generate::{Plan, generate},
     policy,
     run::{self, Decider, How, Machine},
@@ -130,7 +130,7 @@ fn the_books_say_what_the_quorum_says() {
         assert_eq!(quorum.0, books.0, "{weights}");
         let again = served(&cluster, &workload, options(weights, Judge::Quorum));
         assert_eq!(quorum.0.digest(), again.0.digest(), "{weights}");
-        let known = Known {
+        let known = ScheduleFacts {
             nodes: quorum.0.nodes.as_ref(),
             promises: quorum.0.promises.as_deref(),
             keeps_order: weights == "none",

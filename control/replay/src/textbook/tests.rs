@@ -247,10 +247,10 @@ fn holds(workload: &Workload, policy: Textbook, order: SameInstant) {
         schedule.served.iter().all(Served::has_started),
         "{policy:?} {order:?}"
     );
-    let known = crate::check::Known {
+    let known = crate::check::ScheduleFacts {
         promises: schedule.promises.as_deref(),
         keeps_order: true,
-        ..crate::check::Known::default()
+        ..crate::check::ScheduleFacts::default()
     };
     let faults = crate::check::check(workload, &schedule.served, 64, known);
     assert_eq!(faults.told, Vec::<String>::new(), "{policy:?} {order:?}");

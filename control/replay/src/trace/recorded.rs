@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 pub(super) struct Recorded {
     views: BTreeMap<VclusterName, ClusterView>,
     policies: BTreeMap<VclusterName, Policy>,
-    allocations: BTreeMap<AllocationId, Known>,
+    allocations: BTreeMap<AllocationId, AllocationRecord>,
 }
 
 /// Record of one allocation.
 #[derive(Debug)]
-struct Known {
+struct AllocationRecord {
     line: u64,
     vcluster: VclusterName,
     asks: PendingView,
@@ -138,14 +138,16 @@ impl Reader for Recorded {
 
 impl Recorded {
     fn came(&mut self, id: AllocationId, line: u64, vcluster: &VclusterName, asks: &PendingView) {
-        self.allocations.entry(id).or_insert_with(|| Known {
-            line,
-            vcluster: vcluster.clone(),
-            asks: asks.clone(),
-            assigned_at: None,
-            started_at: None,
-            ended_at: None,
-        });
+        self.allocations
+            .entry(id)
+            .or_insert_with(|| AllocationRecord {
+                line,
+                vcluster: vcluster.clone(),
+                asks: asks.clone(),
+                assigned_at: None,
+                started_at: None,
+                ended_at: None,
+            });
     }
 
     fn changed(&mut self, line: u64, changed: Changed) {

@@ -130,7 +130,7 @@ pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict,
                 match found.is_as(&cycle) {
                     true => counts.equal += 1,
                     false if first.is_none() => {
-                        let place = Place {
+                        let place = RecordPosition {
                             line: number,
                             cycle: counts.cycles,
                         };
@@ -185,7 +185,7 @@ struct Counts {
 }
 
 /// Position in the record.
-struct Place {
+struct RecordPosition {
     line: u64,
     cycle: u64,
 }
@@ -225,7 +225,7 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
     }
 }
 
-fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: Place) -> Divergence {
+fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: RecordPosition) -> Divergence {
     let pairs = cycle.placed.iter().zip(&found.placed);
     let same = pairs.take_while(|(was, is)| was == is).count();
     let (was, is) = (cycle.placed.get(same), found.placed.get(same));

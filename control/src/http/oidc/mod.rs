@@ -95,7 +95,7 @@ struct Discovery {
 }
 
 /// Keys, and when they were read.
-struct Known {
+struct CachedKeys {
     keys: Keys,
     at: Instant,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Issuer {
     web: Web,
     discovery: Url,
     refresh: Duration,
-    known: ArcSwapOption<Known>,
+    known: ArcSwapOption<CachedKeys>,
     turn: Mutex<Turn>,
     wanted: Notify,
     /// Number of completed key requests.
@@ -184,7 +184,7 @@ impl Issuer {
                     said.clear();
                     pause = FIRST_PAUSE;
                     let at = Instant::now();
-                    self.known.store(Some(Arc::new(Known { keys, at })));
+                    self.known.store(Some(Arc::new(CachedKeys { keys, at })));
                     self.refresh
                 }
                 Err(error) => {

@@ -24,7 +24,7 @@ const CHUNK: u32 = 1_000;
 
 /// Audit filter as given by the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct AuditQuery<'a> {
     pub(crate) by: Option<&'a str>,
     pub(crate) user: Option<&'a str>,
     pub(crate) node: Option<&'a str>,
@@ -36,7 +36,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) newest_first: bool,
 }
 
-impl Wanted<'_> {
+impl AuditQuery<'_> {
     fn filter(&self, now: UnixMillis) -> Result<AuditFilter, Problem> {
         let filled = |text: Option<&'_ str>| text.filter(|t| !t.is_empty()).map(str::to_owned);
         let field = |name: &'static str| move |why: String| Problem::field(name, why);
@@ -146,7 +146,7 @@ pub(super) async fn each(core: &Core, mut look: impl FnMut(&AuditEntry)) -> Resu
 pub(crate) async fn list(
     core: &Core,
     caller: &Caller,
-    wanted: &Wanted<'_>,
+    wanted: &AuditQuery<'_>,
     after: u64,
     limit: Option<u32>,
 ) -> Result<Page<AuditView>, Problem> {

@@ -9,7 +9,7 @@ pub(crate) use beside::diff;
 
 use super::{propose_judged, read, time, unexpected};
 use crate::{
-    Core, Kept, View,
+    Core, ParsedBaseline, View,
     baselines::{expectation, form},
     http::caller::{Caller, Role},
 };
@@ -68,14 +68,14 @@ pub(crate) async fn get(core: &Core, text: &str) -> Result<BaselineView, Problem
     Ok(found)
 }
 
-async fn find(core: &Core, text: &str) -> Result<Kept, Problem> {
+async fn find(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
     let (name, version) = versioned(text)?;
     let query = Query::Baseline {
         name: name.clone(),
         version,
     };
     match read(core, query).await? {
-        Answer::Baseline(Some(found)) => Ok(Kept::new(*found)),
+        Answer::Baseline(Some(found)) => Ok(ParsedBaseline::new(*found)),
         Answer::Baseline(None) => match version {
             None => Err(unknown(&name)),
             Some(version) => {
@@ -97,7 +97,7 @@ enum Keys {
     OfPartial,
 }
 
-fn shown(view: &View, kept: &Kept, keys: Keys) -> BaselineView {
+fn shown(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
     let record = &kept.record;
     let definition = &record.definition;
     let report = &view.judged;

@@ -3,7 +3,7 @@
 use super::{allocations::sight, elements, paging, propose, read, submit, unexpected};
 use crate::{Core, View, http::caller::Caller};
 use lattice_api::{
-    allocation::{Known, stop_of},
+    allocation::{RequestContext, stop_of},
     dag::{DagJudged, DagRequest, DagSubmitted, DagView, field_of},
     page::Page,
     problem::{Kind, Problem},
@@ -103,7 +103,11 @@ async fn asked(
 }
 
 /// Context for parsing each member.
-async fn known(core: &Core, caller: &Caller, request: &DagRequest) -> Result<Vec<Known>, Problem> {
+async fn known(
+    core: &Core,
+    caller: &Caller,
+    request: &DagRequest,
+) -> Result<Vec<RequestContext>, Problem> {
     let mut all = Vec::with_capacity(request.members.len());
     for (place, member) in request.members.iter().enumerate() {
         let name = member.name(place)?;

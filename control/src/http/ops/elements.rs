@@ -5,7 +5,7 @@ use super::{allocations::record, read, unexpected};
 use crate::{Core, http::caller::Caller};
 use lattice_api::{
     AllocationRequest,
-    allocation::Known,
+    allocation::RequestContext,
     dependency::JobRef,
     problem::{Kind, Problem},
 };
@@ -70,10 +70,10 @@ pub(crate) async fn known(
     core: &Core,
     caller: &Caller,
     request: &AllocationRequest,
-) -> Result<Known, Problem> {
-    let mut known = Known {
+) -> Result<RequestContext, Problem> {
+    let mut known = RequestContext {
         now: core.now(),
-        ..Known::default()
+        ..RequestContext::default()
     };
     for named in request.named()? {
         let field = match request.dependencies.is_empty() {

@@ -17,14 +17,14 @@ const MOST_DIGESTS: usize = 100_000;
 static SEARCHES: Semaphore = Semaphore::const_new(2);
 
 /// A group, and the scope that defines it.
-pub(super) type Found = (Group, Scope);
+pub(super) type GroupMatch = (Group, Scope);
 
 /// Groups of these scopes with a digest that starts with `digits`.
 pub(super) fn beginning(
     view: &View,
     digits: &str,
     scopes: impl IntoIterator<Item = Scope>,
-) -> Vec<Found> {
+) -> Vec<GroupMatch> {
     let nodes = view.conformance();
     let mut found = Vec::new();
     for scope in scopes {
@@ -46,7 +46,7 @@ pub(super) fn plain() -> Vec<Scope> {
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) node: NodeId,
-    pub(super) group: Option<Found>,
+    pub(super) group: Option<GroupMatch>,
 }
 
 impl Side {

@@ -3,7 +3,7 @@
 use super::{history_lines, nodes, paging, time};
 use crate::{
     Core, HistoryError,
-    history::{BMC_KIND, History, Listing, Source, Then, Told},
+    history::{BMC_KIND, History, HistoryEntry, Listing, Source, Then},
     http::{Role, caller::Caller},
 };
 use lattice_api::{
@@ -32,7 +32,7 @@ const CHUNK: usize = 500;
 
 /// Filter as given by the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct HistoryQuery<'a> {
     pub(crate) since: Option<&'a str>,
     pub(crate) class: Option<&'a str>,
     pub(crate) kind: Option<&'a str>,
@@ -48,7 +48,7 @@ pub(crate) async fn of_node(
     core: &Core,
     caller: &Caller,
     node: &str,
-    asked: &Asked<'_>,
+    asked: &HistoryQuery<'_>,
 ) -> Result<Page<HistoryEntryView>, Problem> {
     let id = nodes::name(node)?;
     let limit = paging::limit(asked.limit)?;
@@ -88,7 +88,7 @@ pub(crate) async fn of_node(
 async fn around(
     core: &Core,
     node: &NodeId,
-    asked: &Asked<'_>,
+    asked: &HistoryQuery<'_>,
     hides_people: bool,
 ) -> Result<Option<(u64, u64)>, Problem> {
     let Some(around) = asked.around.filter(|text| !text.is_empty()) else {
@@ -207,7 +207,7 @@ impl Fleet {
         }
     }
 
-    fn add(&mut self, node: String, told: Told) {
+    fn add(&mut self, node: String, told: HistoryEntry) {
         self.entries += 1;
         if told.entry.cause == Cause::First && told.entry.from.is_none() {
             // Only agent data makes a node new, not the first answer of its BMC.

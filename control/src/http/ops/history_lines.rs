@@ -4,7 +4,7 @@ mod bmc;
 
 use super::time;
 use crate::{
-    history::{CHANGE_KIND, DrainTurn, Happened, Item, Noted, Source, Told, What},
+    history::{CHANGE_KIND, DrainTurn, Happened, HistoryEntry, Item, Noted, Source, What},
     tasks::faults,
 };
 use lattice_api::{
@@ -29,7 +29,7 @@ pub(super) fn view(item: Item) -> HistoryEntryView {
     }
 }
 
-fn change(told: Told) -> HistoryEntryView {
+fn change(told: HistoryEntry) -> HistoryEntryView {
     let entry = told.entry;
     let changes: Vec<KeyChangeView> = entry
         .changes

@@ -6,7 +6,7 @@ use crate::{
     books::{DAY_MS, KEPT_DAYS, Standings},
     http::caller::{Caller, Role},
 };
-use lattice_accounting::ledger::{Both, Whose};
+use lattice_accounting::ledger::{Both, UsageScope};
 use lattice_api::{
     amount::{Hours, Parts},
     problem::{Kind, Problem},
@@ -54,7 +54,7 @@ pub(crate) fn of_tenant(
     let window = Window::new(core, days)?;
     let used = core
         .books
-        .ask(|ledger| ledger.used(Whose::Tenant(&tenant), window.since, window.until));
+        .ask(|ledger| ledger.used(UsageScope::Tenant(&tenant), window.since, window.until));
     let Both { work, idle } = used.ok_or_else(not_read)?;
     let view = core.view();
     let standing = Standings::new(&view).of(&tenant);

@@ -30,7 +30,7 @@ fn name(field: &str, text: &str) -> Result<VclusterName, Problem> {
 
 /// State of one vCluster: its definition and its nodes.
 #[derive(Default)]
-struct Known<'a> {
+struct VclusterRecord<'a> {
     said: Option<Vcluster>,
     home: Vec<&'a NodeId>,
     lent: Vec<&'a NodeId>,
@@ -43,7 +43,7 @@ struct Known<'a> {
 async fn all<'a>(
     core: &Core,
     view: &'a View,
-) -> Result<BTreeMap<VclusterName, Known<'a>>, Problem> {
+) -> Result<BTreeMap<VclusterName, VclusterRecord<'a>>, Problem> {
     let Answer::Vclusters(said) = read(core, Query::Vclusters).await? else {
         return Err(unexpected());
     };
@@ -76,8 +76,8 @@ fn control(holder: &str) -> &str {
 }
 
 /// vClusters that own nodes or are served by nodes.
-fn with_nodes(view: &View) -> BTreeMap<VclusterName, Known<'_>> {
-    let mut all: BTreeMap<VclusterName, Known<'_>> = BTreeMap::new();
+fn with_nodes(view: &View) -> BTreeMap<VclusterName, VclusterRecord<'_>> {
+    let mut all: BTreeMap<VclusterName, VclusterRecord<'_>> = BTreeMap::new();
     for record in view
         .nodes
         .values()
@@ -94,8 +94,8 @@ fn with_nodes(view: &View) -> BTreeMap<VclusterName, Known<'_>> {
     all
 }
 
-fn shown(caller: &Caller, name: &VclusterName, known: Known<'_>) -> VclusterView {
-    let Known {
+fn shown(caller: &Caller, name: &VclusterName, known: VclusterRecord<'_>) -> VclusterView {
+    let VclusterRecord {
         said,
         home,
         lent,

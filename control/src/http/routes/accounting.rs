@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Place},
+    extract::{Input, PathParameter},
     ops::accounting,
     state::Api,
 };
@@ -42,7 +42,10 @@ pub(super) async fn reconcile(
 #[utoipa::path(post, path = "/accounting/hook/{secret}", tag = "accounting", security(()),
     params(("secret" = String, Path)), responses(
     (status = 204)))]
-pub(super) async fn hook(State(api): State<Api>, Place(secret): Place) -> Result<StatusCode, Fail> {
+pub(super) async fn hook(
+    State(api): State<Api>,
+    PathParameter(secret): PathParameter,
+) -> Result<StatusCode, Fail> {
     accounting::hook(api.core(), &secret).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::{
         allocations::{self, Act, Filter},
         elements,
@@ -101,7 +101,7 @@ pub(super) async fn submit(
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
 ) -> Answer<AllocationView> {
     let id = elements::number(api.core(), &caller, &id).await?;
     Ok(Json(allocations::get(api.core(), &caller, id).await?))
@@ -129,7 +129,7 @@ async fn act(
 pub(super) async fn cancel(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
     act(&api, &caller, &id, Act::Cancel, key).await
@@ -142,7 +142,7 @@ pub(super) async fn cancel(
 pub(super) async fn hold(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
     act(&api, &caller, &id, Act::Hold, key).await
@@ -155,7 +155,7 @@ pub(super) async fn hold(
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
     act(&api, &caller, &id, Act::Release, key).await
@@ -170,7 +170,7 @@ pub(super) async fn release(
 pub(super) async fn requeue(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
     act(&api, &caller, &id, Act::Requeue, key).await
@@ -196,7 +196,7 @@ pub(super) struct First {
 pub(super) async fn suspend(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(first): Params<First>,
     Key(key): Key,
 ) -> Answer<AllocationView> {
@@ -214,7 +214,7 @@ pub(super) async fn suspend(
 pub(super) async fn resume(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<AllocationView> {
     act(&api, &caller, &id, Act::Resume, key).await
@@ -229,7 +229,7 @@ pub(super) async fn resume(
 pub(super) async fn extend(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<ExtendRequest>,
 ) -> Answer<AllocationView> {
@@ -245,7 +245,7 @@ pub(super) async fn extend(
 pub(super) async fn checkpoint(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<CheckpointRequest>,
 ) -> Answer<AllocationView> {
@@ -259,7 +259,7 @@ pub(super) async fn checkpoint(
 pub(super) async fn explanation(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
 ) -> Answer<ExplanationView> {
     let id = elements::number(api.core(), &caller, &id).await?;
     Ok(Json(
@@ -305,7 +305,7 @@ pub(super) struct LogQuery {
 pub(super) async fn logs(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(q): Params<LogQuery>,
 ) -> Result<impl IntoResponse + use<>, Fail> {
     let id = elements::number(api.core(), &caller, &id).await?;

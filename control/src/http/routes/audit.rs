@@ -4,7 +4,7 @@ use crate::http::{
     Caller,
     answer::Answer,
     extract::Params,
-    ops::audit::{self, Wanted},
+    ops::audit::{self, AuditQuery},
     state::Api,
 };
 use axum::{Json, extract::State};
@@ -60,7 +60,7 @@ pub(super) async fn query(
     caller: Caller,
     Params(w): Params<Which>,
 ) -> Answer<Page<AuditView>> {
-    let wanted = Wanted {
+    let wanted = AuditQuery {
         by: w.by.as_deref(),
         user: w.user.as_deref(),
         node: w.node.as_deref(),

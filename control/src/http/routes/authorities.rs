@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::authorities,
     state::Api,
 };
@@ -53,7 +53,7 @@ pub(super) async fn add(
 pub(super) async fn promote(
     State(api): State<Api>,
     caller: Caller,
-    Place(pin): Place,
+    PathParameter(pin): PathParameter,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(
@@ -80,7 +80,7 @@ pub(super) struct Force {
 pub(super) async fn retire(
     State(api): State<Api>,
     caller: Caller,
-    Place(pin): Place,
+    PathParameter(pin): PathParameter,
     Params(f): Params<Force>,
     Key(key): Key,
 ) -> Answer<Changed> {

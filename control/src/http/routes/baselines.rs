@@ -4,7 +4,7 @@ use super::Expected;
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::{baselines, brake},
     state::Api,
 };
@@ -37,7 +37,7 @@ pub(super) async fn list(State(api): State<Api>, _: Caller) -> Answer<Page<Basel
 pub(super) async fn get(
     State(api): State<Api>,
     _: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
 ) -> Answer<BaselineView> {
     Ok(Json(baselines::get(api.core(), &name).await?))
 }
@@ -66,7 +66,7 @@ pub(super) struct DryRun {
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Params(how): Params<DryRun>,
     Key(key): Key,
     Input(request): Input<BaselineRequest>,
@@ -85,7 +85,7 @@ pub(super) async fn set(
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Params(expected): Params<Expected>,
     Key(key): Key,
 ) -> Answer<Changed> {
@@ -112,7 +112,7 @@ pub(super) struct With {
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Params(p): Params<With>,
 ) -> Answer<DiffView> {
     Ok(Json(baselines::diff(api.core(), &name, &p.with).await?))

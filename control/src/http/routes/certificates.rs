@@ -4,7 +4,7 @@ use super::Paging;
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::certificates,
     state::Api,
 };
@@ -42,7 +42,7 @@ pub(super) async fn list(
 pub(super) async fn revoke(
     State(api): State<Api>,
     caller: Caller,
-    Place((role, name)): Place<(String, String)>,
+    PathParameter((role, name)): PathParameter<(String, String)>,
     Key(key): Key,
     Input(request): Input<RevokeRequest>,
 ) -> Answer<Changed> {

@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Key, Place},
+    extract::{Input, Key, PathParameter},
     ops::claims,
     state::Api,
 };
@@ -21,7 +21,7 @@ use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
 pub(super) async fn claim(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<ClaimRequest>,
 ) -> Answer<Claimed> {
@@ -41,7 +41,7 @@ pub(super) async fn claim(
 pub(super) async fn release(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<ReleaseRequest>,
 ) -> Answer<Released> {

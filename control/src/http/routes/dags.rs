@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Document, Key, Params, Place},
+    extract::{Document, Key, Params, PathParameter},
     ops::dags,
     state::Api,
 };
@@ -88,7 +88,7 @@ pub(super) async fn submit(
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
 ) -> Answer<DagView> {
     let id = dags::number(&id)?;
     Ok(Json(dags::get(api.core(), &caller, id).await?))
@@ -100,7 +100,7 @@ pub(super) async fn get(
 pub(super) async fn cancel(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<DagView> {
     let id = dags::number(&id)?;
@@ -130,7 +130,7 @@ pub(super) struct Drawn {
 pub(super) async fn graph(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(drawn): Params<Drawn>,
     headers: HeaderMap,
 ) -> Result<Response, Fail> {

@@ -4,7 +4,7 @@ use super::nodes::Freshness;
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Params, Place},
+    extract::{Input, Params, PathParameter},
     ops::health,
     state::Api,
 };
@@ -23,7 +23,7 @@ use lattice_api::{
 pub(super) async fn show(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(p): Params<Freshness>,
 ) -> Answer<NodeHealthView> {
     Ok(Json(health::show(api.core(), &caller, &id, p.fresh).await?))
@@ -38,7 +38,7 @@ pub(super) async fn show(
 pub(super) async fn clear(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Input(request): Input<ClearRequest>,
 ) -> Answer<NodeHealthView> {
     Ok(Json(

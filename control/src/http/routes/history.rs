@@ -3,8 +3,8 @@
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Params, Place},
-    ops::history::{self, Asked},
+    extract::{Params, PathParameter},
+    ops::history::{self, HistoryQuery},
     state::Api,
 };
 use axum::{Json, extract::State};
@@ -50,10 +50,10 @@ pub(super) struct Which {
 pub(super) async fn of_node(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(which): Params<Which>,
 ) -> Answer<Page<HistoryEntryView>> {
-    let asked = Asked {
+    let asked = HistoryQuery {
         since: which.since.as_deref(),
         class: which.class.as_deref(),
         kind: which.kind.as_deref(),

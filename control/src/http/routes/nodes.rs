@@ -4,7 +4,7 @@ use super::Paging;
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::{compared, drains, nodes},
     state::Api,
 };
@@ -44,7 +44,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
 ) -> Answer<NodeView> {
     Ok(Json(nodes::show(api.core(), &caller, &id).await?))
 }
@@ -67,7 +67,7 @@ pub(super) struct Freshness {
 pub(super) async fn inventory(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(p): Params<Freshness>,
 ) -> Answer<Inventory> {
     Ok(Json(
@@ -85,7 +85,7 @@ pub(super) async fn inventory(
 pub(super) async fn reprobe(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
 ) -> Answer<Reprobed> {
     Ok(Json(nodes::reprobe(api.core(), &caller, &id).await?))
 }
@@ -113,7 +113,7 @@ pub(super) struct With {
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(p): Params<With>,
 ) -> Answer<DiffView> {
     let (with, since) = (p.with.as_deref(), p.since.as_deref());
@@ -132,7 +132,7 @@ pub(super) async fn diff(
 pub(super) async fn drain(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
     Input(request): Input<DrainRequest>,
 ) -> Answer<Drained> {
@@ -162,7 +162,7 @@ pub(super) struct Gate {
 pub(super) async fn undrain(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(gate): Params<Gate>,
     Key(key): Key,
 ) -> Answer<Undrained> {

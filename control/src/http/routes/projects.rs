@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::projects,
     state::Api,
 };
@@ -74,10 +74,10 @@ pub(super) async fn create(
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Place(path): Place,
+    PathParameter(path): PathParameter,
 ) -> Result<Response, Fail> {
     match projects::asks_headroom(&path) {
-        Some(path) => Ok(headroom(State(api), caller, Place(path.to_owned()))
+        Some(path) => Ok(headroom(State(api), caller, PathParameter(path.to_owned()))
             .await?
             .into_response()),
         None => Ok(Json(projects::get(api.core(), &caller, &path)?).into_response()),
@@ -92,7 +92,7 @@ pub(super) async fn get(
 pub(super) async fn headroom(
     State(api): State<Api>,
     caller: Caller,
-    Place(path): Place,
+    PathParameter(path): PathParameter,
 ) -> Answer<HeadroomView> {
     Ok(Json(projects::headroom(api.core(), &caller, &path).await?))
 }
@@ -106,7 +106,7 @@ pub(super) async fn headroom(
 pub(super) async fn update(
     State(api): State<Api>,
     caller: Caller,
-    Place(path): Place,
+    PathParameter(path): PathParameter,
     Key(key): Key,
     Input(update): Input<ProjectUpdate>,
 ) -> Answer<ProjectView> {
@@ -122,7 +122,7 @@ pub(super) async fn update(
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Place(path): Place,
+    PathParameter(path): PathParameter,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(

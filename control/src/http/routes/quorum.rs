@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::quorum,
     state::Api,
 };
@@ -77,7 +77,7 @@ pub(super) struct Removal {
 pub(super) async fn remove(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(r): Params<Removal>,
     Key(key): Key,
 ) -> Answer<QuorumStep> {

@@ -4,7 +4,7 @@ use super::Paging;
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::reservations,
     state::Api,
 };
@@ -39,7 +39,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
 ) -> Answer<ReservationView> {
     Ok(Json(reservations::get(api.core(), &caller, &name)?))
 }
@@ -54,7 +54,7 @@ pub(super) async fn get(
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Key(key): Key,
     Input(request): Input<ReservationRequest>,
 ) -> Answer<ReservationView> {
@@ -72,7 +72,7 @@ pub(super) async fn set(
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(

@@ -4,7 +4,7 @@ use super::Paging;
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{AlsoAccounting, Input, Key, Params, Place},
+    extract::{AlsoAccounting, Input, Key, Params, PathParameter},
     ops::tenants,
     state::Api,
 };
@@ -57,7 +57,7 @@ pub(super) async fn create(
 pub(super) async fn get(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
 ) -> Answer<TenantView> {
     Ok(Json(tenants::get(api.core(), &caller, &id)?))
 }
@@ -73,7 +73,7 @@ pub(super) async fn get(
 pub(super) async fn update(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
     Input(update): Input<TenantUpdate>,
 ) -> Answer<TenantView> {
@@ -90,7 +90,7 @@ pub(super) async fn update(
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(tenants::delete(api.core(), &caller, &id, key).await?))

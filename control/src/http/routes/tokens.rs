@@ -3,7 +3,7 @@
 use crate::http::{
     Caller,
     answer::{Answer, Fail},
-    extract::{Input, Key, Place},
+    extract::{Input, Key, PathParameter},
     ops::tokens,
     state::Api,
 };
@@ -45,7 +45,7 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 pub(super) async fn revoke(
     State(api): State<Api>,
     caller: Caller,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(tokens::revoke(api.core(), &caller, &id, key).await?))

@@ -2,7 +2,7 @@
 
 use crate::http::{
     answer::Answer,
-    extract::{AlsoAccounting, Params, Place},
+    extract::{AlsoAccounting, Params, PathParameter},
     ops::usage,
     state::Api,
 };
@@ -33,7 +33,7 @@ pub(super) struct OfTenant {
 pub(super) async fn tenant(
     State(api): State<Api>,
     AlsoAccounting(caller): AlsoAccounting,
-    Place(id): Place,
+    PathParameter(id): PathParameter,
     Params(q): Params<OfTenant>,
 ) -> Answer<TenantUsage> {
     Ok(Json(usage::of_tenant(api.core(), &caller, &id, q.days)?))

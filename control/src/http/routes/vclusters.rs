@@ -4,7 +4,7 @@ use super::{Expected, Paging};
 use crate::http::{
     Caller,
     answer::Answer,
-    extract::{Input, Key, Params, Place},
+    extract::{Input, Key, Params, PathParameter},
     ops::vclusters,
     state::Api,
 };
@@ -36,7 +36,7 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
 ) -> Answer<VclusterView> {
     Ok(Json(vclusters::get(api.core(), &caller, &name).await?))
 }
@@ -52,7 +52,7 @@ pub(super) async fn get(
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Key(key): Key,
     Input(request): Input<VclusterRequest>,
 ) -> Answer<VclusterView> {
@@ -71,7 +71,7 @@ pub(super) async fn set(
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Params(expected): Params<Expected>,
     Key(key): Key,
 ) -> Answer<Changed> {
@@ -92,7 +92,7 @@ pub(super) async fn delete(
 pub(super) async fn assign(
     State(api): State<Api>,
     caller: Caller,
-    Place(name): Place,
+    PathParameter(name): PathParameter,
     Key(key): Key,
     Input(request): Input<VclusterNodesRequest>,
 ) -> Answer<VclusterNodes> {

@@ -1,7 +1,7 @@
 //! Baselines over REST: set, show, compare and delete; and the brake.
 
 use super::fixture::{ApiFixture, PATIENCE};
-use crate::observe::{self, Found};
+use crate::observe::{self, PingOutcome};
 use crate::tasks::conformance::Conformance;
 use lattice_client::{
     ClientError,
@@ -56,7 +56,7 @@ pub(super) fn kernels(fixture: &ApiFixture) -> Digest {
 }
 
 fn answers(fixture: &ApiFixture, name: &str) {
-    let found = Found {
+    let found = PingOutcome {
         liveness: Liveness::Alive,
         reason: None,
         boot: None,

@@ -1,7 +1,7 @@
 //! Event stream endpoint.
 
 use super::fixture::{ApiFixture, PATIENCE, job};
-use crate::observe::{self, Found};
+use crate::observe::{self, PingOutcome};
 use futures::StreamExt;
 use lattice_client::{
     SubmitOptions,
@@ -202,7 +202,7 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
     changes(&mut events).await;
     fixture.close().await;
     let node = NodeId::new("gpu007").unwrap();
-    let found = Found {
+    let found = PingOutcome {
         liveness: Liveness::Unreachable,
         reason: Some("no answer for 31 s; gpu008 hears nothing either".to_owned()),
         boot: None,

@@ -8,7 +8,7 @@ use crate::{
     fold,
     http::{self, Auth, oidc::Issuer},
     observe,
-    view::Seen,
+    view::GossipedNode,
 };
 use bytes::Bytes;
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
@@ -79,7 +79,7 @@ pub(super) struct ApiFixture {
     /// Failure text of every node's health gate.
     pub(super) gate: Gate,
     /// Health answer of every node.
-    pub(super) health: Told,
+    pub(super) health: HealthAnswer,
     /// Inventory answer of every node.
     pub(super) inventory: Inventoried,
     /// Command applied while a health gate is checked.
@@ -95,10 +95,10 @@ type Meanwhile = Arc<Mutex<Option<Envelope>>>;
 type Inventoried = Arc<Mutex<Inventory>>;
 
 /// See [`ApiFixture::health`].
-type Told = Arc<Mutex<serde_json::Value>>;
+type HealthAnswer = Arc<Mutex<serde_json::Value>>;
 
 /// Health answer without faults.
-fn sound() -> Told {
+fn sound() -> HealthAnswer {
     let sound = serde_json::json!({
         "table": "1", "worst": null, "reasons": [], "enabled": true, "read_age_ms": 1,
     });
@@ -133,7 +133,7 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
 /// Following the error output waits forever.
 fn agent_router(
     gate: Gate,
-    (health, inventory): (Told, Inventoried),
+    (health, inventory): (HealthAnswer, Inventoried),
     meanwhile: Meanwhile,
     store: OneCopy,
 ) -> Router {
@@ -375,11 +375,11 @@ impl ApiFixture {
 
     /// Simulates gossip from every node: the same kernel everywhere but on `gpu003`.
     fn gossip(&self) {
-        let members: BTreeMap<NodeId, Seen> = (1..=24)
+        let members: BTreeMap<NodeId, GossipedNode> = (1..=24)
             .map(|n| {
                 let digest = Digest([u8::from(n == 3); 32]);
                 let mark = ClassMark::Complete { schema: 1, digest };
-                let seen = Seen {
+                let seen = GossipedNode {
                     cell: "cell-0".to_owned(),
                     addr: self.agent_addr,
                     marks: BTreeMap::from([(Class::Kernel, mark)]),

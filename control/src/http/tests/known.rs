@@ -3,7 +3,7 @@
 use super::fixture::ApiFixture;
 use crate::{
     history::Cursor,
-    observe::{self, Found},
+    observe::{self, PingOutcome},
 };
 use lattice_hwprobe::{
     Class, ClassMark,
@@ -134,7 +134,7 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
     append(&fixture, "gpu001", told).await;
     // The mesh accepts an answer only from the requested node, so this node does not answer. It still counts as alive.
     eye.health("gpu002", false).await.unwrap_err();
-    let gone = Found {
+    let gone = PingOutcome {
         liveness: Liveness::Unreachable,
         reason: None,
         boot: None,

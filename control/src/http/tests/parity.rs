@@ -310,13 +310,13 @@ fn bad() -> Vec<Case> {
 }
 
 /// `None` for success; otherwise the status, the code and the field.
-type Said = Option<(u16, String, Option<String>)>;
+type Rejection = Option<(u16, String, Option<String>)>;
 
-fn said(problem: Problem) -> Said {
+fn said(problem: Problem) -> Rejection {
     Some((problem.status, problem.code, problem.field))
 }
 
-async fn rest(fixture: &ApiFixture, who: &str, (method, path, body, _): &Case) -> Said {
+async fn rest(fixture: &ApiFixture, who: &str, (method, path, body, _): &Case) -> Rejection {
     let url = fixture.url(&format!("/api/v1/{path}"));
     let request = fixture.raw().request(method.clone(), url);
     let request = request.bearer_auth(fixture.token(who));
@@ -347,7 +347,7 @@ async fn grpc_admin(
     AdminServiceClient::with_interceptor(channel, with_token)
 }
 
-async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Said {
+async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
     let mut admin = grpc_admin(fixture, who).await;
     let name = |text: &str| text.to_owned();
     let idempotency_key = None;

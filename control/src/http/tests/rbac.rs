@@ -31,19 +31,19 @@ use tonic::{Status, transport::Channel};
 
 /// Title and principal of each column. `alice` has allocations of her own in both tenants; some roles are for `ocean`
 /// alone.
-const WHO: [(&str, Who); 12] = [
-    ("none", Who::Nobody),
-    ("bad", Who::Stranger),
-    ("expired", Who::Former),
-    ("viewer", Who::Is("eye")),
-    ("user", Who::Is("alice")),
-    ("t-admin@", Who::Is("dean")),
-    ("operator@", Who::Is("diver")),
-    ("operator", Who::Is("op")),
-    ("admin@", Who::Is("warden")),
-    ("admin", Who::Is("root")),
-    ("service@", Who::Is("tide")),
-    ("service", Who::Is("waldur")),
+const WHO: [(&str, Caller); 12] = [
+    ("none", Caller::Nobody),
+    ("bad", Caller::Stranger),
+    ("expired", Caller::Former),
+    ("viewer", Caller::Is("eye")),
+    ("user", Caller::Is("alice")),
+    ("t-admin@", Caller::Is("dean")),
+    ("operator@", Caller::Is("diver")),
+    ("operator", Caller::Is("op")),
+    ("admin@", Caller::Is("warden")),
+    ("admin", Caller::Is("root")),
+    ("service@", Caller::Is("tide")),
+    ("service", Caller::Is("waldur")),
 ];
 
 const HEAD: &str = "\
@@ -60,7 +60,7 @@ const HEAD: &str = "\
 ";
 
 #[derive(Clone, Copy)]
-enum Who {
+enum Caller {
     Nobody,
     Stranger,
     Former,
@@ -116,12 +116,12 @@ impl Site {
         }
     }
 
-    fn token(&self, fixture: &ApiFixture, who: Who) -> Option<String> {
+    fn token(&self, fixture: &ApiFixture, who: Caller) -> Option<String> {
         match who {
-            Who::Nobody => None,
-            Who::Stranger => Some("nobody-nobody-nobody-nobody".to_owned()),
-            Who::Former => Some(self.expired.clone()),
-            Who::Is(name) => Some(fixture.token(name)),
+            Caller::Nobody => None,
+            Caller::Stranger => Some("nobody-nobody-nobody-nobody".to_owned()),
+            Caller::Former => Some(self.expired.clone()),
+            Caller::Is(name) => Some(fixture.token(name)),
         }
     }
 
@@ -225,7 +225,7 @@ impl Fresh<'_> {
     }
 
     /// Status of a request, and whether it changed anything.
-    async fn status(&mut self, who: Who, act: &Act, is_rest: bool) -> Option<(u16, bool)> {
+    async fn status(&mut self, who: Caller, act: &Act, is_rest: bool) -> Option<(u16, bool)> {
         let site = self.site;
         let (fixture, channel) = self.get(act).await;
         let before = fixture.store.revision();

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     core::Wakes,
     inputs::System,
-    observe::{self, Found},
+    observe::{self, PingOutcome},
 };
 use lattice_api::{Problem, v1};
 use lattice_client::{
@@ -47,7 +47,7 @@ pub(super) fn read_some(fixture: &ApiFixture) {
 fn all_answer(fixture: &ApiFixture) {
     let view = fixture.core.view();
     let alive = |id: &NodeId| {
-        let found = Found {
+        let found = PingOutcome {
             liveness: Liveness::Alive,
             reason: None,
             boot: None,

@@ -5,7 +5,7 @@ use crate::{
     inputs::{
         Source,
         readiness::Pace,
-        sources::{Asked, Readiness},
+        sources::{Readiness, SourceRequest},
     },
     tasks::testing::world::World,
     view::View,
@@ -14,8 +14,8 @@ use lattice_placement::Fraction;
 use lattice_quorum_types::{AllocationId, spec::Requeue};
 use std::{collections::BTreeMap, time::Duration};
 
-fn readiness(site: &Site, max_age: Duration) -> Asked {
-    Asked::Readiness(Readiness {
+fn readiness(site: &Site, max_age: Duration) -> SourceRequest {
+    SourceRequest::Readiness(Readiness {
         web: web(None, 1 << 10),
         template: format!(
             "{}/ready?allocation={{id}}&project={{project}}&user={{user}}",

@@ -4,14 +4,14 @@ use super::site::{Asking, DEADLINE, Does, Hand, OFTEN, Site, asking, core, empty
 use crate::{
     inputs::{
         Source,
-        sources::{Asked, Origin, Prices},
+        sources::{Origin, Prices, SourceRequest},
     },
     view::View,
 };
 use std::{fs, sync::Arc};
 
 fn prices(clock: &Hand, origin: Origin) -> Asking {
-    let asked = Asked::Prices(Prices {
+    let asked = SourceRequest::Prices(Prices {
         origin,
         refresh: OFTEN,
         deadline: DEADLINE,

@@ -5,7 +5,7 @@ use crate::{
     inputs::{
         Source,
         fetch::{Trust, Web, client},
-        sources::Asked,
+        sources::SourceRequest,
     },
     store::Store,
     view::View,
@@ -195,13 +195,13 @@ impl Clock for Hand {
 }
 
 /// A quorum with this state. The last of the initial reads waits for a permit of `leave`.
-pub(super) struct Told {
+pub(super) struct ScriptedQuorum {
     pub(super) hot: Hot,
     pub(super) leave: Semaphore,
 }
 
 #[async_trait::async_trait]
-impl Store for Told {
+impl Store for ScriptedQuorum {
     async fn propose(
         &self,
         _: Vec<Envelope>,
@@ -228,7 +228,7 @@ impl Store for Told {
 }
 
 /// A control that has read nothing yet.
-pub(super) fn core(store: Arc<Told>, clock: Arc<dyn Clock>) -> Arc<Core> {
+pub(super) fn core(store: Arc<ScriptedQuorum>, clock: Arc<dyn Clock>) -> Arc<Core> {
     const DAY: Duration = Duration::from_secs(86_400);
     let validity = Validity::from_now(SystemClock.now(), DAY);
     let authority = Authority::create("test", validity).unwrap();
@@ -248,8 +248,8 @@ pub(super) fn core(store: Arc<Told>, clock: Arc<dyn Clock>) -> Arc<Core> {
 }
 
 /// An empty quorum that answers.
-pub(super) fn empty() -> Arc<Told> {
-    Arc::new(Told {
+pub(super) fn empty() -> Arc<ScriptedQuorum> {
+    Arc::new(ScriptedQuorum {
         hot: Hot {
             revision: Revision(1),
             ..Hot::default()
@@ -264,7 +264,7 @@ pub(super) struct Asking {
     _task: Serving,
 }
 
-pub(super) fn asking(core: Arc<Core>, asked: Asked) -> Asking {
+pub(super) fn asking(core: Arc<Core>, asked: SourceRequest) -> Asking {
     let _task = Serving(tokio::spawn(asked.follow(core.clone())));
     Asking { core, _task }
 }

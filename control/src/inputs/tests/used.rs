@@ -1,7 +1,7 @@
 //! Bandwidth of a storage system used by others, requested over real sockets.
 
 use super::site::{
-    Asking, DEADLINE, Does, LONG, OFTEN, Site, Told, asking, core, empty, web_within,
+    Asking, DEADLINE, Does, LONG, OFTEN, ScriptedQuorum, Site, asking, core, empty, web_within,
 };
 use crate::{
     config::scheduling::{BandwidthUnit, Counts},
@@ -9,7 +9,7 @@ use crate::{
     fold,
     inputs::{
         Source, System,
-        sources::{Asked, Utilisation},
+        sources::{SourceRequest, Utilisation},
     },
     tasks::testing::allocation,
     view::View,
@@ -60,7 +60,7 @@ fn budgeted(core: Arc<Core>) -> Arc<Core> {
 fn follows(used: Utilisation) -> Asking {
     let core = budgeted(core(empty(), Arc::new(SystemClock)));
     tokio::spawn(fold::follow(core.clone()));
-    asking(core, Asked::Utilisation(used))
+    asking(core, SourceRequest::Utilisation(used))
 }
 
 fn others(view: &View) -> Option<u64> {
@@ -140,7 +140,7 @@ async fn what_others_use_is_forgotten_in_time_though_a_question_hangs() {
 async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
     let mut runs = allocation(AllocationState::Running, Vec::new());
     runs.spec.demand.storage_mb_s = [("scratch".to_owned(), 30_000)].into();
-    let store = Arc::new(Told {
+    let store = Arc::new(ScriptedQuorum {
         hot: Hot {
             revision: Revision(7),
             allocations: vec![runs],
@@ -153,7 +153,7 @@ async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
     let site = Site::that(Does::Says(SAID.to_owned())).await;
     let control = asking(
         core,
-        Asked::Utilisation(Utilisation {
+        SourceRequest::Utilisation(Utilisation {
             refresh: LONG,
             ..utilisation(&site, LONG)
         }),

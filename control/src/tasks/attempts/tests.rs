@@ -60,7 +60,7 @@ fn asks(view: &View, asked_in: &View, ago: Duration) -> Vec<String> {
     let asked = |entry: &Arc<NodeEntry>| {
         let next = now - ago + EVERY;
         let mark = Mark::of(entry);
-        (entry.id.clone(), Asked { mark, next })
+        (entry.id.clone(), NextQuery { mark, next })
     };
     let asked = asked_in.nodes.values().map(asked).collect();
     let due = due(view, &running(view), &asked, now);

@@ -32,7 +32,7 @@ const TOGETHER: Duration = Duration::from_millis(20);
 
 /// Purpose of a query. Queries that take a node out of service come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wanted {
+pub(super) enum DrainIntent {
     /// Confirm a gossiped drain cause.
     Drain,
     /// Confirm that the cause of a drain is over.
@@ -41,8 +41,8 @@ pub(super) enum Wanted {
 
 /// A node that was queried, and its answer.
 #[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) wanted: Wanted,
+pub(super) struct NodeAnswer {
+    pub(super) wanted: DrainIntent,
     pub(super) cause: Cause,
     /// Node entry at the time of the query.
     pub(super) entry: Arc<NodeEntry>,
@@ -82,10 +82,10 @@ pub(super) struct Asking {
     core: Arc<Core>,
     waits: BTreeMap<(Cause, NodeId), Wait>,
     /// Queries under way.
-    under_way: BTreeMap<(Cause, NodeId), Wanted>,
-    asks: JoinSet<Heard>,
+    under_way: BTreeMap<(Cause, NodeId), DrainIntent>,
+    asks: JoinSet<NodeAnswer>,
     /// Answers that were received but not yet handled.
-    heard: Vec<Heard>,
+    heard: Vec<NodeAnswer>,
 }
 
 impl Asking {
@@ -103,7 +103,7 @@ impl Asking {
     pub(super) fn ask_for(
         &mut self,
         view: &Arc<View>,
-        wanted: Wanted,
+        wanted: DrainIntent,
         is_one: impl Fn(Cause, &NodeEntry) -> bool,
     ) {
         let now = Instant::now();
@@ -123,15 +123,15 @@ impl Asking {
             self.under_way.insert((cause, entry.id.clone()), wanted);
             self.asks.spawn(async move {
                 let said = match wanted {
-                    Wanted::Drain => match cause.ask(&core, &view, &entry).await {
+                    DrainIntent::Drain => match cause.ask(&core, &view, &entry).await {
                         Answer::Drains(reason) => Ok(reason),
                         Answer::Fine => Err("it says that nothing is wrong".to_owned()),
                         Answer::Unknown(why) => Err(why),
                     },
-                    Wanted::Clear => may_clear(&core, &view, cause, &entry).await,
+                    DrainIntent::Clear => may_clear(&core, &view, cause, &entry).await,
                 };
                 let number = view.baselines.number;
-                Heard {
+                NodeAnswer {
                     wanted,
                     cause,
                     entry,
@@ -159,7 +159,7 @@ impl Asking {
         let _ = timeout(TOGETHER, more).await;
     }
 
-    fn take(&mut self, ended: Result<Heard, JoinError>) {
+    fn take(&mut self, ended: Result<NodeAnswer, JoinError>) {
         match ended {
             Ok(heard) => {
                 self.under_way.remove(&key(&heard));
@@ -174,7 +174,7 @@ impl Asking {
     }
 
     /// Returns the answers received since the last call; those that take nodes out of service come first.
-    pub(super) fn answers(&mut self) -> Vec<Heard> {
+    pub(super) fn answers(&mut self) -> Vec<NodeAnswer> {
         while let Some(ended) = self.asks.try_join_next() {
             self.take(ended);
         }
@@ -184,7 +184,7 @@ impl Asking {
     }
 
     /// Schedules the next query of this node after `pause`.
-    pub(super) fn again(&mut self, heard: &Heard, pause: Duration) {
+    pub(super) fn again(&mut self, heard: &NodeAnswer, pause: Duration) {
         let wait = Wait::Pause {
             until: Instant::now() + pause,
             was_suspect: heard.was_suspect,
@@ -193,7 +193,7 @@ impl Asking {
     }
 
     /// Marks the cause as cleared in revision `written`. A later query for another purpose waits for nothing else.
-    pub(super) fn settled(&mut self, heard: &Heard, written: Revision) {
+    pub(super) fn settled(&mut self, heard: &NodeAnswer, written: Revision) {
         self.waits.insert(key(heard), Wait::Shown(written));
     }
 
@@ -215,7 +215,7 @@ impl Asking {
     }
 }
 
-fn key(heard: &Heard) -> (Cause, NodeId) {
+fn key(heard: &NodeAnswer) -> (Cause, NodeId) {
     (heard.cause, heard.entry.id.clone())
 }
 

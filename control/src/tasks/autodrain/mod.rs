@@ -26,7 +26,7 @@ use crate::{
     },
     view::View,
 };
-use asking::{Asking, Heard, Wanted, candidates, is_member};
+use asking::{Asking, DrainIntent, NodeAnswer, candidates, is_member};
 use brake::Brake;
 pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
@@ -119,14 +119,16 @@ impl AutoDrain {
         let (view, bmcs) = (self.core.view(), &self.core.bmc);
         self.brake.look_at(&view, self.core.now());
         if !self.brake.is_held(&view) {
-            self.asking.ask_for(&view, Wanted::Drain, |cause, entry| {
-                cause.own_reason(entry).is_none() && cause.suspects(bmcs, entry)
-            });
+            self.asking
+                .ask_for(&view, DrainIntent::Drain, |cause, entry| {
+                    cause.own_reason(entry).is_none() && cause.suspects(bmcs, entry)
+                });
         }
-        self.asking.ask_for(&view, Wanted::Clear, |cause, entry| {
-            let is_free = entry.record.as_ref().is_some_and(|r| r.holder.is_none());
-            cause.own_reason(entry).is_some() && is_free && cause.may_be_over(&view, entry)
-        });
+        self.asking
+            .ask_for(&view, DrainIntent::Clear, |cause, entry| {
+                let is_free = entry.record.as_ref().is_some_and(|r| r.holder.is_none());
+                cause.own_reason(entry).is_some() && is_free && cause.may_be_over(&view, entry)
+            });
     }
 
     /// Handles received answers. If more nodes confirm than may be drained, the first answers are used.
@@ -135,20 +137,20 @@ impl AutoDrain {
         let mut beyond = Vec::new();
         for heard in self.asking.answers() {
             match (heard.wanted, heard.said.clone()) {
-                (Wanted::Drain, Ok(reason)) => {
+                (DrainIntent::Drain, Ok(reason)) => {
                     if self.is_beyond(&heard) {
                         beyond.push(heard);
                     } else if self.drain_one(fence, &heard, reason).await {
                         report.drained += 1;
                     }
                 }
-                (Wanted::Drain, Err(why)) => {
+                (DrainIntent::Drain, Err(why)) => {
                     let (node, cause) = (&heard.entry.id, heard.cause);
                     tracing::debug!(%node, ?cause, why, "not confirmed; not drained");
                     report.unconfirmed += 1;
                     self.asking.again(&heard, ASK_AGAIN);
                 }
-                (Wanted::Clear, said) => {
+                (DrainIntent::Clear, said) => {
                     report.cleared += usize::from(self.clear_one(fence, &heard, said).await);
                 }
             }
@@ -160,7 +162,7 @@ impl AutoDrain {
     }
 
     /// Whether the drain is still wanted: an operator may have changed the baselines or engaged the brake meanwhile.
-    fn is_wanted(&self, view: &View, heard: &Heard) -> bool {
+    fn is_wanted(&self, view: &View, heard: &NodeAnswer) -> bool {
         let node = &heard.entry.id;
         !self.brake.is_held(view)
             && heard
@@ -169,7 +171,7 @@ impl AutoDrain {
     }
 
     /// Whether draining this node would exceed the budget.
-    fn is_beyond(&mut self, heard: &Heard) -> bool {
+    fn is_beyond(&mut self, heard: &NodeAnswer) -> bool {
         let (view, now) = (self.core.view(), self.core.now());
         self.brake.look_at(&view, now);
         record(&view, heard).is_some_and(brake::counts)
@@ -178,7 +180,7 @@ impl AutoDrain {
             && self.brake.left(&view, now) == 0
     }
 
-    async fn drain_one(&mut self, fence: &Fence, heard: &Heard, reason: String) -> bool {
+    async fn drain_one(&mut self, fence: &Fence, heard: &NodeAnswer, reason: String) -> bool {
         let (node, cause) = (&heard.entry.id, heard.cause);
         let view = self.core.view();
         let now = record(&view, heard);
@@ -212,7 +214,7 @@ impl AutoDrain {
     async fn clear_one(
         &mut self,
         fence: &Fence,
-        heard: &Heard,
+        heard: &NodeAnswer,
         said: Result<String, String>,
     ) -> bool {
         let (node, cause) = (&heard.entry.id, heard.cause);
@@ -242,7 +244,7 @@ impl AutoDrain {
     async fn write(
         &self,
         fence: &Fence,
-        heard: &Heard,
+        heard: &NodeAnswer,
         reason: Option<String>,
         expected: Option<Revision>,
     ) -> Result<Applied, String> {
@@ -253,7 +255,7 @@ impl AutoDrain {
     }
 
     /// Engages the brake, so that further drains need an operator.
-    async fn pull(&mut self, fence: &Fence, mut beyond: Vec<Heard>) -> bool {
+    async fn pull(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
         let view = self.core.view();
         beyond.retain(|heard| self.is_wanted(&view, heard));
         // The most urgent cause among the blocked drains is named as principal.
@@ -283,7 +285,7 @@ impl AutoDrain {
     }
 
     /// Reason shown to the operator: nodes that confirmed a cause, and separately how many others are suspected.
-    fn why(&self, view: &View, beyond: &[Heard]) -> String {
+    fn why(&self, view: &View, beyond: &[NodeAnswer]) -> String {
         let (nodes, now) = (brake::nodes(view), self.core.now());
         let of = |cause: Cause| {
             let held_up = beyond.iter().filter(|heard| heard.cause == cause);
@@ -313,7 +315,7 @@ impl AutoDrain {
 }
 
 /// Record of the queried node in that view; `None` if it is no longer a member.
-fn record<'v>(view: &'v View, heard: &Heard) -> Option<&'v Node> {
+fn record<'v>(view: &'v View, heard: &NodeAnswer) -> Option<&'v Node> {
     let entry = view.node(&heard.entry.id)?;
     entry.record.as_ref().filter(|record| is_member(record))
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
-    observe::{self, Found},
+    observe::{self, PingOutcome},
     tasks::testing::{self, id, world::World},
 };
 use lattice_placement::Liveness;
@@ -283,7 +283,7 @@ async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank
     let core = &world.core;
     let seen = ["a", "b"].map(|node| (id(node), testing::seen(1)));
     observe::cell(core, "c0", seen.into());
-    let found = Found {
+    let found = PingOutcome {
         liveness: Liveness::Alive,
         reason: None,
         boot: Some(("b1".to_owned(), Instant::now())),

@@ -33,7 +33,7 @@ pub(super) struct Part {
 
 /// Result of a request.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestOutcome {
     Stands(CheckpointStatus),
     /// The part can never be written, whatever is requested.
     Failed(String),
@@ -101,24 +101,24 @@ pub(super) async fn call(
     part: &Part,
     order: CheckpointOrder,
     epoch: u64,
-) -> Asked {
+) -> RequestOutcome {
     let key = part.key;
     let request = WriteCheckpoint { key, epoch, order };
     let asked = core.agents.call(view, &part.node, &request, CALL_TIMEOUT);
     match asked.await {
-        Ok(Ok(status)) => Asked::Stands(status),
+        Ok(Ok(status)) => RequestOutcome::Stands(status),
         Ok(Err(refused @ (CheckpointRefused::NotPrepared | CheckpointRefused::Invalid { .. }))) => {
-            Asked::Failed(refused.to_string())
+            RequestOutcome::Failed(refused.to_string())
         }
         // A later or earlier order, or another control's request, conflicts; the quorum decides which one is valid.
         Ok(Err(refused)) => {
             let node = part.node.clone();
-            Asked::NotReached(AgentError::Refused {
+            RequestOutcome::NotReached(AgentError::Refused {
                 node,
                 reason: refused.to_string(),
             })
         }
-        Err(error) => Asked::NotReached(error),
+        Err(error) => RequestOutcome::NotReached(error),
     }
 }
 

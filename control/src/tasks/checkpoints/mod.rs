@@ -16,7 +16,7 @@ use crate::{
     },
     view::View,
 };
-use ask::{Asked, Part};
+use ask::{Part, RequestOutcome};
 use lattice_placement::movement::checkpoint::Policy;
 use lattice_quorum_types::{
     AllocationId, Command, UnixMillis,
@@ -54,9 +54,9 @@ pub(crate) struct CheckpointsReport {
 pub(crate) struct Checkpoints {
     core: Arc<Core>,
     parts: BTreeMap<Part, Progress>,
-    calls: JoinSet<(Part, Asked)>,
+    calls: JoinSet<(Part, RequestOutcome)>,
     /// Answers that are not yet handled.
-    answers: Vec<(Part, Asked)>,
+    answers: Vec<(Part, RequestOutcome)>,
     /// When the benefit of new checkpoints was last evaluated.
     weighed_at: Option<Instant>,
 }
@@ -65,18 +65,18 @@ pub(crate) struct Checkpoints {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     UnderWay {
-        last: Option<Heard>,
+        last: Option<RankReportTime>,
     },
     Waits {
         until: Instant,
         pause: Duration,
-        last: Option<Heard>,
+        last: Option<RankReportTime>,
     },
 }
 
 /// Last report of a rank, with the time by the clock of this control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Heard {
+struct RankReportTime {
     at: UnixMillis,
     /// The rank is writing, or has deferred the checkpoint.
     is_at_it: bool,
@@ -189,30 +189,30 @@ impl Checkpoints {
     }
 
     /// Handles one answer; a final result is committed at once.
-    async fn heard(&mut self, part: Part, asked: Asked) {
+    async fn heard(&mut self, part: Part, asked: RequestOutcome) {
         let Some(Progress::UnderWay { last }) = self.parts.get(&part).copied() else {
             return;
         };
         let at = self.core.now();
-        let heard = |is_at_it| Some(Heard { at, is_at_it });
+        let heard = |is_at_it| Some(RankReportTime { at, is_at_it });
         let (last, pause) = match asked {
-            Asked::Stands(CheckpointStatus::Ended(outcome)) => {
+            RequestOutcome::Stands(CheckpointStatus::Ended(outcome)) => {
                 self.learn(&part, &outcome, at);
                 let number = part.number;
                 let of = RankCheckpoint { number, outcome };
                 self.commit(&part, of).await;
                 (heard(true), ask::SETTLE)
             }
-            Asked::Stands(CheckpointStatus::Asked { .. }) => (last, ask::pause(&part, at)),
-            Asked::Stands(CheckpointStatus::Writing { .. } | CheckpointStatus::Deferred { .. }) => {
-                (heard(true), ask::pause(&part, at))
-            }
-            Asked::Stands(CheckpointStatus::Gone) => (last, ask::SETTLE),
-            Asked::Failed(reason) => {
+            RequestOutcome::Stands(CheckpointStatus::Asked { .. }) => (last, ask::pause(&part, at)),
+            RequestOutcome::Stands(
+                CheckpointStatus::Writing { .. } | CheckpointStatus::Deferred { .. },
+            ) => (heard(true), ask::pause(&part, at)),
+            RequestOutcome::Stands(CheckpointStatus::Gone) => (last, ask::SETTLE),
+            RequestOutcome::Failed(reason) => {
                 self.commit(&part, ask::failed(&part, at, reason)).await;
                 (last, ask::SETTLE)
             }
-            Asked::NotReached(error) => {
+            RequestOutcome::NotReached(error) => {
                 tracing::info!(node = %part.node, %error, "agent not reached; trying again");
                 (last, ask::SETTLE)
             }

@@ -1,6 +1,6 @@
 //! Proof behind the assignment of a sensitive job to one node.
 
-use super::said::Said;
+use super::said::SignedClaim;
 use crate::{
     baselines::Chosen,
     view::{NodeEntry, View},
@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 
 /// Builds the proof for this node: its attestation, the values completed from BMC readings, and the baselines that were
 /// applied. The node must be judged in its current state, and its attestation must match its gossip.
-pub(super) fn proof(view: &View, entry: &NodeEntry, said: Said) -> Proof {
+pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedClaim) -> Proof {
     // A completed value that was derived from another base does not complete this attestation.
     let of_now = entry.united.iter();
     let of_now = of_now.filter(|(class, united)| entry.said(**class) == united.base);

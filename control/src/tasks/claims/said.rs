@@ -16,13 +16,13 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Attestation of a node and its signature.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct SignedClaim {
     pub(super) claim: Claim,
     pub(super) signature: Bytes,
 }
 
 /// Requests an attestation from a node and verifies it.
-pub(super) async fn read(core: &Core, node: &NodeId) -> Result<Said, String> {
+pub(super) async fn read(core: &Core, node: &NodeId) -> Result<SignedClaim, String> {
     let nonce: [u8; 16] = rand::random();
     let view = core.view();
     let request = GetClaim { nonce };
@@ -41,7 +41,7 @@ pub(super) async fn read(core: &Core, node: &NodeId) -> Result<Said, String> {
     let claim: Claim = postcard::from_bytes(&claim).map_err(malformed)?;
     check(&claim, node, nonce, now)?;
     let signature = postcard::to_stdvec(&signed).map_err(malformed)?.into();
-    Ok(Said { claim, signature })
+    Ok(SignedClaim { claim, signature })
 }
 
 /// Checks that the attestation is well formed, answers this request and is recent.

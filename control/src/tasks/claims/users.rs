@@ -3,7 +3,7 @@
 use super::{
     MAX_CALLS,
     proof::proof,
-    said::{Said, differs, read},
+    said::{SignedClaim, differs, read},
 };
 use crate::{core::Core, view::View};
 use bytes::Bytes;
@@ -68,7 +68,7 @@ pub(crate) async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<ClaimedNo
     }
 }
 
-fn proven_by(view: &View, node: &NodeId, said: Said) -> Result<ClaimedNode, String> {
+fn proven_by(view: &View, node: &NodeId, said: SignedClaim) -> Result<ClaimedNode, String> {
     let entry = view.node(node).ok_or("it is not known")?;
     if let Some(reason) = entry.no_sensitive() {
         return Err(reason.to_owned());

@@ -31,7 +31,7 @@ type Documented = (NodeId, (Digest, Arc<NodeDocument>));
 
 /// Item to fetch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Wanted {
+enum FetchRequest {
     Document(NodeId, Digest),
     Record(Digest),
 }
@@ -59,14 +59,14 @@ struct InVain {
 /// Fetches of documents and records; see the module.
 pub(super) struct Fetches {
     core: Arc<Core>,
-    under_way: FuturesUnordered<BoxFuture<'static, (Wanted, Came)>>,
+    under_way: FuturesUnordered<BoxFuture<'static, (FetchRequest, Came)>>,
     /// Items under way or queued, with the hash of the nodes that name them.
-    asked_for: BTreeMap<Wanted, u64>,
+    asked_for: BTreeMap<FetchRequest, u64>,
     /// Items not fetched before.
-    queue: VecDeque<Wanted>,
+    queue: VecDeque<FetchRequest>,
     /// Items to fetch again; they wait behind new items.
-    again: VecDeque<Wanted>,
-    in_vain: BTreeMap<Wanted, InVain>,
+    again: VecDeque<FetchRequest>,
+    in_vain: BTreeMap<FetchRequest, InVain>,
     /// Documents that have arrived but are not yet attached to their nodes, each with whether it came from the history.
     documents: Vec<(Documented, bool)>,
     /// Records that arrived since the last count.
@@ -209,8 +209,10 @@ impl Fetches {
             self.under_way.push(Box::pin(async move {
                 let view = core.view();
                 let came = match &wanted {
-                    Wanted::Document(node, digest) => document(&core, &view, node, *digest).await,
-                    Wanted::Record(digest) => match record(&core, &view, *digest).await {
+                    FetchRequest::Document(node, digest) => {
+                        document(&core, &view, node, *digest).await
+                    }
+                    FetchRequest::Record(digest) => match record(&core, &view, *digest).await {
                         true => Came::Record,
                         false => Came::Nothing,
                     },
@@ -247,7 +249,7 @@ impl Fetches {
 }
 
 /// Items that are not available, with a hash of the nodes that name them.
-fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<Wanted, u64> {
+fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<FetchRequest, u64> {
     let mut records: BTreeMap<Digest, DefaultHasher> = missing
         .iter()
         .map(|digest| (*digest, DefaultHasher::new()))
@@ -262,7 +264,10 @@ fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<Wanted, u64> {
         {
             let mut hasher = DefaultHasher::new();
             names(&mut hasher);
-            wanted.insert(Wanted::Document(node.id.clone(), digest), hasher.finish());
+            wanted.insert(
+                FetchRequest::Document(node.id.clone(), digest),
+                hasher.finish(),
+            );
         }
         if records.is_empty() {
             continue;
@@ -275,7 +280,7 @@ fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<Wanted, u64> {
         }
     }
     let records = records.into_iter();
-    wanted.extend(records.map(|(digest, by)| (Wanted::Record(digest), by.finish())));
+    wanted.extend(records.map(|(digest, by)| (FetchRequest::Record(digest), by.finish())));
     wanted
 }
 

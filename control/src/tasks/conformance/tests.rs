@@ -74,9 +74,9 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
     let world = World::new();
     keeps(&world.core).await;
     world.hangs_up().await;
-    let seen = Seen {
+    let seen = GossipedNode {
         document: Some(document().0),
-        ..Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
+        ..GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
     };
     let cell = BTreeMap::from([(id(NODE), seen)]);
     observe::cell(&world.core, "", cell);
@@ -87,7 +87,7 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
     let entry = view.node(&id(NODE)).unwrap();
     assert_eq!(entry.document_digest, Some(document().0));
     // A node that announces another document no longer matches.
-    let other = Seen {
+    let other = GossipedNode {
         document: Some(Digest([7; 32])),
         ..entry.seen.clone().unwrap()
     };
@@ -213,8 +213,9 @@ async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
     world.hangs_up().await;
     let mut other = nic();
     other.put("nic.0.driver", Reading::Present("x"));
-    let seen =
-        |record: &ClassRecord| Seen::before(BTreeMap::from([(Class::Nic, record.state().mark())]));
+    let seen = |record: &ClassRecord| {
+        GossipedNode::before(BTreeMap::from([(Class::Nic, record.state().mark())]))
+    };
     let cell = BTreeMap::from([(id(NODE), seen(&other)), (id("b"), seen(&nic()))]);
     observe::cell(&world.core, "c0", cell);
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
@@ -252,7 +253,7 @@ async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_an
     assert!(ask(&mut fetches) && !fetches.is_anything_new_asked_for());
     fetches.next().await;
     assert!(!ask(&mut fetches));
-    let seen = Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    let seen = GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     observe::cell(&world.core, "c1", BTreeMap::from([(id("b"), seen)]));
     assert!(ask(&mut fetches));
 }
@@ -262,9 +263,9 @@ async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
     let world = World::new();
     world.hangs_up().await;
     let document = Some(document().0);
-    let seen = Seen {
+    let seen = GossipedNode {
         document,
-        ..Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
+        ..GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
     };
     observe::cell(&world.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
@@ -290,7 +291,7 @@ async fn who_sets_a_baseline_is_told_of_a_node_whose_record_can_be_had() {
     let world = World::new();
     registers(&world, "b");
     keeps_of(&world.core, "b", 1).await;
-    let seen = Seen::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
+    let seen = GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     observe::cell(&world.core, "c0", BTreeMap::from([(id("b"), seen)]));
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     // The node has nothing to be judged by, so its record is not fetched.

@@ -18,12 +18,12 @@ pub(super) struct Answers {
     /// Gossip cell in which the node was last seen.
     pub(super) cell: String,
     /// Results of other agents, from the last time they were asked.
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<PeerReports>,
 }
 
 /// Results of other agents that pinged a node silent to this control.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct PeerReports {
     pub(super) at: Instant,
     /// An agent that reached the node.
     pub(super) reached_by: Option<NodeId>,
@@ -144,10 +144,11 @@ fn judge(
         };
         return (word, None);
     }
-    let holds = |said: &&Said| now.saturating_duration_since(said.at) <= thresholds.word_holds;
+    let holds =
+        |said: &&PeerReports| now.saturating_duration_since(said.at) <= thresholds.word_holds;
     let why = match known.said.as_ref().filter(holds) {
         None => Why::Silent,
-        Some(Said {
+        Some(PeerReports {
             reached_by: Some(other),
             ..
         }) => Why::ReachedBy(other.clone()),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     /// A node silent for `silence` seconds, with results of other agents.
-    fn node(cell: &str, silence: u64, said: Option<Said>) -> Answers {
+    fn node(cell: &str, silence: u64, said: Option<PeerReports>) -> Answers {
         Answers {
             heard_at: now() - Duration::from_secs(silence),
             ever_answered: true,
@@ -204,16 +205,16 @@ mod tests {
         *NOW.get_or_init(|| Instant::now() + Duration::from_secs(10_000))
     }
 
-    fn missed_by(cell: &str) -> Option<Said> {
-        Some(Said {
+    fn missed_by(cell: &str) -> Option<PeerReports> {
+        Some(PeerReports {
             at: now(),
             reached_by: None,
             missed_by: vec![(id(9), cell.to_owned())],
         })
     }
 
-    fn reached() -> Option<Said> {
-        Some(Said {
+    fn reached() -> Option<PeerReports> {
+        Some(PeerReports {
             reached_by: Some(id(8)),
             ..missed_by("c0").unwrap()
         })
@@ -227,7 +228,7 @@ mod tests {
     }
 
     /// Liveness of the first of five nodes of a cell, while the other four answer.
-    fn among_others(silence: u64, said: Option<Said>) -> (Liveness, String) {
+    fn among_others(silence: u64, said: Option<PeerReports>) -> (Liveness, String) {
         let mut nodes = vec![node("c0", 0, None); 5];
         nodes[0] = node("c0", silence, said);
         let (word, why) = words(&nodes).swap_remove(0);
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn without_another_agent_nothing_is_unreachable() {
-        let nobody = Said {
+        let nobody = PeerReports {
             missed_by: Vec::new(),
             ..missed_by("c0").unwrap()
         };
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_others_said_long_ago_is_no_evidence() {
-        let old = Said {
+        let old = PeerReports {
             at: now() - Duration::from_secs(21),
             ..missed_by("c0").unwrap()
         };

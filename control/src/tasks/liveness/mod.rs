@@ -7,13 +7,13 @@
 
 use crate::{
     core::Core,
-    observe::{self, Found},
+    observe::{self, PingOutcome},
     timings::Timings,
     view::{NodeEntry, View},
     words,
 };
 use futures::future::select_ok;
-use judge::{Answers, Said, Thresholds, judge_all};
+use judge::{Answers, PeerReports, Thresholds, judge_all};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{NodeId, wire::Ping};
 use std::{
@@ -51,7 +51,7 @@ struct Track {
 
 /// Answer to a ping.
 #[derive(Debug)]
-struct Heard {
+struct PingAnswer {
     node: NodeId,
     boot: String,
     at: Instant,
@@ -78,8 +78,8 @@ pub(crate) struct Pings {
     last_tick: Option<Instant>,
     /// Nodes at the last search for new ones.
     looked: Option<Arc<BTreeMap<NodeId, Arc<NodeEntry>>>>,
-    pings: JoinSet<Option<Heard>>,
-    rounds: JoinSet<(NodeId, Said)>,
+    pings: JoinSet<Option<PingAnswer>>,
+    rounds: JoinSet<(NodeId, PeerReports)>,
     /// Round counter, so that different agents are asked each time.
     turn: usize,
 }
@@ -113,7 +113,7 @@ impl Pings {
                 Ok(()) = inputs.changed() => self.ask_new(),
                 Some(ping) = self.pings.join_next() => {
                     // Answers arrive in bursts; each burst makes one new view.
-                    let mut heard: Vec<Heard> = ping.ok().flatten().into_iter().collect();
+                    let mut heard: Vec<PingAnswer> = ping.ok().flatten().into_iter().collect();
                     while let Some(ping) = self.pings.try_join_next() {
                         heard.extend(ping.ok().flatten());
                     }
@@ -149,10 +149,10 @@ impl Pings {
     }
 
     /// Records answers and publishes their effect at once.
-    fn note(&mut self, heard: Vec<Heard>) {
+    fn note(&mut self, heard: Vec<PingAnswer>) {
         let (now, view) = (Instant::now(), self.core.view());
         let mut found = BTreeMap::new();
-        for Heard {
+        for PingAnswer {
             node,
             boot,
             at,
@@ -236,7 +236,7 @@ impl Pings {
             let is_news = !is_shown(entry, track, liveness, reason.as_deref());
             is_news.then(|| (id, found_of(track, liveness, reason)))
         });
-        let news: BTreeMap<NodeId, Found> = news.collect();
+        let news: BTreeMap<NodeId, PingOutcome> = news.collect();
         if !news.is_empty() {
             report.changed = observe::liveness(&self.core, &news);
         }
@@ -288,7 +288,7 @@ impl Pings {
             let (answer, _) = select_ok(addrs.into_iter().map(ping)).await.ok()?;
             let (boot, addr) = answer;
             let at = Instant::now();
-            Some(Heard {
+            Some(PingAnswer {
                 node,
                 boot,
                 at,
@@ -360,8 +360,8 @@ fn is_boot_shown(entry: &NodeEntry, track: &Track) -> bool {
     })
 }
 
-fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> Found {
-    Found {
+fn found_of(track: &Track, liveness: Liveness, reason: Option<String>) -> PingOutcome {
+    PingOutcome {
         liveness,
         reason,
         boot: track.boot.clone(),

@@ -1,6 +1,6 @@
 //! Independent evidence of liveness: other agents ping a node that is silent to this control.
 
-use super::judge::Said;
+use super::judge::PeerReports;
 use crate::{core::Core, view::View};
 use futures::future::join_all;
 use lattice_quorum_types::{
@@ -48,7 +48,7 @@ pub(super) async fn ask(
     node: NodeId,
     addrs: Vec<SocketAddr>,
     witnesses: Alive,
-) -> (NodeId, Said) {
+) -> (NodeId, PeerReports) {
     let (core, view, node) = (&core, &view, &node);
     let asked = witnesses.into_iter().flat_map(|witness| {
         let ask = move |addr| {
@@ -80,8 +80,8 @@ fn sum_up(
     node: &NodeId,
     answers: impl Iterator<Item = ((NodeId, String), Result<Pong, String>)>,
     at: Instant,
-) -> Said {
-    let mut said = Said {
+) -> PeerReports {
+    let mut said = PeerReports {
         at,
         reached_by: None,
         missed_by: Vec::new(),

@@ -1,9 +1,9 @@
 //! Audit entries in node histories: entries about a node, about a baseline that applies to it, or about the brake,
 //! which concerns every node.
 
-use super::{Compared, Known, cut};
+use super::{Compared, RecordedState, cut};
 use crate::{
-    baselines::Kept,
+    baselines::ParsedBaseline,
     core::Core,
     history::{Note, Noted},
     view::{NodeEntry, View},
@@ -38,7 +38,7 @@ pub(super) struct Audited {
 /// Reads the audit entries after `after`; `None` if they cannot be read or there are none.
 pub(super) async fn audited(
     core: &Core,
-    known: &Known,
+    known: &RecordedState,
     after: u64,
     is_settled: bool,
 ) -> Option<Audited> {
@@ -98,14 +98,14 @@ fn noted(entry: &AuditEntry) -> Noted {
 
 /// New states of nodes to which a baseline applies although no audit entry named them: they joined, or their cohort
 /// became available, after the baseline was set.
-pub(super) fn not_told(view: &View, known: &Known) -> BTreeMap<NodeId, Compared> {
+pub(super) fn not_told(view: &View, known: &RecordedState) -> BTreeMap<NodeId, Compared> {
     let mut found = BTreeMap::new();
     for node in view.nodes.values().filter(|node| node.record.is_some()) {
         let Some(compared) = known.nodes.get(&node.id) else {
             continue;
         };
         let cohort = node.cohort();
-        let is_new = |kept: &&Arc<Kept>| {
+        let is_new = |kept: &&Arc<ParsedBaseline>| {
             !compared.baselines.contains(&kept.record.name)
                 && kept.is_for(&node.id, cohort.as_ref())
         };
@@ -124,7 +124,7 @@ pub(super) fn not_told(view: &View, known: &Known) -> BTreeMap<NodeId, Compared>
 struct Concerned<'a> {
     core: &'a Core,
     view: Arc<View>,
-    known: &'a Known,
+    known: &'a RecordedState,
     is_settled: bool,
     /// Nodes with a changed set of baselines.
     compared: BTreeMap<NodeId, Compared>,
@@ -167,7 +167,7 @@ impl Concerned<'_> {
         let Ok(Answer::Baseline(found)) = self.core.read(query).await else {
             return None;
         };
-        let Some(kept) = found.map(|record| Kept::new(*record)) else {
+        let Some(kept) = found.map(|record| ParsedBaseline::new(*record)) else {
             return Some(Vec::new());
         };
         let needs_cohorts = kept.record.definition.cohort.is_some();

@@ -1,6 +1,6 @@
 //! Node choice for a growing service.
 
-use super::Wanted;
+use super::TargetSize;
 use crate::{core::Core, movement::Home, view::View};
 use lattice_placement::{
     Blocker, PendingView, RunningView,
@@ -15,7 +15,7 @@ pub(super) async fn nodes(
     core: &Arc<Core>,
     view: &Arc<View>,
     service: &Allocation,
-    wanted: &Wanted,
+    wanted: &TargetSize,
     taken: &BTreeSet<NodeId>,
 ) -> Option<Result<Vec<ExpectedNode>, Blocker>> {
     let (core, view) = (core.clone(), view.clone());
@@ -37,7 +37,7 @@ fn chosen(
     core: &Core,
     view: &View,
     service: &Allocation,
-    wanted: Wanted,
+    wanted: TargetSize,
     taken: &BTreeSet<NodeId>,
 ) -> Result<Vec<ExpectedNode>, Blocker> {
     let vcluster = &service.spec.vcluster;

@@ -6,7 +6,7 @@ use crate::{
     core::Wakes,
     exposition::Exposition,
     inputs::Metrics,
-    observe::{self, Found},
+    observe::{self, PingOutcome},
     plans::Planned,
     tasks::testing::{
         self, id,
@@ -190,7 +190,7 @@ impl ScaleFixture {
                 true => addr,
                 false => testing::seen(1).addr,
             };
-            let seen = crate::view::Seen {
+            let seen = crate::view::GossipedNode {
                 addr,
                 ..testing::seen(1)
             };
@@ -198,7 +198,7 @@ impl ScaleFixture {
         };
         observe::cell(core, "c0", names.iter().map(seen).collect());
         let found = |name: &NodeId| {
-            let found = Found {
+            let found = PingOutcome {
                 liveness: Liveness::Alive,
                 reason: None,
                 boot: Some(("b1".to_owned(), Instant::now())),

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 /// Autoscaling state of the vClusters that this control schedules.
 #[derive(Debug, Default)]
-pub(crate) struct Scaling(Mutex<Told>);
+pub(crate) struct Scaling(Mutex<ScaleReports>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct ScaleReports {
     shown: BTreeMap<(VclusterName, AllocationId), Shown>,
     failures: BTreeMap<VclusterName, u64>,
     alerts: BTreeMap<(VclusterName, &'static str), u64>,
@@ -25,7 +25,7 @@ struct Shown {
 }
 
 impl Scaling {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, ScaleReports> {
         self.0.lock()
     }
 

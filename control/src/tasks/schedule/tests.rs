@@ -319,9 +319,9 @@ fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensi
 #[tokio::test]
 async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     use crate::{
-        observe::{self, Found},
+        observe::{self, PingOutcome},
         tasks::testing::{self, world::World},
-        view::Seen,
+        view::GossipedNode,
     };
     use lattice_hwprobe::{Class, ClassMark, Digest};
     use lattice_quorum_types::{
@@ -352,11 +352,11 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     world.fold();
     let digest = Digest([1; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
-    let seen = Seen {
+    let seen = GossipedNode {
         marks: BTreeMap::from([(Class::Gpu, mark)]),
         ..testing::seen(1)
     };
-    let found = Found {
+    let found = PingOutcome {
         liveness: Liveness::Alive,
         reason: None,
         boot: Some(("b1".to_owned(), tokio::time::Instant::now())),

@@ -85,7 +85,7 @@ enum Met {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownRefusal {
     /// Revision of the allocation record; another revision resets the entry.
     revision: Revision,
     told: Arc<NotAssigned>,
@@ -95,7 +95,7 @@ struct Known {
 
 /// Placed but unassigned allocations; see the module.
 #[derive(Debug, Default)]
-pub(super) struct Unassigned(BTreeMap<AllocationId, Known>);
+pub(super) struct Unassigned(BTreeMap<AllocationId, KnownRefusal>);
 
 impl Unassigned {
     /// Drops entries of allocations that no longer wait or have changed, and ends set-aside periods that are over.
@@ -197,7 +197,7 @@ impl Unassigned {
             explanation,
             is_aside: aside.is_some(),
         });
-        let known = Known {
+        let known = KnownRefusal {
             revision: of.held.revision,
             told,
             refused,

@@ -9,7 +9,7 @@ mod launches;
 mod walltimes;
 pub(crate) mod world;
 
-use crate::view::{NodeEntry, Seen, View};
+use crate::view::{GossipedNode, NodeEntry, View};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
@@ -61,8 +61,8 @@ pub(crate) fn entry(name: &str) -> NodeEntry {
 }
 
 /// Gossip of an agent with this generation number.
-pub(crate) fn seen(generation: u64) -> Seen {
-    Seen {
+pub(crate) fn seen(generation: u64) -> GossipedNode {
+    GossipedNode {
         cell: "c0".to_owned(),
         addr: "127.0.0.1:1".parse().unwrap(),
         marks: BTreeMap::new(),

@@ -8,7 +8,7 @@ use crate::{
     Store, Timings,
     core::{Core, Parts},
     fold,
-    observe::{self, Found},
+    observe::{self, PingOutcome},
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_gossip::HistoryMark;
@@ -259,7 +259,7 @@ impl World {
     }
 
     fn heard(&self, liveness: Liveness, boot: &str, at: Instant) {
-        let found = Found {
+        let found = PingOutcome {
             liveness,
             reason: None,
             boot: Some((boot.to_owned(), at)),
@@ -284,7 +284,7 @@ impl World {
 
     /// As if these marks were gossiped for the node.
     pub(crate) fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
-        let seen = crate::view::Seen {
+        let seen = crate::view::GossipedNode {
             marks,
             ..super::seen(1)
         };
@@ -295,7 +295,7 @@ impl World {
     pub(crate) fn verdict_is(&self, health: lattice_placement::Health, codes: &[&str]) {
         let view = self.core.view();
         let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
-        let seen = crate::view::Seen {
+        let seen = crate::view::GossipedNode {
             health,
             health_reasons: codes.iter().map(|&code| code.to_owned()).collect(),
             ..known.unwrap_or_else(|| super::seen(1))
@@ -303,9 +303,9 @@ impl World {
         self.gossip_is(seen);
     }
 
-    fn gossip_is(&self, seen: crate::view::Seen) {
+    fn gossip_is(&self, seen: crate::view::GossipedNode) {
         let addr = self.agent.local_addr();
-        let seen = crate::view::Seen { addr, ..seen };
+        let seen = crate::view::GossipedNode { addr, ..seen };
         observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     }
 
@@ -313,7 +313,7 @@ impl World {
     pub(crate) fn has_journal(&self, page: HistoryPage) {
         let (journal, seq) = (page.journal, page.last);
         self.says.lock().unwrap().history = Some(page);
-        self.gossip_is(crate::view::Seen {
+        self.gossip_is(crate::view::GossipedNode {
             history: Some(HistoryMark { journal, seq }),
             ..super::seen(1)
         });

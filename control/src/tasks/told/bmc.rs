@@ -40,11 +40,11 @@ pub(crate) struct Bmc<'c> {
     freshness: &'c Freshness,
     /// Service named as requester in the BMC history if no operator is the requester.
     service: &'static str,
-    told: OnceCell<Option<Told>>,
+    told: OnceCell<Option<BmcOutcome>>,
 }
 
 /// Result of a reading.
-pub(super) struct Told {
+pub(super) struct BmcOutcome {
     pub(super) parts: Arc<Parts>,
     /// Reason why the reading is not current.
     outdated: Option<String>,
@@ -77,12 +77,12 @@ impl<'c> Bmc<'c> {
 
     /// Returns the reading. The BMC is read for this question unless the node is joining, because the last periodic
     /// reading may be hours old. `None` if this control reads no BMC for the node.
-    pub(super) async fn told(&self) -> Option<&Told> {
+    pub(super) async fn told(&self) -> Option<&BmcOutcome> {
         let told = self.told.get_or_init(|| self.look());
         told.await.as_ref()
     }
 
-    async fn look(&self) -> Option<Told> {
+    async fn look(&self) -> Option<BmcOutcome> {
         let before = self.last()?;
         let looked = match self.freshness {
             Freshness::Recent if before.was_asked => Ok(Vec::new()),
@@ -96,7 +96,7 @@ impl<'c> Bmc<'c> {
         };
         // Classes that this reading has confirmed are already in place.
         unconfirmed.retain(|class| parts.records.get(class) == before.records.get(class));
-        Some(Told {
+        Some(BmcOutcome {
             parts,
             outdated,
             unconfirmed,
@@ -144,7 +144,7 @@ impl<'c> Bmc<'c> {
             (Some(now), _) if told.unconfirmed.is_empty() => {
                 Answer::Drains(format!("{NAMES}{now}{}{}", told.age(), told.doubt()))
             }
-            (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", Told::ONCE)),
+            (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", BmcOutcome::ONCE)),
             (None, Some(stood)) => {
                 let why = told.why_not_over();
                 Answer::Unknown(format!("{NAMES}{stood}; {why}{}", told.age()))
@@ -160,7 +160,7 @@ impl<'c> Bmc<'c> {
     }
 }
 
-impl Told {
+impl BmcOutcome {
     const ONCE: &str = "its BMC tells otherwise than before, and that counts once it is read twice";
 
     /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their

@@ -2,11 +2,11 @@
 
 use super::{
     Answer, Freshness,
-    bmc::{Bmc, Told},
+    bmc::{Bmc, BmcOutcome},
 };
 use crate::{
     Look,
-    baselines::{Chosen, Kept},
+    baselines::{Chosen, ParsedBaseline},
     core::Core,
     drift::differs,
     error::AgentError,
@@ -18,7 +18,7 @@ use lattice_quorum_types::{NodeId, baseline::Policy};
 use std::sync::Arc;
 
 /// A class covered by a drain rule, with its baseline; `None` if several baselines apply.
-type Asked = (Class, Option<Arc<Kept>>);
+type DrainingBaseline = (Class, Option<Arc<ParsedBaseline>>);
 
 /// Requests a hardware reading from the node and compares it with its baselines. A node without a drain rule is not
 /// queried; a node for which this is unknown is.
@@ -65,8 +65,8 @@ pub(crate) async fn ask(
     Ok(said(&asked, inventory, told, unknown))
 }
 
-fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Asked> {
-    let drains = |kept: &Kept, class| {
+fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<DrainingBaseline> {
+    let drains = |kept: &ParsedBaseline, class| {
         let rule = kept.classes().get(&class);
         rule.is_some_and(|rule| rule.policy == Policy::Drain)
     };
@@ -82,9 +82,9 @@ fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Asked> {
 }
 
 fn said(
-    asked: &[Asked],
+    asked: &[DrainingBaseline],
     mut inventory: Inventory,
-    bmc: Option<&Told>,
+    bmc: Option<&BmcOutcome>,
     mut unknown: Vec<String>,
 ) -> Answer {
     let mut differ = Vec::new();

@@ -485,7 +485,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
 async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
     let world = World::new();
     let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
-    let seen = |_| crate::view::Seen::before(BTreeMap::new());
+    let seen = |_| crate::view::GossipedNode::before(BTreeMap::new());
     let cell = names.iter().map(|node| (node.clone(), seen(node)));
     observe::cell(&world.core, "c0", cell.collect());
     for node in &names {

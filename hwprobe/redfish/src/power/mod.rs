@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 pub(crate) use read::{Readout, read};
 pub(crate) use sources::{find, power_controls};
-pub(crate) use told::{Told, control, environment, power_control_index};
+pub(crate) use told::{SourcePower, control, environment, power_control_index};
 
 /// Resources that report one system's power: the result of a full pass, so that the next reading takes one or two
 /// requests. The route is valid until a reading with it is [`RoutedPower::is_stale`].

@@ -1,7 +1,7 @@
 //! Merging of power sources: the first source with a value takes precedence.
 
 use super::Source;
-use super::told::{Limit, Told, tell};
+use super::told::{Limit, SourcePower, tell};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string};
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
@@ -46,7 +46,7 @@ pub(crate) fn read(
             Reading::Present(value) if is_list(value) => {
                 out.is_moved = true;
                 let why = Reading::failed("its list answers, and was not looked at yet");
-                Told::silent(source.shape, &why)
+                SourcePower::silent(source.shape, &why)
             }
             Reading::Present(value) => tell(walk, source, value, system),
             Reading::Absent => {
@@ -55,7 +55,7 @@ pub(crate) fn read(
             }
             other => {
                 out.is_pending |= matches!(other, Reading::Disabled { .. });
-                let told = Told::silent(source.shape, &other.map(|_| ()));
+                let told = SourcePower::silent(source.shape, &other.map(|_| ()));
                 out.used.push(source.clone());
                 keep_better(&mut out.power.draw, told.draw.clone());
                 limits.push(told);
@@ -83,7 +83,7 @@ pub(crate) fn read(
 }
 
 /// The limit of the first source that reports one; unknown while a source that may report one is silent.
-fn settle_limit(power: &mut Power, limits: &[Told]) {
+fn settle_limit(power: &mut Power, limits: &[SourcePower]) {
     let knows = |limit: &Limit| matches!(limit, Limit::Uncapped | Limit::Set(_));
     let chosen = limits
         .iter()

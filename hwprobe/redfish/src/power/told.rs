@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Values reported by one source.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct SourcePower {
     pub(crate) draw: Reading<Milliwatts>,
     pub(crate) limit: Limit,
     pub(crate) min: Reading<Milliwatts>,
@@ -28,7 +28,7 @@ pub(crate) enum Limit {
     Unknown(String),
 }
 
-impl Told {
+impl SourcePower {
     /// A source without values.
     pub(super) const fn nothing() -> Self {
         Self {
@@ -81,21 +81,21 @@ pub(super) fn tell(
     source: &Source,
     value: &Value,
     system: Option<&ResourcePath>,
-) -> Told {
+) -> SourcePower {
     match source.shape {
         Shape::PowerControl => match entry_of(value, source.is_shared, system) {
             Ok(Some(entry)) => power_control(entry),
-            Ok(None) => Told::nothing(),
-            Err(why) => Told::silent(source.shape, &Reading::failed(why)),
+            Ok(None) => SourcePower::nothing(),
+            Err(why) => SourcePower::silent(source.shape, &Reading::failed(why)),
         },
         // Values of a shared chassis as a whole belong to no single system.
-        _ if source.is_shared => Told::nothing(),
+        _ if source.is_shared => SourcePower::nothing(),
         Shape::Control => control(value),
         Shape::EnvironmentMetrics => environment(value),
         Shape::HpeAccPowerLimit => acc_power_limit(walk, value),
-        Shape::Sensor => Told {
+        Shape::Sensor => SourcePower {
             draw: watts(value, "Reading"),
-            ..Told::nothing()
+            ..SourcePower::nothing()
         },
     }
 }
@@ -171,7 +171,7 @@ pub(crate) fn power_control_index(value: &Value, system: Option<&ResourcePath>) 
     entries.position(|other| std::ptr::eq(other, entry))
 }
 
-fn power_control(entry: &Value) -> Told {
+fn power_control(entry: &Value) -> SourcePower {
     let oem = oem_range(entry);
     let (min, max) = (oem.min, oem.max);
     let (limit, exception) = match entry.get("PowerLimit") {
@@ -185,7 +185,7 @@ fn power_control(entry: &Value) -> Told {
             (Limit::Unknown(why.clone()), Reading::failed(why))
         }
     };
-    Told {
+    SourcePower {
         draw: watts(entry, "PowerConsumedWatts"),
         limit: match limit {
             Limit::Set(_) if oem.is_off => Limit::Uncapped,
@@ -231,7 +231,7 @@ fn oem_range(entry: &Value) -> OemRange {
 }
 
 /// Reads a `Control`, or the excerpt of one in `PowerLimitWatts`.
-pub(crate) fn control(value: &Value) -> Told {
+pub(crate) fn control(value: &Value) -> SourcePower {
     let either = |first: &str, second: &str, as_watts: fn(&Value, &str) -> Reading<Milliwatts>| {
         let mut told = as_watts(value, first);
         keep_better(&mut told, as_watts(value, second));
@@ -249,7 +249,7 @@ pub(crate) fn control(value: &Value) -> Told {
         keep_better(&mut exception, text(vendor, "LimitException"));
     }
     let sensor = value.get("Sensor").unwrap_or(&Value::Null);
-    Told {
+    SourcePower {
         draw: watts(sensor, "Reading"),
         limit,
         min,
@@ -259,7 +259,7 @@ pub(crate) fn control(value: &Value) -> Told {
     }
 }
 
-pub(crate) fn environment(value: &Value) -> Told {
+pub(crate) fn environment(value: &Value) -> SourcePower {
     let draw = match value.get("PowerWatts") {
         None => Reading::Absent,
         Some(Value::Null) => Reading::Unsupported,
@@ -267,33 +267,33 @@ pub(crate) fn environment(value: &Value) -> Told {
         Some(other) => Reading::failed(format!("PowerWatts is {}", kind(other))),
     };
     let told = match value.get("PowerLimitWatts") {
-        None => Told::nothing(),
+        None => SourcePower::nothing(),
         Some(limit) if limit.is_object() => control(limit),
-        Some(other) => Told {
+        Some(other) => SourcePower {
             limit: Limit::Unknown(format!("PowerLimitWatts is {}", kind(other))),
-            ..Told::nothing()
+            ..SourcePower::nothing()
         },
     };
-    Told { draw, ..told }
+    SourcePower { draw, ..told }
 }
 
 /// Reads HPE's service and the limit it links to; zone 0 is the whole node.
-fn acc_power_limit(walk: &mut Walk<'_>, service: &Value) -> Told {
+fn acc_power_limit(walk: &mut Walk<'_>, service: &Value) -> SourcePower {
     let hpe = service.pointer("/Oem/Hpe/Links").unwrap_or(&Value::Null);
     let plain = service.get("Links").unwrap_or(&Value::Null);
     let target = [hpe, plain, service]
         .iter()
         .find_map(|value| link(value, "PowerLimit"));
     let Some(path) = target else {
-        return Told::nothing();
+        return SourcePower::nothing();
     };
     let value = match walk.get(&path) {
         Reading::Present(value) => value,
-        Reading::Absent => return Told::nothing(),
+        Reading::Absent => return SourcePower::nothing(),
         other => {
-            return Told {
+            return SourcePower {
                 limit: Limit::Unknown(other.map(|_| "").to_string()),
-                ..Told::nothing()
+                ..SourcePower::nothing()
             };
         }
     };
@@ -306,7 +306,7 @@ fn acc_power_limit(walk: &mut Walk<'_>, service: &Value) -> Told {
     let range = zone("PowerLimitRanges");
     let max = watts_or_unknown(&range, "MaximumPowerLimit");
     let is_off = service.get("PowerRegulationEnabled") == Some(&Value::Bool(false));
-    Told {
+    SourcePower {
         limit: if is_off {
             Limit::Uncapped
         } else {
@@ -314,6 +314,6 @@ fn acc_power_limit(walk: &mut Walk<'_>, service: &Value) -> Told {
         },
         min: watts(&range, "MinimumPowerLimit"),
         max,
-        ..Told::nothing()
+        ..SourcePower::nothing()
     }
 }

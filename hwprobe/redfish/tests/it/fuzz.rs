@@ -149,12 +149,12 @@ fn apply(documents: &mut Documents, change: &Change) {
 
 /// Every number and every text in the documents.
 #[derive(Default)]
-struct Held {
+struct DocumentValues {
     milliwatts: BTreeSet<u64>,
     texts: BTreeSet<String>,
 }
 
-impl Held {
+impl DocumentValues {
     fn take(&mut self, value: &Value) {
         match value {
             Value::Number(number) => {
@@ -174,7 +174,7 @@ impl Held {
 fn check(documents: &Documents) -> Result<(), TestCaseError> {
     let (report, took) = read(documents, &everything());
     prop_assert!(took <= 512, "{} requests", took);
-    let mut held = Held::default();
+    let mut held = DocumentValues::default();
     for reading in documents.0.values() {
         reading
             .present()

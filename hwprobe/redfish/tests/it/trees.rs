@@ -8,7 +8,7 @@ use lattice_redfish::{
 };
 
 /// Expected values of one system, in watts; `None` for a value that must be missing.
-struct Wanted {
+struct ExpectedSystem {
     tree: &'static str,
     system: &'static str,
     bios: Option<&'static str>,
@@ -23,7 +23,7 @@ struct Wanted {
     exception: Option<&'static str>,
 }
 
-const NOTHING: Wanted = Wanted {
+const NOTHING: ExpectedSystem = ExpectedSystem {
     tree: "",
     system: "",
     bios: None,
@@ -37,9 +37,9 @@ const NOTHING: Wanted = Wanted {
     exception: None,
 };
 
-const WANTED: &[Wanted] = &[
+const WANTED: &[ExpectedSystem] = &[
     // The control reports the draw, and that there is no limit: mode disabled, set point 0.
-    Wanted {
+    ExpectedSystem {
         tree: "cray-ex235a-mi250x",
         system: "Node0",
         bios: Some("ex235a.bios-1.3.6"),
@@ -53,7 +53,7 @@ const WANTED: &[Wanted] = &[
         ..NOTHING
     },
     // One BMC for two nodes with 15 entries each; 30 in total including the seven shared ones.
-    Wanted {
+    ExpectedSystem {
         tree: "cray-ex235n-a100",
         system: "Node0",
         bios: Some("ex235n.bios-1.2.1"),
@@ -63,7 +63,7 @@ const WANTED: &[Wanted] = &[
         draw: Some(467),
         ..NOTHING
     },
-    Wanted {
+    ExpectedSystem {
         tree: "cray-ex235n-a100",
         system: "Node1",
         bios: Some("ex235n.bios-1.2.1"),
@@ -74,7 +74,7 @@ const WANTED: &[Wanted] = &[
         ..NOTHING
     },
     // A null limit is a control without an active limit.
-    Wanted {
+    ExpectedSystem {
         tree: "hpe-dl325-ilo5",
         system: "1",
         bios: Some("A43 v2.52 (10/29/2021)"),
@@ -85,7 +85,7 @@ const WANTED: &[Wanted] = &[
         limit_state: LimitState::Uncapped,
         ..NOTHING
     },
-    Wanted {
+    ExpectedSystem {
         tree: "hpe-dl380a-gen11-ilo6",
         system: "1",
         bios: Some("U58 v2.44 (01/17/2025)"),
@@ -96,7 +96,7 @@ const WANTED: &[Wanted] = &[
         ..NOTHING
     },
     // A limit below the draw counts as set. The recording contains no manager and no inventory.
-    Wanted {
+    ExpectedSystem {
         tree: "dell-poweredge-idrac",
         system: "System.Embedded.1",
         bios: Some("2.3.10"),
@@ -106,7 +106,7 @@ const WANTED: &[Wanted] = &[
         exception: Some("HardPowerOff"),
         ..NOTHING
     },
-    Wanted {
+    ExpectedSystem {
         tree: "gigabyte-h262-ami",
         system: "Self",
         bios: Some("C27"),
@@ -120,7 +120,7 @@ const WANTED: &[Wanted] = &[
         exception: Some("HardPowerOff"),
     },
     // 0 W on a running node is not a measurement.
-    Wanted {
+    ExpectedSystem {
         tree: "supermicro-x10sdv",
         system: "1",
         bios: Some("1.2"),
@@ -128,7 +128,7 @@ const WANTED: &[Wanted] = &[
         ..NOTHING
     },
     // Recordings without any chassis: power is unknown, including whether there is a limit.
-    Wanted {
+    ExpectedSystem {
         tree: "bmclib/dell",
         system: "System.Embedded.1",
         bios: Some("2.2.4"),
@@ -137,7 +137,7 @@ const WANTED: &[Wanted] = &[
         limit_state: LimitState::Unknown,
         ..NOTHING
     },
-    Wanted {
+    ExpectedSystem {
         tree: "bmclib/supermicro-1.9",
         system: "1",
         bios: Some("1.6"),
@@ -146,7 +146,7 @@ const WANTED: &[Wanted] = &[
         limit_state: LimitState::Unknown,
         ..NOTHING
     },
-    Wanted {
+    ExpectedSystem {
         tree: "bmclib/supermicro-1.14",
         system: "1",
         bios: Some("2.0"),
@@ -154,7 +154,7 @@ const WANTED: &[Wanted] = &[
         ..NOTHING
     },
     // The system's chassis is not among the samples; the ones present contain other systems.
-    Wanted {
+    ExpectedSystem {
         tree: "sushy-samples",
         system: "437XR1138R2",
         bios: Some("P79 v1.45 (12/06/2017)"),
@@ -176,7 +176,7 @@ fn count(reading: &Reading<Value>) -> Option<usize> {
     }
 }
 
-fn check(wanted: &Wanted, node: &NodeReport) {
+fn check(wanted: &ExpectedSystem, node: &NodeReport) {
     let at = format!("{} {}", wanted.tree, wanted.system);
     let owned = |text: Option<&str>| text.map(str::to_owned);
     let bios = node.bios.get("bios.redfish.version");

@@ -15,7 +15,7 @@ use super::{Probed, nic};
 use crate::child::{self, DeviceReport, GpuReport};
 use crate::pci::{self, Function, Switches};
 use crate::{Class, ClassRecord, FindingCode, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
-use near::Place;
+use near::BusDevice;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
@@ -67,7 +67,7 @@ pub fn probe(host: &Host) -> Probed {
     let devices = devices.present().map_or(&[][..], Vec::as_slice);
     let mut gpus = Vec::new();
     for (slot, device) in devices.iter().enumerate() {
-        gpus.push(Place::new(root, format!("gpu.{slot}"), &device.address));
+        gpus.push(BusDevice::new(root, format!("gpu.{slot}"), &device.address));
     }
     let amd = amd::describe(root, &functions, &switches, &mut probed);
     let amd = amd.present().map_or(&[][..], Vec::as_slice);
@@ -76,7 +76,7 @@ pub fn probe(host: &Host) -> Probed {
     }
     for (slot, gpu) in amd.iter().enumerate() {
         let address = Reading::Present(gpu.function.address.clone());
-        gpus.push(Place::new(root, format!("gpu.amd.{slot}"), &address));
+        gpus.push(BusDevice::new(root, format!("gpu.amd.{slot}"), &address));
     }
     let ancestors = near::by_slot(&ancestors.unwrap_or_default(), &order);
     let nics = nics(root);
@@ -88,11 +88,11 @@ pub fn probe(host: &Host) -> Probed {
 }
 
 /// The NICs with a PCI address, by the slots that the NIC probe assigns.
-fn nics(root: &Root) -> Vec<Place> {
+fn nics(root: &Root) -> Vec<BusDevice> {
     let functions = nic::functions(root).into_iter().enumerate();
     let places = functions.map(|(slot, function)| {
         let address = Reading::Present(function.address);
-        Place::new(root, format!("nic.{slot}"), &address)
+        BusDevice::new(root, format!("nic.{slot}"), &address)
     });
     places.collect()
 }

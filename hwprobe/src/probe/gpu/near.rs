@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A device, as seen on the bus.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct BusDevice {
     /// Name in the topology, such as `gpu.0`.
     name: String,
     way: Reading<Way>,
     numa: Reading<Value>,
 }
 
-impl Place {
+impl BusDevice {
     pub(super) fn new(root: &Root, name: String, address: &Reading<String>) -> Self {
         let function = address.clone().map(|address| Function {
             address,
@@ -34,7 +34,7 @@ impl Place {
 }
 
 /// The distance between two devices.
-fn distance(root: &Root, a: &Place, b: &Place) -> Reading<Distance> {
+fn distance(root: &Root, a: &BusDevice, b: &BusDevice) -> Reading<Distance> {
     let (one, other) = match (&a.way, &b.way) {
         (Reading::Present(one), Reading::Present(other)) => (one, other),
         (Reading::Present(_), unknown) | (unknown, _) => {
@@ -99,8 +99,8 @@ fn told(level: u32) -> Reading<Distance> {
 /// Adds every pair of GPUs, and of GPU and NIC. `ancestors` is by slot.
 pub(super) fn pairs(
     root: &Root,
-    gpus: &[Place],
-    nics: &[Place],
+    gpus: &[BusDevice],
+    nics: &[BusDevice],
     ancestors: &BTreeMap<(usize, usize), Reading<u32>>,
     probed: &mut Probed,
 ) {
@@ -133,7 +133,7 @@ pub(super) fn pairs(
     }
 }
 
-fn push(probed: &mut Probed, one: &Place, other: &Place, distance: Reading<Distance>) {
+fn push(probed: &mut Probed, one: &BusDevice, other: &BusDevice, distance: Reading<Distance>) {
     probed.topology.pairs.push(Pair {
         a: one.name.clone(),
         b: other.name.clone(),
@@ -237,9 +237,9 @@ pub(super) fn places(devices: &[DeviceReport], probed: &mut Probed) {
 mod tests {
     use super::*;
 
-    fn at(path: &str, numa: Reading<Value>) -> Place {
+    fn at(path: &str, numa: Reading<Value>) -> BusDevice {
         let parts = path.split('/').filter(|part| !part.is_empty());
-        Place {
+        BusDevice {
             name: path.to_owned(),
             way: pci::parse_way(parts.map(str::to_owned).collect()),
             numa,

@@ -1,6 +1,6 @@
 //! Scenes: a member that lost its disk meets a leader that was cut off. See `floor.rs` of the quorum.
 
-use super::stage::{BEYOND_THE_LOG, Place, Stage};
+use super::stage::{BEYOND_THE_LOG, Stage, StagePlaces};
 use crate::member::Order;
 use lattice_quorum_types::Revision;
 use std::ops::RangeInclusive;
@@ -10,10 +10,10 @@ const BEHIND_THE_SNAPSHOT: RangeInclusive<u64> = 3..=15;
 
 /// A leader that is cut off while the other two members continue.
 struct CutOff {
-    old: Place,
+    old: StagePlaces,
     /// The new leader, and the member that follows it.
-    leads: Place,
-    follows: Place,
+    leads: StagePlaces,
+    follows: StagePlaces,
     /// Last acknowledged revision, which the old leader lacks.
     acknowledged: Revision,
     /// Log index that the other two members have applied.
@@ -27,7 +27,7 @@ async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
     let all = [0, 1, 2];
     stage.level(&all).await?;
     let (old, term) = stage.leader(&all, 0).await?;
-    let two: Vec<Place> = all.into_iter().filter(|place| *place != old).collect();
+    let two: Vec<StagePlaces> = all.into_iter().filter(|place| *place != old).collect();
     stage.hear(&[(two[0], two[1])]);
     let (leads, _) = stage.leader(&two, term).await?;
     let follows = if leads == two[0] { two[1] } else { two[0] };
@@ -43,7 +43,7 @@ async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
 }
 
 /// Wipes a member's disk while all links between members are cut, and waits until the member is up again.
-async fn lose_disk(stage: &Stage, place: Place) -> Result<(), String> {
+async fn lose_disk(stage: &Stage, place: StagePlaces) -> Result<(), String> {
     stage.hear(&[]);
     stage.members[place].order(Order::LoseDisk);
     stage

@@ -35,7 +35,7 @@ const ASKER: u64 = 2;
 pub const BEYOND_THE_LOG: u64 = 105;
 
 /// Position of one of the three members.
-pub type Place = usize;
+pub type StagePlaces = usize;
 
 /// A founded cluster.
 pub struct Stage {
@@ -81,12 +81,12 @@ pub async fn play(
 }
 
 impl Stage {
-    fn addr(&self, place: Place) -> SocketAddr {
+    fn addr(&self, place: StagePlaces) -> SocketAddr {
         self.world.members[place].1
     }
 
     /// Restricts the links between members to these pairs. Clients reach all members.
-    pub fn hear(&self, pairs: &[(Place, Place)]) {
+    pub fn hear(&self, pairs: &[(StagePlaces, StagePlaces)]) {
         self.world
             .trace(|| format!("who hear each other: {pairs:?}"));
         let network = &self.world.network;
@@ -107,7 +107,7 @@ impl Stage {
     }
 
     /// Checks whether the scheduled power cut of this member has happened.
-    pub fn power_went(&self, place: Place) -> bool {
+    pub fn power_went(&self, place: StagePlaces) -> bool {
         self.world.disks[place].cuts() > 0
     }
 
@@ -147,10 +147,14 @@ impl Stage {
     }
 
     /// Waits until one of these members leads in a term after `after`, according to all of them.
-    pub async fn leader(&self, among: &[Place], after: u64) -> Result<(Place, u64), String> {
+    pub async fn leader(
+        &self,
+        among: &[StagePlaces],
+        after: u64,
+    ) -> Result<(StagePlaces, u64), String> {
         let members = &self.world.members;
         self.until("one of them leads", |standings| {
-            let of = |place: &Place| standings.get(*place)?.as_ref();
+            let of = |place: &StagePlaces| standings.get(*place)?.as_ref();
             let said: Option<Vec<_>> = among
                 .iter()
                 .map(|place| Some((of(place)?.status.leader?, of(place)?.status.term)))
@@ -165,7 +169,7 @@ impl Stage {
     }
 
     /// Index of the last log entry in the newest snapshot of this member.
-    pub async fn snapshot(&self, place: Place) -> Result<u64, String> {
+    pub async fn snapshot(&self, place: StagePlaces) -> Result<u64, String> {
         self.until("a member says where its snapshot is", |standings| {
             Some(standings.get(place)?.as_ref()?.snapshot)
         })
@@ -173,9 +177,9 @@ impl Stage {
     }
 
     /// Waits until these members have applied the same log entries, and returns the index of the last one.
-    pub async fn level(&self, among: &[Place]) -> Result<u64, String> {
+    pub async fn level(&self, among: &[StagePlaces]) -> Result<u64, String> {
         self.until("they have applied the same", |standings| {
-            let of = |place: &Place| Some(standings.get(*place)?.as_ref()?.applied);
+            let of = |place: &StagePlaces| Some(standings.get(*place)?.as_ref()?.applied);
             let applied: Option<Vec<u64>> = among.iter().map(of).collect();
             let mut applied = applied?;
             applied.dedup();
@@ -196,7 +200,7 @@ impl Stage {
     }
 
     /// Reads from these members only. Every answer must contain the acknowledged revision.
-    pub async fn ask(&self, whom: &[Place], acknowledged: Revision) {
+    pub async fn ask(&self, whom: &[StagePlaces], acknowledged: Revision) {
         let until = self.world.passed() + ASKED_FOR;
         while self.world.passed() < until && !self.world.is_broken() {
             for place in whom {

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     allocation::RankExit,
     array::ArraySpec,
     baseline::{self, ClassRule, Constraint, Definition, Rule, Scalar, Sensitive},
-    budget::{Credit, Left, SoftPatch},
+    budget::{Credit, RemainingCredit, SoftPatch},
     checkpoint::{CheckpointMode, CheckpointOutcome},
     claim::{Claim, ClaimedNode, ClassClaim, Proof},
     command::{ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA},
@@ -503,7 +503,7 @@ impl Script {
         let credit = Credit {
             asked_at: self.now(),
             valid_until: self.now().after(86_400_000),
-            gpu: Some(Left {
+            gpu: Some(RemainingCredit {
                 limit_ms: 100,
                 left_ms: 40,
             }),

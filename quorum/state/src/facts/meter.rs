@@ -32,7 +32,7 @@ pub(super) struct Meter {
 
 /// Effect of a record change on the usage of nodes.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct MeterChange {
     /// Nodes with usage that starts now.
     pub(super) taken: Vec<NodeId>,
     /// Whether `taken` are the nodes with which the attempt begins.
@@ -63,8 +63,8 @@ impl Meter {
         before: Option<&Allocation>,
         after: &Allocation,
         now: UnixMillis,
-    ) -> Told {
-        let mut told = Told::default();
+    ) -> MeterChange {
+        let mut told = MeterChange::default();
         let held = before.is_some_and(|before| before.state.holds());
         if after.state.holds() {
             let had_begun = self.began_at.is_some();
@@ -107,7 +107,7 @@ impl Meter {
         self.by_begin(ranks)
     }
 
-    fn begin(&mut self, after: &Allocation, now: UnixMillis, told: &mut Told) {
+    fn begin(&mut self, after: &Allocation, now: UnixMillis, told: &mut MeterChange) {
         use AllocationState::{Checkpointing, Running};
         if self.began_at.is_some() || !matches!(after.state, Running | Checkpointing) {
             return;
@@ -120,7 +120,7 @@ impl Meter {
         told.began = true;
     }
 
-    fn grow(&mut self, after: &Allocation, now: UnixMillis, told: &mut Told) {
+    fn grow(&mut self, after: &Allocation, now: UnixMillis, told: &mut MeterChange) {
         if self.began_at.is_none() {
             let ranks = u32::try_from(after.ranks.len()).unwrap_or(u32::MAX);
             for n in self.assigned_with..ranks {

@@ -17,7 +17,7 @@ use lattice_quorum_types::{
     limit::Usage,
     node::{Holder, Node},
     planted::{self, Bug},
-    refusal::Asked,
+    refusal::LimitRequest,
     spec::AllocationSpec,
     tenure::{Taken, TakenBy, Tenure},
 };
@@ -142,7 +142,7 @@ pub(super) fn check_could_have(
     let own = nodes.iter().filter(|node| node.counts_for().is_some());
     let asked = beside(spec, own.count());
     if !planted::is(Bug::LimitsNotAsked) {
-        let (path, for_work) = (&spec.project, Asked::Allocation);
+        let (path, for_work) = (&spec.project, LimitRequest::Allocation);
         state.tree.check_fits(state.policy, path, asked, for_work)?;
     }
     match spec.sensitive {

@@ -15,7 +15,7 @@ use lattice_quorum_types::{
     command::{CheckpointAsked, Power},
     course::{AfterCheckpoint, MoveReason},
     event::AllocationChange,
-    refusal::Asked,
+    refusal::LimitRequest,
     terms::Terms,
 };
 
@@ -167,7 +167,7 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     match present.state {
         AllocationState::Pending => Ok(Verdict::nothing()),
         AllocationState::Suspended => {
-            check_gate(case, &present.user, &present.spec, Asked::Resumption)?;
+            check_gate(case, &present.user, &present.spec, LimitRequest::Resumption)?;
             let mut record = entering(case, present, AllocationState::Pending);
             // A preempted allocation keeps its place in the queue.
             let was_moved = matches!(record.stop, Some(StopCause::Moved { .. }));

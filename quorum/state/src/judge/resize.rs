@@ -11,7 +11,7 @@ use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, allocation::RankPhase,
     command::ExpectedNode, event::AllocationChange, hostlist, limit::Usage, node::Holder,
-    refusal::Asked,
+    refusal::LimitRequest,
 };
 
 /// Adds nodes to an allocation, as ranks after the present ones. The added nodes must fit the limits, as for a new
@@ -50,7 +50,7 @@ pub(super) fn grow(
     let (state, path) = (case.state, &present.spec.project);
     state
         .tree
-        .check_fits(state.policy, path, usage, Asked::Growth)?;
+        .check_fits(state.policy, path, usage, LimitRequest::Growth)?;
 
     let mut record = present.clone();
     record.spec.nodes = record.spec.nodes.saturating_add(more);

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     array::IndexSet,
     course::{Course, Tally},
     event::AllocationChange,
-    refusal::Asked,
+    refusal::LimitRequest,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
 };
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(super) fn submit(case: Case<'_>, spec: &AllocationSpec) -> Result<Verdict, R
     check_fields(spec)?;
     terms::check(case, spec)?;
     match terms::is_blocked(case, spec)? {
-        false => check_gate(case, &case.principal.name, spec, Asked::Allocation)?,
+        false => check_gate(case, &case.principal.name, spec, LimitRequest::Allocation)?,
         // The limits are checked again once the allocation is eligible; it waits until the limits allow it.
         true => check_ever(case, spec)?,
     }
@@ -101,7 +101,7 @@ pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Re
     let path = &spec.project;
     state
         .tree
-        .check_ever(state.policy, path, usage, Asked::Allocation)?;
+        .check_ever(state.policy, path, usage, LimitRequest::Allocation)?;
     match state.sensitive_pool().size {
         Some(limit) if spec.sensitive && usage.nodes > limit => Err(Refusal::SensitivePool {
             current: 0,
@@ -130,7 +130,7 @@ pub(super) fn check_gate(
     case: Case<'_>,
     user: &str,
     spec: &AllocationSpec,
-    asked: Asked,
+    asked: LimitRequest,
 ) -> Result<(), Refusal> {
     let state = case.state;
     check_not_paused(case, spec)?;

@@ -17,7 +17,7 @@ use lattice_quorum_types::{
     event::EventKind,
     limit::Usage,
     node::{Lifecycle, Node},
-    refusal::Asked,
+    refusal::LimitRequest,
     tenure::{Taken, TakenBy, Tenure, TenurePhase, WipeOutcome},
     text::MAX_FREE_TEXT_BYTES,
 };
@@ -43,7 +43,7 @@ pub(super) fn claim(
     };
     state
         .tree
-        .check_fits(state.policy, project, asked, Asked::Claim)?;
+        .check_fits(state.policy, project, asked, LimitRequest::Claim)?;
     Refusal::where_not_conforming(sensitive::faults(case, nodes))?;
 
     let tenure = Tenure {

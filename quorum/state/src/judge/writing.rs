@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     allocation::StopCause,
     checkpoint::{CheckpointOutcome, MAX_TIMEOUT_MS},
     command::CheckpointAsked,
-    course::{AfterCheckpoint, Kept, MoveReason, RankCheckpoint, Writing},
+    course::{AfterCheckpoint, MoveReason, RankCheckpoint, SavedCheckpoint, Writing},
     event::AllocationChange,
     terms::CheckpointTerms,
 };
@@ -200,7 +200,7 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
     let ran = next
         .attempt_began_at()
         .map_or(0, |began| writing.asked_at.since(began));
-    next.course.kept = Some(Kept {
+    next.course.kept = Some(SavedCheckpoint {
         number: writing.number,
         asked_at: writing.asked_at,
         written_at: case.now,

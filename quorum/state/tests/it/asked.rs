@@ -54,15 +54,15 @@ fn written(before: Revision, applied: Applied) -> (Outcome, Vec<AuditEntry>) {
 }
 
 /// Fields of an entry: principal, request, state of the allocation, nodes.
-type Said = (String, String, AllocationState, Vec<NodeId>);
+type RequestTrace = (String, String, AllocationState, Vec<NodeId>);
 
-fn says(who: &str, what: &str, state: AllocationState, nodes: &[&str]) -> Said {
+fn says(who: &str, what: &str, state: AllocationState, nodes: &[&str]) -> RequestTrace {
     let nodes = nodes.iter().map(|name| node(name)).collect();
     (who.to_owned(), what.to_owned(), state, nodes)
 }
 
 /// Requests on `of`, an allocation of alice in project `t`.
-fn asked(entries: &[AuditEntry], of: AllocationId) -> Vec<Said> {
+fn asked(entries: &[AuditEntry], of: AllocationId) -> Vec<RequestTrace> {
     let asked = entries.iter().filter_map(|entry| match &entry.action {
         AuditAction::SensitiveAsked {
             allocation,
@@ -96,7 +96,7 @@ fn submit(c: &mut Cluster, hold: bool, named: &[&str]) -> (AllocationId, Vec<Aud
 }
 
 /// Proposes these commands one after the other, as alice; returns the entries of each.
-fn by_alice(c: &mut Cluster, id: AllocationId, commands: Vec<Command>) -> Vec<Vec<Said>> {
+fn by_alice(c: &mut Cluster, id: AllocationId, commands: Vec<Command>) -> Vec<Vec<RequestTrace>> {
     let each = commands.into_iter();
     each.map(|command| asked(&propose(c, "alice", Power::User, command).1, id))
         .collect()
@@ -213,9 +213,9 @@ fn an_operator_who_asks_is_named_as_one_who_acts_on_others_too() {
     assert!(written.iter().all(|entry| entry.by.name == "olga"));
 }
 
-struct Kept(Vec<Sealed>);
+struct KeptSegments(Vec<Sealed>);
 
-impl Segments for Kept {
+impl Segments for KeptSegments {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
         let sealed = self.0.iter().find(|sealed| sealed.id == *id);
         sealed
@@ -237,7 +237,7 @@ fn requests_are_found_by_user_allocation_node_and_time() {
     for n in 0..20 {
         c.create(&format!("t/p{n}"), None).unwrap();
     }
-    let kept = Kept(c.state.take_sealed());
+    let kept = KeptSegments(c.state.take_sealed());
     let find = |filter: AuditFilter| {
         let search = Box::new(AuditSearch {
             filter: AuditFilter {
@@ -317,7 +317,7 @@ fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
         let large = format!("{n}{}", "o".repeat(MAX_PAGE_BYTES / 3));
         c.propose(&large, Power::Operator, drain).unwrap();
     }
-    let kept = Kept(c.state.take_sealed());
+    let kept = KeptSegments(c.state.take_sealed());
     let (mut all, mut pages, mut largest) = (Vec::new(), 0, 0);
     loop {
         let after = all.last().map_or(0, |entry: &AuditEntry| entry.number);

@@ -6,7 +6,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::{RankExit, StopCause},
     audit::AuditAction,
-    budget::{Credit, HOUR_MS, Left, Paused, SoftPatch, WHOLE_PPM},
+    budget::{Credit, HOUR_MS, Paused, RemainingCredit, SoftPatch, WHOLE_PPM},
     command::{Power, RankReport},
     event::EventKind,
     fact::{Fact, FactKind, FactsHead, OpenUse, Use, User},
@@ -464,7 +464,7 @@ fn credit(c: &Cluster, holds_ms: u64, paused: &[(&str, &str)]) -> Credit {
     Credit {
         asked_at: c.now(),
         valid_until: c.now().after(holds_ms),
-        gpu: Some(Left {
+        gpu: Some(RemainingCredit {
             limit_ms: 10,
             left_ms: 4,
         }),

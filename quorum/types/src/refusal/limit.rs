@@ -7,7 +7,7 @@ use std::fmt;
 /// Kind of request that exceeds limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Asked {
+pub enum LimitRequest {
     /// A new allocation, or the assignment of its nodes.
     Allocation,
     /// Resumption of a suspended allocation.
@@ -18,7 +18,7 @@ pub enum Asked {
     Claim,
 }
 
-impl Asked {
+impl LimitRequest {
     /// Word for the rejected request.
     fn word(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ pub struct Level {
 pub(super) fn fmt_exceeded(
     f: &mut fmt::Formatter<'_>,
     levels: &[Level],
-    asked: Asked,
+    asked: LimitRequest,
 ) -> fmt::Result {
     for (i, level) in levels.iter().enumerate() {
         if i > 0 {
@@ -74,7 +74,7 @@ pub(super) fn fmt_exceeded(
     Ok(())
 }
 
-fn fmt_level(f: &mut fmt::Formatter<'_>, level: &Level, asked: Asked) -> fmt::Result {
+fn fmt_level(f: &mut fmt::Formatter<'_>, level: &Level, asked: LimitRequest) -> fmt::Result {
     let Level {
         path,
         resource,
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::Refusal;
 
-    fn told(current: u64, asked: Asked) -> String {
+    fn told(current: u64, asked: LimitRequest) -> String {
         let path = ProjectPath::new("physics");
         let levels = path.into_iter().map(|path| Level {
             path,
@@ -257,12 +257,12 @@ mod tests {
     #[test]
     fn an_allocation_is_refused_in_the_two_texts_of_the_contract() {
         assert_eq!(
-            told(195, Asked::Allocation),
+            told(195, LimitRequest::Allocation),
             "allocation rejected: tenant \"physics\" would exceed max_nodes quota (current: 195, \
              requested: 10, limit: 200)"
         );
         assert_eq!(
-            told(250, Asked::Allocation),
+            told(250, LimitRequest::Allocation),
             "allocation rejected: tenant \"physics\" exceeds max_nodes quota\n  Current usage: 250 \
              nodes\n  New limit: 200 nodes\n  Hint: Wait for running allocations to complete, or \
              contact your tenant admin."
@@ -309,17 +309,20 @@ mod tests {
     #[test]
     fn what_else_is_refused_is_called_what_was_asked_for() {
         assert_eq!(
-            told(195, Asked::Claim),
+            told(195, LimitRequest::Claim),
             "claim rejected: tenant \"physics\" would exceed max_nodes quota (current: 195, \
              requested: 10, limit: 200)"
         );
         assert_eq!(
-            told(250, Asked::Claim),
+            told(250, LimitRequest::Claim),
             "claim rejected: tenant \"physics\" exceeds max_nodes quota\n  Current usage: 250 \
              nodes\n  New limit: 200 nodes\n  Hint: Release claimed nodes, wait for running \
              allocations to complete, or contact your tenant admin."
         );
-        for (asked, word) in [(Asked::Growth, "grow"), (Asked::Resumption, "resume")] {
+        for (asked, word) in [
+            (LimitRequest::Growth, "grow"),
+            (LimitRequest::Resumption, "resume"),
+        ] {
             for current in [195, 250] {
                 let told = told(current, asked);
                 assert!(

@@ -21,7 +21,7 @@ use lattice_tests::{
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
-use told::{Seen, Told};
+use told::{SubmitWatch, WatchReport};
 
 /// Members that may run at the same time: each depends on two earlier ones.
 const WIDTH: usize = 20;
@@ -92,7 +92,7 @@ async fn alone(site: &Site, work: &Work) {
     let observer = site.observer();
     let mut rows = Vec::new();
     for _ in 0..ALONE {
-        let told = Told::from_now(&observer, 1).await;
+        let told = SubmitWatch::from_now(&observer, 1).await;
         let request = work.request();
         let begun = Instant::now();
         let submitted = site.api().submit(&request, SubmitOptions::default());
@@ -147,7 +147,7 @@ async fn graph(site: &Site, work: &Work, members: usize) {
         members: (0..members).map(member).collect(),
     };
     let observer = site.observer();
-    let told = Told::from_now(&observer, members).await;
+    let told = SubmitWatch::from_now(&observer, members).await;
     let costs = Costs::from_now(site).await;
     let begun = Instant::now();
     let dag = site.api().submit_dag(&request, None).await.unwrap().id;
@@ -177,7 +177,7 @@ async fn array(site: &Site, work: &Work, elements: usize) {
     let mut request = work.request();
     request.array = Some(format!("0-{}", elements - 1));
     let observer = site.observer();
-    let told = Told::from_now(&observer, elements).await;
+    let told = SubmitWatch::from_now(&observer, elements).await;
     let costs = Costs::from_now(site).await;
     let begun = Instant::now();
     let submitted = site.api().submit(&request, SubmitOptions::default());
@@ -214,7 +214,7 @@ fn print(
     count: usize,
     acknowledged: Duration,
     begun: Instant,
-    seen: &Seen,
+    seen: &WatchReport,
     costs: &Costs,
 ) {
     let each = |all: u64| (all as f64 / count as f64 * 100.0).round() / 100.0;

@@ -16,14 +16,14 @@ use std::{
 use tokio::time::timeout;
 
 /// Watch that started before the submit.
-pub struct Told {
+pub struct SubmitWatch {
     items: Pin<Box<dyn Stream<Item = WatchItem> + Send>>,
     count: usize,
     heard: Revision,
 }
 
 /// Result of a watch.
-pub struct Seen {
+pub struct WatchReport {
     pub first_start: Instant,
     pub last_end: Instant,
     /// Completed allocations.
@@ -33,7 +33,7 @@ pub struct Seen {
     pub bytes: u64,
 }
 
-impl Told {
+impl SubmitWatch {
     /// Starts a watch for `count` jobs.
     pub async fn from_now(observer: &Observer, count: usize) -> Self {
         let hot = eventually("the quorum answers", || observer.hot()).await;
@@ -48,9 +48,9 @@ impl Told {
     ///
     /// # Panics
     /// When they are not done within `patience`, or one did not complete.
-    pub async fn all(mut self, patience: Duration) -> Seen {
+    pub async fn all(mut self, patience: Duration) -> WatchReport {
         let now = Instant::now();
-        let mut seen = Seen {
+        let mut seen = WatchReport {
             first_start: now,
             last_end: now,
             done: BTreeSet::new(),
@@ -81,7 +81,7 @@ impl Told {
     }
 }
 
-impl Seen {
+impl WatchReport {
     /// Counts an event; returns whether it is a start.
     fn count(&mut self, event: &Event, has_started: bool, now: Instant) -> bool {
         self.events += 1;

@@ -20,10 +20,10 @@ use tokio::time::timeout;
 const KILLS: usize = 5;
 
 /// Received events by revision and ordinal.
-type Seen = Arc<Mutex<BTreeMap<(Revision, u32), Event>>>;
+type WatchedEvents = Arc<Mutex<BTreeMap<(Revision, u32), Event>>>;
 
 /// Adds events; each must arrive once, after all earlier ones.
-fn take(seen: &Seen, events: Vec<Event>) -> Option<Revision> {
+fn take(seen: &WatchedEvents, events: Vec<Event>) -> Option<Revision> {
     let mut seen = seen.lock().unwrap();
     let mut last = None;
     for event in events {
@@ -37,7 +37,7 @@ fn take(seen: &Seen, events: Vec<Event>) -> Option<Revision> {
 }
 
 /// One watch for the whole test, which resumes by itself.
-async fn hold(client: QuorumClient, since: Revision, seen: Seen) {
+async fn hold(client: QuorumClient, since: Revision, seen: WatchedEvents) {
     let mut watch = client.watch(since);
     while let Some(item) = watch.next().await {
         match item {
@@ -50,7 +50,7 @@ async fn hold(client: QuorumClient, since: Revision, seen: Seen) {
 }
 
 /// A new watch every few events, from the end of the previous one.
-async fn resume(client: QuorumClient, mut since: Revision, seen: Seen) {
+async fn resume(client: QuorumClient, mut since: Revision, seen: WatchedEvents) {
     loop {
         let mut watch = client.watch(since);
         for _ in 0..3 {
@@ -63,7 +63,7 @@ async fn resume(client: QuorumClient, mut since: Revision, seen: Seen) {
     }
 }
 
-fn newest(seen: &Seen) -> Option<Revision> {
+fn newest(seen: &WatchedEvents) -> Option<Revision> {
     let seen = seen.lock().unwrap();
     seen.last_key_value().map(|((revision, _), _)| *revision)
 }
@@ -78,7 +78,7 @@ async fn each_event_comes_once_over_five_killed_leaders() {
     let Answer::Revision(since) = client.read(Query::Revision).await.unwrap() else {
         panic!("no revision");
     };
-    let (held, resumed) = (Seen::default(), Seen::default());
+    let (held, resumed) = (WatchedEvents::default(), WatchedEvents::default());
     let watchers = [
         tokio::spawn(hold(members.client("c2"), since, held.clone())),
         tokio::spawn(resume(members.client("c3"), since, resumed.clone())),
@@ -157,7 +157,7 @@ async fn a_watch_from_before_the_members_snapshots_is_told_so() {
     );
     assert_eq!(watch.next().await, None);
     // From the oldest revision that can be watched, no event is missing.
-    let seen = Seen::default();
+    let seen = WatchedEvents::default();
     let mut watch = client.watch(oldest);
     let mut told = oldest;
     while told < revision {

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::node::history::contents;
-use lattice_hwprobe::history::{Cause, History, Seen};
+use lattice_hwprobe::history::{Cause, History, ReadContext};
 use lattice_hwprobe::{Class, ClassRecord, Reading};
 
 /// Node with one class; its firmware changes on request.
@@ -28,7 +28,7 @@ impl Node {
     fn change(&mut self) -> (Vec<Line>, Vec<(Digest, Bytes)>) {
         self.version += 1;
         let records = records(self.version);
-        let seen = Seen {
+        let seen = ReadContext {
             at: u64::from(self.version),
             boot_id: "boot-1".to_owned(),
             cause: Cause::Periodic,
@@ -52,18 +52,18 @@ fn limits() -> Limits {
     }
 }
 
-fn open(folder: &Path) -> Found {
+fn open(folder: &Path) -> OpenedJournal {
     Journal::open(folder, limits(), 42, 1000).unwrap()
 }
 
-fn write(found: &mut Found, node: &mut Node, changes: u32) {
+fn write(found: &mut OpenedJournal, node: &mut Node, changes: u32) {
     for _ in 0..changes {
         let (lines, preimages) = node.change();
         found.journal.append(&lines, &preimages).unwrap();
     }
 }
 
-fn numbers(found: &Found) -> Vec<u64> {
+fn numbers(found: &OpenedJournal) -> Vec<u64> {
     found.records.iter().filter_map(Record::seq).collect()
 }
 

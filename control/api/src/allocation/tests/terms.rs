@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 /// Tuesday, 2023-11-14T22:13:20.123Z.
 const NOW: UnixMillis = UnixMillis(1_700_000_000_123);
 
-fn known() -> Known {
+fn known() -> RequestContext {
     let element = JobRef {
         id: 14,
         index: Some(7),
     };
-    Known {
+    RequestContext {
         now: NOW,
         elements: [(element, AllocationId(22))].into(),
     }

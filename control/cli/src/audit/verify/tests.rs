@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::super::{
-    file::{Known, Writer},
+    file::{KnownAuthority, Writer},
     site::{Site, chain, rechained},
 };
 use super::*;
@@ -21,7 +21,7 @@ fn signed(site: &Site) -> Vec<AuditEntry> {
 /// Returns the file as the product writes it.
 fn exported(site: &Site, before: &[AuditEntry], all: &[AuditEntry]) -> String {
     let start = before.last().map_or((0, [0; 32]), |e| (e.number, e.hash));
-    let known = Known {
+    let known = KnownAuthority {
         pin: site.pin(),
         certificate: x509::to_pem(site.authority.certificate()),
     };

@@ -403,7 +403,7 @@ impl SlurmOption {
 }
 
 /// Option in a line of a script.
-pub(super) struct Said<'a> {
+pub(super) struct SlurmDirective<'a> {
     pub line: &'a Line<'a>,
     pub option: &'static SlurmOption,
     /// Value; empty if there is none.
@@ -411,7 +411,7 @@ pub(super) struct Said<'a> {
 }
 
 /// Returns the value of an option, if it was given.
-pub(super) fn value<'a>(said: &'a [Said<'_>], long: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(said: &'a [SlurmDirective<'_>], long: &str) -> Option<&'a str> {
     let found = said.iter().find(|said| said.option.long == long)?;
     Some(&found.value)
 }
@@ -426,7 +426,7 @@ fn command() -> Command {
 }
 
 /// Reads the options of one line.
-pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<Said<'a>>) -> Result<(), Fault> {
+pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<SlurmDirective<'a>>) -> Result<(), Fault> {
     let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
     if let Some(word @ ("hetjob" | "packjob")) = words.first().map(String::as_str) {
         let reason = "work of unlike parts is not supported; submit each part, one after the other";
@@ -442,7 +442,7 @@ pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<Said<'a>>) -> Result<()
             let reason = format!("line {} says it already; say it once", before.line.number);
             return Err(fault(line, &format!("--{}", option.long), reason));
         }
-        all.push(Said {
+        all.push(SlurmDirective {
             line,
             option,
             value,

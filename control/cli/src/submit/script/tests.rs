@@ -5,10 +5,10 @@ use clap::{Args as _, Command, FromArgMatches as _};
 use std::{collections::BTreeSet, env, fs, path::Path};
 
 /// Returns the flags of a command line.
-fn said(line: &str) -> Said {
-    let command = Said::augment_args(Command::new("submit").no_binary_name(true));
+fn said(line: &str) -> CommandLineFlags {
+    let command = CommandLineFlags::augment_args(Command::new("submit").no_binary_name(true));
     let words = line.split_whitespace();
-    Said::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
+    CommandLineFlags::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
 }
 
 /// Returns the flags, or all mistakes, one per line.
@@ -22,7 +22,7 @@ fn judged(file: &str, text: &str, outside: &Outside<'_>) -> Result<Vec<Directive
     }
 }
 
-fn read(text: &str, said: &Said) -> Result<Vec<Directive>, String> {
+fn read(text: &str, said: &CommandLineFlags) -> Result<Vec<Directive>, String> {
     let (file, name) = ("job.sh", Some("job.sh"));
     judged(file, text, &Outside { name, said })
 }

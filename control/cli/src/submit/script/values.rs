@@ -43,7 +43,11 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub fn of(theirs: &'a [slurm::Said<'_>], ours: &'a [Directive], outside: &Outside<'a>) -> Self {
+    pub fn of(
+        theirs: &'a [slurm::SlurmDirective<'_>],
+        ours: &'a [Directive],
+        outside: &Outside<'a>,
+    ) -> Self {
         let our = |flag: &str| {
             let found = ours.iter().find(|directive| directive.given.flag == flag)?;
             let (_, value) = found.given.words.last()?.split_once('=')?;

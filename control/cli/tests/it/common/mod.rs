@@ -19,13 +19,13 @@ pub struct Sandbox {
 
 /// Result of a command.
 #[derive(Debug)]
-pub struct Done {
+pub struct CommandResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Done {
+impl CommandResult {
     #[track_caller]
     pub fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -33,7 +33,7 @@ impl Done {
     }
 }
 
-impl From<Output> for Done {
+impl From<Output> for CommandResult {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
@@ -70,7 +70,7 @@ impl Sandbox {
         command
     }
 
-    pub fn lattice(&self, args: &[&str]) -> Done {
+    pub fn lattice(&self, args: &[&str]) -> CommandResult {
         self.command(args).output().unwrap().into()
     }
 

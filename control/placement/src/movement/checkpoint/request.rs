@@ -100,7 +100,7 @@ pub struct Request {
 /// Event received from the job since the last step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Heard {
+pub enum CheckpointReport {
     /// No event.
     Nothing,
     /// The job is writing.
@@ -288,16 +288,18 @@ impl Request {
 }
 
 /// Next action for a request after an event. The end of the walltime overrides every event except completion.
-pub fn progress(request: &Request, now: UnixMillis, heard: Heard) -> Step {
+pub fn progress(request: &Request, now: UnixMillis, heard: CheckpointReport) -> Step {
     let over = request.ends_at.is_some_and(|ends_at| now >= ends_at);
     match heard {
-        Heard::Written => Step::Written,
+        CheckpointReport::Written => Step::Written,
         _ if over => request.give_up(GaveUp::WalltimeExceeded),
-        Heard::Failed => request.give_up(GaveUp::Failed),
-        Heard::StorageOut => request.give_up(GaveUp::StorageOut),
-        Heard::Defer { for_ms } if for_ms > 0 => request.answered(now).defer(now, for_ms),
-        Heard::Defer { .. } => request.answered(now).wait(now),
-        Heard::Answering => request.resumed(now).answered(now).wait(now),
-        Heard::Nothing => request.wait(now),
+        CheckpointReport::Failed => request.give_up(GaveUp::Failed),
+        CheckpointReport::StorageOut => request.give_up(GaveUp::StorageOut),
+        CheckpointReport::Defer { for_ms } if for_ms > 0 => {
+            request.answered(now).defer(now, for_ms)
+        }
+        CheckpointReport::Defer { .. } => request.answered(now).wait(now),
+        CheckpointReport::Answering => request.resumed(now).answered(now).wait(now),
+        CheckpointReport::Nothing => request.wait(now),
     }
 }

@@ -6,12 +6,12 @@ mod pools;
 pub(super) use pools::Pools;
 
 use super::{
-    How, Input, Member, NotLent, Place, Wanting, loan_release_at, may_borrow, reclaim::Item,
+    How, Input, Member, NodeOwnership, NotLent, Wanting, loan_release_at, may_borrow, reclaim::Item,
 };
 use crate::{
     aheads::Aheads,
     bits::BitSet,
-    eligible::{Eligible, EligibleSets, Kept},
+    eligible::{EligibilityCache, Eligible, EligibleSets},
     factors,
     machine::Machine,
     movement::preempt::{Cost, Work},
@@ -67,7 +67,7 @@ pub(super) struct Ledger<'a> {
     pub(super) names: Vec<&'a VclusterName>,
     pub(super) members: Vec<&'a Member>,
     /// Location by node number, if known.
-    places: Vec<Option<&'a Place>>,
+    places: Vec<Option<&'a NodeOwnership>>,
     holders: Vec<Option<AllocationId>>,
     held: BTreeMap<AllocationId, Vec<usize>>,
     /// By vCluster: its own nodes, and the nodes it uses.
@@ -92,7 +92,7 @@ impl<'a> Ledger<'a> {
             }
         }
         let queue = Queue::new(&input.view.pending);
-        let sets = Kept::default().prepare(&machine, &queue);
+        let sets = EligibilityCache::default().prepare(&machine, &queue);
         let size = machine.index.size();
         let names: Vec<&VclusterName> = input.vclusters.keys().collect();
         let mut ledger = Self {
@@ -127,7 +127,7 @@ impl<'a> Ledger<'a> {
         ledger
     }
 
-    fn add(&mut self, n: usize, place: &'a Place) {
+    fn add(&mut self, n: usize, place: &'a NodeOwnership) {
         let (home, here) = (self.number(&place.home), self.number(&place.current));
         self.places[n] = Some(place);
         self.planned.put(n, place.planned_for.is_some());

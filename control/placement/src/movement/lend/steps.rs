@@ -24,7 +24,7 @@ struct Claim<'a> {
 
 /// Collected results.
 #[derive(Default)]
-struct Told {
+struct LendingSteps {
     loans: Vec<(usize, AllocationId, usize)>,
     returns: BTreeMap<usize, Option<AllocationId>>,
     /// Nodes and jobs, by the job to stop and the owner of its nodes.
@@ -34,7 +34,7 @@ struct Told {
 
 pub(super) fn decide(input: Input<'_>) -> Moves {
     let mut ledger = Ledger::new(input);
-    let mut told = Told::default();
+    let mut told = LendingSteps::default();
     let wanting = ledger.wanting();
     let (mut claims, mut others) = (Vec::new(), Vec::new());
     for job in wanting {
@@ -115,7 +115,7 @@ fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<
 ///
 /// A job that must wait for any own node of its vCluster gets all its nodes from there. Borrowed nodes could be
 /// reclaimed before it starts, and its own nodes would then come later than guaranteed.
-fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut Told) {
+fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut LendingSteps) {
     if let Err(why) = spare(ledger, &mut claim, told) {
         told.moves.refused.insert(claim.job.id(), why);
     }
@@ -135,7 +135,11 @@ fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut Told) {
 /// borrowed nodes replace all nodes in use, and then lent idle ones.
 ///
 /// Nodes already recalled for the job stay recalled until it has started.
-fn spare(ledger: &mut Ledger<'_>, claim: &mut Claim<'_>, told: &mut Told) -> Result<(), NotLent> {
+fn spare(
+    ledger: &mut Ledger<'_>,
+    claim: &mut Claim<'_>,
+    told: &mut LendingSteps,
+) -> Result<(), NotLent> {
     let Claim {
         job,
         own,
@@ -161,7 +165,7 @@ fn spare(ledger: &mut Ledger<'_>, claim: &mut Claim<'_>, told: &mut Told) -> Res
 }
 
 /// Gives a job the nodes of its vCluster, and lends it the rest; or nothing.
-fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut Told) {
+fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut LendingSteps) {
     let needed = job.view.nodes as usize;
     let Pools {
         own,
@@ -196,7 +200,7 @@ fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut Told) {
     told.recall(ledger, &job, &idle);
 }
 
-impl Told {
+impl LendingSteps {
     fn lend(&mut self, ledger: &mut Ledger<'_>, job: &Wants<'_>, nodes: Vec<usize>) {
         ledger.lend(&nodes, job.vcluster);
         let loans = nodes.into_iter().map(|n| (n, job.id(), job.vcluster));
@@ -210,7 +214,7 @@ impl Told {
     }
 
     fn finish(self, ledger: &Ledger<'_>) -> Moves {
-        let Told {
+        let LendingSteps {
             mut loans,
             returns,
             reclaims,

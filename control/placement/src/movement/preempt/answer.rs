@@ -58,7 +58,7 @@ pub enum NoVictims {
         blocker: Blocker,
     },
     /// No running job may be preempted for this one.
-    #[error("no running work may make room: {}", Kept(.kept))]
+    #[error("no running work may make room: {}", ProtectedNodes(.kept))]
     NoCandidate {
         /// Number of protected allocations by reason.
         kept: BTreeMap<Protection, u32>,
@@ -99,9 +99,9 @@ pub enum NoVictims {
     },
 }
 
-struct Kept<'a>(&'a BTreeMap<Protection, u32>);
+struct ProtectedNodes<'a>(&'a BTreeMap<Protection, u32>);
 
-impl std::fmt::Display for Kept<'_> {
+impl std::fmt::Display for ProtectedNodes<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
             return f.write_str("none has a node that fits");

@@ -125,14 +125,14 @@ impl Set {
 
 /// Result of a search.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// Sets, best first.
     pub(super) sets: Vec<Set>,
     /// Cost and value of the cheapest set that gives enough nodes but costs at least its value.
     too_dear: Option<(f64, f64)>,
 }
 
-impl Found {
+impl SearchResult {
     /// Reason why there is no set that the solver accepts.
     pub(super) fn why_none(&self, candidates: &[Candidate], goal: &Goal) -> NoVictims {
         if !self.sets.is_empty() {
@@ -150,13 +150,17 @@ impl Found {
 }
 
 /// Sets that meet the goal at a cost below `value` of their highest class. Candidates are in order of id.
-pub(super) fn best(candidates: &[Candidate], goal: &Goal, value: impl Fn(u8) -> f64) -> Found {
+pub(super) fn best(
+    candidates: &[Candidate],
+    goal: &Goal,
+    value: impl Fn(u8) -> f64,
+) -> SearchResult {
     let mut walk = Walk {
         candidates,
         goal,
         places: promising(candidates, goal),
         values: (0..=10).map(value).collect(),
-        found: Found {
+        found: SearchResult {
             sets: Vec::new(),
             too_dear: None,
         },
@@ -192,7 +196,7 @@ struct Walk<'a> {
     places: Vec<usize>,
     /// Value by class.
     values: Vec<f64>,
-    found: Found,
+    found: SearchResult,
 }
 
 impl Walk<'_> {
@@ -227,7 +231,7 @@ impl Walk<'_> {
 
     fn take(&mut self, set: Set) {
         let value = self.values[usize::from(set.class.min(10))];
-        let Found { sets, too_dear } = &mut self.found;
+        let SearchResult { sets, too_dear } = &mut self.found;
         if set.cost < value {
             sets.push(set);
             if sets.len() >= 16 * MOST_TRIALS {

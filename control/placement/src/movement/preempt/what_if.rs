@@ -4,8 +4,8 @@ use super::{Input, search::Candidate};
 use crate::{
     aheads::Aheads,
     bits::BitSet,
-    cycle::{Cycle, Given},
-    eligible::{Eligible, EligibleSets, Kept},
+    cycle::{Cycle, CycleInput},
+    eligible::{EligibilityCache, Eligible, EligibleSets},
     explain::Blocker,
     headroom::Paths,
     machine::Machine,
@@ -53,7 +53,7 @@ impl<'a> WhatIf<'a> {
             ..light(whole)
         };
         let queue = Queue::new(&view.pending);
-        let sets = Kept::default().prepare(&machine, &queue);
+        let sets = EligibilityCache::default().prepare(&machine, &queue);
         let mut paths = Paths::default();
         paths.follow(&view.levels, &queue.projects);
         let set = sets.number(0);
@@ -106,7 +106,7 @@ impl<'a> WhatIf<'a> {
         let view = self.view_without(gone);
         let all = || gone.iter().flat_map(|c| c.nodes.iter().copied());
         all().for_each(|n| self.machine.free.insert(n));
-        let given = Given {
+        let given = CycleInput {
             view: &view,
             policy: &self.policy,
             machine: &self.machine,

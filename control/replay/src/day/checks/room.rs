@@ -1,6 +1,6 @@
 //! Preemption invariants: no sensitive victim, no victim of an equal class, none near its end, none again at once.
 
-use super::{Checks, Seen};
+use super::{AllocationSnapshot, Checks};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, UnixMillis, command::Victim,
@@ -62,7 +62,7 @@ fn told(victim: &Victim, by: AllocationId, why: &str) -> String {
 }
 
 /// Returns the reason why an allocation can never be a victim.
-fn never(seen: &Seen) -> Option<&'static str> {
+fn never(seen: &AllocationSnapshot) -> Option<&'static str> {
     let record = &seen.record;
     let is_steady = matches!(
         record.state,
@@ -76,7 +76,7 @@ fn never(seen: &Seen) -> Option<&'static str> {
     }
 }
 
-fn for_class(seen: &Seen, class: u8, now: UnixMillis) -> Option<&'static str> {
+fn for_class(seen: &AllocationSnapshot, class: u8, now: UnixMillis) -> Option<&'static str> {
     let record = &seen.record;
     let counts_as = record.spec.class + u8::from(seen.moves >= OFTEN);
     let is_recent = seen.moved_at.is_some_and(|at| now.since(at) < AGAIN_MS);

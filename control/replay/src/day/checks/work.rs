@@ -1,6 +1,6 @@
 //! Job invariants: queue order is kept, checkpoints are complete, and each end has a reason.
 
-use super::{Checks, Seen, was_moved};
+use super::{AllocationSnapshot, Checks, was_moved};
 use crate::day::truth::Truth;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
@@ -49,7 +49,7 @@ impl Checks {
     pub(super) fn work(&mut self, truth: &Truth, record: &Arc<Allocation>, now: UnixMillis) {
         let id = record.id;
         let Some(seen) = self.seen.get_mut(&id) else {
-            let seen = Seen {
+            let seen = AllocationSnapshot {
                 record: record.clone(),
                 submitted_at: record.submitted_at,
                 moves: 0,

@@ -2,7 +2,7 @@
 
 use super::find;
 use crate::{
-    Core, Kept,
+    Core, ParsedBaseline,
     http::ops::nodes::{agent_problem, difference},
 };
 use lattice_api::{
@@ -39,7 +39,7 @@ pub(crate) async fn diff(core: &Core, text: &str, with: &str) -> Result<DiffView
 }
 
 /// Finds the other baseline. The error for an unknown name also mentions nodes, because the caller may have meant one.
-async fn other(core: &Core, text: &str) -> Result<Kept, Problem> {
+async fn other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
     let found = find(core, text).await;
     found.map_err(|problem| {
         let is_unknown = problem.status == 404 && !text.contains('@');
@@ -58,7 +58,7 @@ async fn other(core: &Core, text: &str) -> Result<Kept, Problem> {
 
 /// Deviations of these records from the baseline, whether or not it applies to their node. A class without a record, or
 /// with a rule that this build cannot read, is unknown.
-fn beside(baseline: &Kept, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
+fn beside(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
     let mut deviations = Vec::new();
     for (class, rule) in baseline.classes() {
         let unknown = |why: &str| Deviation {
@@ -102,14 +102,14 @@ fn row(class: Class, key: String, left: String, right: String, v: Verdict) -> Di
 }
 
 /// Differences between the rules of two baselines.
-fn between(left: &Kept, right: &Kept) -> Vec<DifferenceView> {
+fn between(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<DifferenceView> {
     let classes: BTreeSet<Class> = left
         .classes()
         .keys()
         .chain(right.classes().keys())
         .copied()
         .collect();
-    let ask = |kept: &Kept, class: Class| match kept.classes().get(&class) {
+    let ask = |kept: &ParsedBaseline, class: Class| match kept.classes().get(&class) {
         None => Err("<not judged>".to_owned()),
         Some(rule) => rule.expectation.clone(),
     };

@@ -2,7 +2,7 @@
 
 use crate::{
     Core, Look, NodeEntry,
-    baselines::form::{Model, Want, Wanted},
+    baselines::form::{CheckedBaseline, Model, Want},
     compare::as_said,
     http::ops::{
         groups,
@@ -23,7 +23,7 @@ const ALIKE_ASKED: usize = 4;
 
 /// Rules for each requested class, or for each class of the model.
 pub(super) fn rules(
-    wanted: &Wanted,
+    wanted: &CheckedBaseline,
     model: &BTreeMap<Class, ClassRecord>,
 ) -> Result<BTreeMap<String, ClassRule>, Problem> {
     let mut rules = BTreeMap::new();
@@ -85,7 +85,7 @@ fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
 pub(super) async fn records(
     core: &Core,
     model: &Model,
-    wanted: &Wanted,
+    wanted: &CheckedBaseline,
 ) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
     match model {
         Model::Node(text) => {
@@ -225,7 +225,11 @@ fn no_model(node: &NodeId, classes: &[Class], why: &str) -> Problem {
 
 /// The only group with a digest that starts with this text: a group of the requested classes together, of one class, or
 /// of whole nodes.
-fn group(core: &Core, beginning: &str, wanted: &Wanted) -> Result<(Group, Scope), Problem> {
+fn group(
+    core: &Core,
+    beginning: &str,
+    wanted: &CheckedBaseline,
+) -> Result<(Group, Scope), Problem> {
     let mut scopes = groups::plain();
     if wanted.classes.len() > 1 {
         scopes.push(Scope::Union(wanted.classes.keys().copied().collect()));

@@ -1,6 +1,6 @@
 //! Preview of a baseline: the nodes it would apply to and their conformance, returned to the caller that sets it.
 
-use crate::{Core, View, baselines::Kept, drift};
+use crate::{Core, View, baselines::ParsedBaseline, drift};
 use lattice_api::baseline::BaselineStanding;
 use lattice_hwprobe::{ClassRecord, Digest, baseline::Expectation};
 use lattice_quorum_types::{
@@ -93,7 +93,12 @@ pub(super) fn of(
 
 /// Warnings about names and keys that match nothing at present: such nodes and keys may appear later, or may be
 /// misspelt.
-fn warnings(core: &Core, view: &View, kept: &Kept, judged: &BTreeSet<NodeId>) -> Vec<String> {
+fn warnings(
+    core: &Core,
+    view: &View,
+    kept: &ParsedBaseline,
+    judged: &BTreeSet<NodeId>,
+) -> Vec<String> {
     let definition = &kept.record.definition;
     let named = hostlist::expand(&definition.nodes).unwrap_or_default();
     let missing: Vec<_> = named.iter().filter(|n| view.node(n).is_none()).collect();

@@ -100,7 +100,7 @@ fn a_change_names_some_keys_and_counts_the_others() {
         from: text("1"),
         to: text("2"),
     };
-    let told = Told {
+    let told = HistoryEntry {
         number: 3,
         when: 5,
         source: Source::Bmc,
@@ -148,7 +148,7 @@ fn a_first_look_says_what_came_of_it_and_whose_part_it_is() {
             changes: Vec::new(),
             more: 0,
         };
-        let told = Told {
+        let told = HistoryEntry {
             number: 3,
             when: 5,
             source,

@@ -1,6 +1,6 @@
 //! Node, conformance and project requests over REST and gRPC: the same callers, refusals and answers.
 
-use super::{super::fixture::ApiFixture, Said, WHO, said};
+use super::{super::fixture::ApiFixture, Rejection, WHO, said};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_api::{Problem, v1};
 use lattice_quorum_types::AllocationId;
@@ -247,7 +247,7 @@ pub(super) async fn channel(fixture: &ApiFixture) -> Channel {
     endpoint.tls_config(tls).unwrap().connect().await.unwrap()
 }
 
-async fn rest(fixture: &ApiFixture, who: &str, case: &Case) -> Said {
+async fn rest(fixture: &ApiFixture, who: &str, case: &Case) -> Rejection {
     let url = fixture.url(&format!("/api/v1/{}", case.path));
     let request = fixture.raw().request(case.method.clone(), url);
     let request = request.bearer_auth(fixture.token(who));
@@ -262,7 +262,7 @@ async fn rest(fixture: &ApiFixture, who: &str, case: &Case) -> Said {
     }
 }
 
-async fn grpc(fixture: &ApiFixture, who: &str, case: &Case) -> Said {
+async fn grpc(fixture: &ApiFixture, who: &str, case: &Case) -> Rejection {
     let status = (case.call)(channel(fixture).await, &fixture.token(who))
         .await
         .err()?;

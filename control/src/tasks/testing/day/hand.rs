@@ -9,12 +9,12 @@ use crate::{
     core::{Core, Parts},
     decisions::Decisions,
     fold,
-    observe::{self, Found},
+    observe::{self, PingOutcome},
     tasks::{
         borrow::Borrow, checkpoints::Checkpoints, dispatch::Dispatch, lease::Lease, moves::Moves,
         node_loss::NodeLoss, reconciler::Reconciler, scale::Scale, schedule::Schedule, testing,
     },
-    view::Seen,
+    view::GossipedNode,
 };
 use futures::{
     FutureExt as _,
@@ -29,7 +29,7 @@ use lattice_quorum_types::{
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
-use lattice_replay::day::{Heard, START, Site};
+use lattice_replay::day::{PingState, START, Site};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -182,7 +182,7 @@ impl Hand {
             schema: 1,
             digest: digest(),
         };
-        let seen = || Seen {
+        let seen = || GossipedNode {
             marks: BTreeMap::from([(Class::Gpu, mark)]),
             ..testing::seen(1)
         };
@@ -196,11 +196,11 @@ impl Hand {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1));
         let found = self.site.heard().into_iter().map(|(node, heard)| {
             let (liveness, boot) = match heard {
-                Heard::Alive(boot) => (Liveness::Alive, Some((boot, Instant::now()))),
-                Heard::Suspect => (Liveness::Suspect, None),
-                Heard::Unreachable => (Liveness::Unreachable, None),
+                PingState::Alive(boot) => (Liveness::Alive, Some((boot, Instant::now()))),
+                PingState::Suspect => (Liveness::Suspect, None),
+                PingState::Unreachable => (Liveness::Unreachable, None),
             };
-            let found = Found {
+            let found = PingOutcome {
                 liveness,
                 reason: None,
                 boot,

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 /// Reading of one control in one pass.
 #[derive(Clone, Debug)]
-pub(super) struct Told(Power);
+pub(super) struct ControlReport(Power);
 
-impl Told {
+impl ControlReport {
     /// The interpreter's reading of this single resource.
     pub fn of(route: &Route, source: &Source, value: &Value) -> Self {
         let present = Reading::Present(value.clone());
@@ -108,7 +108,7 @@ impl Bmc {
             let why = match self.look(&control.source).await {
                 Err(error) => error.to_string(),
                 Ok((value, _)) => {
-                    let told = Told::of(route, &control.source, &value);
+                    let told = ControlReport::of(route, &control.source, &value);
                     if told.holds(asked) {
                         return confirmed_safe(&told, asked);
                     }
@@ -171,7 +171,10 @@ impl Bmc {
 }
 
 /// A limit in force is confirmed only if enforcing it cuts no power.
-fn confirmed_safe(told: &Told, asked: Option<Milliwatts>) -> Result<ConfirmedLimit, SetLimitError> {
+fn confirmed_safe(
+    told: &ControlReport,
+    asked: Option<Milliwatts>,
+) -> Result<ConfirmedLimit, SetLimitError> {
     if asked.is_some() && told.safe_exception().is_none() {
         let action = told.exception_shown();
         let why = format!("the action when it cannot be kept became {action}");

@@ -12,7 +12,7 @@ use super::error::FetchError;
 use super::session::path_of_location;
 use super::wire::{Ask, Reply};
 use crate::power::{Route, Source};
-use confirm::Told;
+use confirm::ControlReport;
 use lattice_hwprobe::{LimitState, Milliwatts};
 use reqwest::Method;
 use serde_json::Value;
@@ -32,7 +32,7 @@ struct Control {
     source: Source,
     value: Value,
     etag: Option<String>,
-    told: Told,
+    told: ControlReport,
 }
 
 impl Bmc {
@@ -178,7 +178,7 @@ impl Bmc {
         let takes_limits = |source: &&Source| change::takes_limits(source);
         for source in route.sources.iter().filter(takes_limits) {
             let (value, etag) = self.look(source).await.map_err(SetLimitError::NotSent)?;
-            let told = Told::of(route, source, &value);
+            let told = ControlReport::of(route, source, &value);
             if told.state() != LimitState::Absent {
                 return Ok(Control {
                     source: source.clone(),
@@ -204,7 +204,10 @@ const fn whole_watts(limit: Milliwatts) -> Milliwatts {
 }
 
 /// Checks whether the limit may be sent. Returns the limit to send, or the reason against it.
-fn may_set(told: &Told, limit: Option<Milliwatts>) -> Result<Option<Milliwatts>, LimitRefusal> {
+fn may_set(
+    told: &ControlReport,
+    limit: Option<Milliwatts>,
+) -> Result<Option<Milliwatts>, LimitRefusal> {
     if let Some(why) = told.unreadable() {
         return Err(LimitRefusal::Unreadable { why });
     }

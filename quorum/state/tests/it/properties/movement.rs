@@ -1,7 +1,7 @@
 //! Commands that random steps stand for when they are taken.
 
 use super::{
-    steps::{Asked, Step},
+    steps::{ExtraRequest, Step},
     *,
 };
 use lattice_quorum_types::{
@@ -55,7 +55,7 @@ pub fn found(c: &mut Cluster) {
     .unwrap();
 }
 
-fn spec(c: &Cluster, asked: &Asked, next: u64) -> AllocationSpec {
+fn spec(c: &Cluster, asked: &ExtraRequest, next: u64) -> AllocationSpec {
     let mut spec = AllocationSpec {
         class: asked.class,
         requeue: asked.requeue,
@@ -428,16 +428,21 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
     })
 }
 
-fn dag(c: &Cluster, members: &[Asked], edges: &[(usize, usize, Condition)], next: u64) -> Command {
+fn dag(
+    c: &Cluster,
+    members: &[ExtraRequest],
+    edges: &[(usize, usize, Condition)],
+    next: u64,
+) -> Command {
     let name = |n: usize| format!("m{}", n % members.len());
-    let of = |(n, asked): (usize, &Asked)| MemberSpec {
+    let of = |(n, asked): (usize, &ExtraRequest)| MemberSpec {
         name: name(n),
         spec: match n {
             0 => spec(c, asked, next),
             // One dependency on an unknown allocation is enough.
             _ => spec(
                 c,
-                &Asked {
+                &ExtraRequest {
                     after: Vec::new(),
                     ..asked.clone()
                 },

@@ -1,7 +1,7 @@
 //! Coverage of the random steps: they must reach every relevant path.
 
 use super::*;
-use lattice_quorum_types::{allocation::StopCause, course::Kept};
+use lattice_quorum_types::{allocation::StopCause, course::SavedCheckpoint};
 
 #[test]
 fn random_work_gets_everywhere() {
@@ -96,7 +96,7 @@ fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) 
         if course.failed_checkpoints > 0 {
             note("checkpoint failed");
         }
-        let kept_before = |kept: &Kept| kept.attempt < a.attempt;
+        let kept_before = |kept: &SavedCheckpoint| kept.attempt < a.attempt;
         if a.state == AllocationState::Running && course.kept.as_ref().is_some_and(kept_before) {
             note("gone on from a checkpoint");
         }

@@ -29,9 +29,9 @@ const BOUNDS: [Bounds; 3] = [
 
 /// Stored segments.
 #[derive(Default)]
-struct Kept(BTreeMap<SegmentId, Bytes>);
+struct StoredSegments(BTreeMap<SegmentId, Bytes>);
 
-impl Kept {
+impl StoredSegments {
     fn keep(&mut self, sealed: Vec<Sealed>) {
         for Sealed { id, bytes } in sealed {
             assert!(id.names(&bytes));
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-impl Segments for Kept {
+impl Segments for StoredSegments {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
         let bytes = self.0.get(id).cloned();
         bytes.ok_or_else(|| id.fault("nobody has it"))
@@ -228,7 +228,7 @@ proptest! {
         let begun = State::with_bounds(lattice_quorum_state::Policy::default(), BOUNDS[bounds]);
         let restarts: BTreeSet<usize> = restarts.iter().map(|at| at.index(c.log.len())).collect();
         // One state keeps all segments; the other gives them away and is restored at times.
-        let (mut whole, mut member, mut kept) = (begun.clone(), begun, Kept::default());
+        let (mut whole, mut member, mut kept) = (begun.clone(), begun, StoredSegments::default());
         let mut truth = Truth::default();
         for (i, envelope) in c.log.iter().enumerate() {
             let result = whole.apply(i as u64 + 1, envelope);

@@ -9,14 +9,14 @@ use lattice_quorum_types::terms::Condition;
 /// One random step; resolved against the state when it is taken.
 #[derive(Debug, Clone)]
 pub enum Step {
-    Submit(Asked),
+    Submit(ExtraRequest),
     Dag {
-        members: Vec<Asked>,
+        members: Vec<ExtraRequest>,
         edges: Vec<(usize, usize, Condition)>,
     },
     AfterArray {
         nth: usize,
-        asked: Asked,
+        asked: ExtraRequest,
     },
     CancelDag {
         nth: usize,
@@ -96,7 +96,7 @@ pub enum Step {
 
 /// Terms of a request in addition to its nodes.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ExtraRequest {
     pub nodes: u32,
     pub class: u8,
     pub requeue: Requeue,
@@ -116,7 +116,7 @@ fn conditions() -> impl Strategy<Value = Condition> {
     (0..Condition::ALL.len()).prop_map(|n| Condition::ALL[n])
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = ExtraRequest> {
     let requeue = prop_oneof![
         Just(Requeue::Never),
         Just(Requeue::Once),
@@ -139,7 +139,7 @@ fn asked() -> impl Strategy<Value = Asked> {
             let (nodes, class, requeue, hold, after) = what;
             let (mutex, array, writes) = how;
             let (begin_ms, deadline_ms, walltime_ms, reservation) = when;
-            Asked {
+            ExtraRequest {
                 nodes,
                 class,
                 requeue,

@@ -1,7 +1,7 @@
 //! Every course of a checkpoint request, as tables: time, event, expected action.
 
 use super::*;
-use Heard::{Answering, Failed, Nothing, StorageOut, Written};
+use CheckpointReport::{Answering, Failed, Nothing, StorageOut, Written};
 use lattice_quorum_types::checkpoint::CheckpointOrder;
 use proptest::{collection::vec, prelude::*};
 
@@ -15,9 +15,9 @@ const DEADLINES: Deadlines = Deadlines {
     max_deferrals: 3,
 };
 
-fn defer(minutes: u64) -> Heard {
+fn defer(minutes: u64) -> CheckpointReport {
     let for_ms = minutes * MINUTE;
-    Heard::Defer { for_ms }
+    CheckpointReport::Defer { for_ms }
 }
 
 fn request(purpose: Purpose) -> Request {
@@ -47,7 +47,7 @@ fn is(step: Step) -> (Is, Option<Request>) {
 }
 
 /// Seconds after the request, event, expected action, and time of the next check.
-type Row = (u64, Heard, Is, Option<u64>);
+type Row = (u64, CheckpointReport, Is, Option<u64>);
 
 #[track_caller]
 fn check(request: Request, rows: &[Row]) {
@@ -169,7 +169,7 @@ fn it_may_be_put_off_three_times_and_five_minutes_in_all() {
         (250, Nothing, Is::Asks, Some(840)),
         (
             260,
-            Heard::Defer { for_ms: u64::MAX },
+            CheckpointReport::Defer { for_ms: u64::MAX },
             Is::Defers,
             Some(320),
         ),
@@ -346,11 +346,11 @@ fn no_time_at_all_ends_it_at_once() {
     assert_eq!(progress(&request, far, Nothing), Step::Wait(request));
 }
 
-fn any_heard() -> impl Strategy<Value = Heard> {
+fn any_heard() -> impl Strategy<Value = CheckpointReport> {
     prop_oneof![
         4 => Just(Nothing),
         4 => Just(Answering),
-        4 => (0..10 * MINUTE).prop_map(|for_ms| Heard::Defer { for_ms }),
+        4 => (0..10 * MINUTE).prop_map(|for_ms| CheckpointReport::Defer { for_ms }),
         1 => Just(Failed),
     ]
 }

@@ -10,7 +10,7 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cluster {
     pub(super) view: ClusterView,
-    pub(super) places: BTreeMap<NodeId, Place>,
+    pub(super) places: BTreeMap<NodeId, NodeOwnership>,
     pub(super) vclusters: BTreeMap<VclusterName, Member>,
     pub(super) work: BTreeMap<AllocationId, Work>,
     pub(super) timing: Timing,
@@ -42,7 +42,7 @@ impl Cluster {
     }
 
     pub(super) fn add(&mut self, node_name: &str, home: &str, current: &str) -> &mut Self {
-        let place = Place {
+        let place = NodeOwnership {
             home: name(home),
             current: name(current),
             planned_for: None,

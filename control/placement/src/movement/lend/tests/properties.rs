@@ -177,7 +177,7 @@ impl Cluster {
     }
 
     /// Number of suitable nodes with this property.
-    fn count(&self, job: AllocationId, is_so: impl Fn(&NodeView, &Place) -> bool) -> u32 {
+    fn count(&self, job: AllocationId, is_so: impl Fn(&NodeView, &NodeOwnership) -> bool) -> u32 {
         let asks = &self.view.pending[&job];
         let mut by_key: BTreeMap<_, u32> = BTreeMap::new();
         for (name, node) in &self.view.nodes {
@@ -192,19 +192,25 @@ impl Cluster {
     }
 
     /// Idle at home, and not planned for another job.
-    fn is_own(&self, v: &str, job: AllocationId, node: &NodeView, place: &Place) -> bool {
+    fn is_own(&self, v: &str, job: AllocationId, node: &NodeView, place: &NodeOwnership) -> bool {
         let own = place.home == name(v) && place.current == name(v);
         own && node.holder.is_none() && place.planned_for.is_none_or(|id| id == job)
     }
 
     /// Lent, and reclaimable.
-    fn is_loan(&self, v: &str, node: &NodeView, place: &Place) -> bool {
+    fn is_loan(&self, v: &str, node: &NodeView, place: &NodeOwnership) -> bool {
         let lent = place.home == name(v) && place.current != name(v);
         let stays = |holder| place.recalled_at.is_none() && self.is_unstoppable(holder);
         lent && !node.holder.is_some_and(stays)
     }
 
-    fn is_borrowed(&self, v: &str, job: AllocationId, node: &NodeView, place: &Place) -> bool {
+    fn is_borrowed(
+        &self,
+        v: &str,
+        job: AllocationId,
+        node: &NodeView,
+        place: &NodeOwnership,
+    ) -> bool {
         let borrowed = place.home != name(v) && place.current == name(v);
         borrowed
             && node.holder.is_none()
@@ -212,7 +218,7 @@ impl Cluster {
             && place.planned_for.is_none_or(|id| id == job)
     }
 
-    fn is_spare(&self, borrower: &str, node: &NodeView, place: &Place) -> bool {
+    fn is_spare(&self, borrower: &str, node: &NodeView, place: &NodeOwnership) -> bool {
         place.home == place.current
             && place.home != name(borrower)
             && node.holder.is_none()

@@ -83,7 +83,7 @@ fn work_is_read_from_its_record() {
     use lattice_quorum_types::{
         NodeId, ProjectPath, Revision, VclusterName,
         allocation::{Rank, RankPhase},
-        course::{Course, Kept},
+        course::{Course, SavedCheckpoint},
         spec::{AllocationSpec, Workload},
     };
     let at = |minutes: u64| UnixMillis(NOW.0 - minutes * MINUTE);
@@ -114,7 +114,7 @@ fn work_is_read_from_its_record() {
             preempted: 2,
             moved_at: Some(at(31)),
             resumed_ms: 7 * MINUTE,
-            kept: Some(Kept {
+            kept: Some(SavedCheckpoint {
                 number: 1,
                 asked_at: at(10),
                 written_at: at(8),
