@@ -6,7 +6,7 @@ use crate::{
     wait::{LOOK_EVERY, PATIENCE},
 };
 use lattice_api::{AllocationRequest, allocation::ConstraintsBody, node::NodeView};
-use lattice_client::{AllocationView, SubmitOptions};
+use lattice_client::{AllocationView, ClientError, SubmitOptions};
 use lattice_quorum_types::AllocationId;
 use std::{
     fs,
@@ -33,9 +33,28 @@ impl Site {
 
     /// Submits a script for one node, as the administrator.
     pub async fn submit(&self, node: &str, script: &str) -> AllocationId {
-        let request = self.request(Some(node), script);
-        let submitted = self.api().submit(&request, SubmitOptions::default());
-        submitted.await.unwrap().id.unwrap()
+        self.submit_request(&self.request(Some(node), script)).await
+    }
+
+    /// Submits a request. While the quorum is unavailable, the submit is repeated with its key, as clients do.
+    ///
+    /// # Panics
+    /// When the request is refused, or the quorum is unavailable for longer than [`PATIENCE`].
+    pub async fn submit_request(&self, request: &AllocationRequest) -> AllocationId {
+        let key = format!("test-{:032x}", rand::random::<u128>());
+        let begun = Instant::now();
+        loop {
+            let options = SubmitOptions {
+                key: Some(key.clone()),
+                dry_run: false,
+            };
+            match self.api().submit(request, options).await {
+                Err(ClientError::Unavailable(_)) if begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                submitted => return submitted.unwrap().id.unwrap(),
+            }
+        }
     }
 
     fn hook_file(&self, node: &str, hook: Hook, end: &str) -> PathBuf {

@@ -2,7 +2,6 @@
 //! was killed.
 
 use lattice_api::AllocationRequest;
-use lattice_client::SubmitOptions;
 use lattice_tests::{
     site::{Plan, Site},
     wait::until,
@@ -68,8 +67,7 @@ async fn an_auditor_is_answered_and_a_forger_found_out() {
         hold: true,
         ..site.request(Some("n2"), "true")
     };
-    let submitted = site.api().submit(&request, SubmitOptions::default());
-    let id = submitted.await.unwrap().id.unwrap().to_string();
+    let id = site.submit_request(&request).await.to_string();
     site.lattice(&["release", &id]);
     site.lattice(&["hold", &id]);
     site.lattice(&["cancel", &id]);

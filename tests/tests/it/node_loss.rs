@@ -1,7 +1,6 @@
 //! Silent, given-up and rebooted nodes, with real processes. Silence frees nothing; an operator's forced removal frees
 //! the node and is audited; another boot id proves the loss.
 
-use lattice_client::SubmitOptions;
 use lattice_tests::{
     daemon::Daemon,
     monitor::Monitor,
@@ -127,8 +126,7 @@ async fn rebooted(site: &Site, agent: &mut Daemon) {
     let script = Script::in_folder(site.path("rebooted"));
     let mut request = site.request(Some("n3"), &script.text(Behaviour::Plain));
     request.requeue = Some("once".to_owned());
-    let submitted = site.api().submit(&request, SubmitOptions::default());
-    let id = submitted.await.unwrap().id.unwrap();
+    let id = site.submit_request(&request).await;
     site.reaches(id, &["running"]).await;
     // The process exists before it has executed its first lines.
     until("its script runs", || script.has_main()).await;

@@ -2,7 +2,6 @@
 //! stream of jobs. Prints the durations of scheduling cycles in each state, and their ratios. `LATTICE_PHASE_S` is the
 //! duration of each state of Waldur, `LATTICE_ROUNDS` the number of rounds; `LATTICE_OUTPUT=json` prints one object.
 
-use lattice_client::SubmitOptions;
 use lattice_fake_waldur::{Fault, Moment, Rule, Version, Waldur};
 use lattice_quorum_types::AllocationId;
 use lattice_tests::{
@@ -161,8 +160,7 @@ async fn worked(site: &Site, span: Duration) -> Vec<AllocationId> {
 
 async fn work(site: &Site, script: &str) -> AllocationId {
     let request = site.request(None, &format!("#!/bin/sh\n{script}\n"));
-    let submitted = site.api().submit(&request, SubmitOptions::default());
-    submitted.await.unwrap().id.unwrap()
+    site.submit_request(&request).await
 }
 
 fn section(waldur: &Waldur, folder: &TempDir) -> String {

@@ -3,7 +3,6 @@
 //! allocation ends or a limit is raised, it gets its nodes without a new request.
 
 use lattice_api::project::{LimitChangeBody, LimitsRequest};
-use lattice_client::SubmitOptions;
 use lattice_quorum_types::{AllocationId, limit::Patch};
 use lattice_tests::{
     script::{Behaviour, Script},
@@ -28,8 +27,7 @@ async fn submit(site: &Site, name: &str, project: &str, nodes: u32, hold: bool) 
     request.project = project.to_owned();
     request.nodes = nodes;
     request.hold = hold;
-    let submitted = site.api().submit(&request, SubmitOptions::default());
-    let id = submitted.await.unwrap().id.unwrap();
+    let id = site.submit_request(&request).await;
     Work { id, script }
 }
 

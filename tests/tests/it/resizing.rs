@@ -2,7 +2,7 @@
 //! nodes and end on released ones before these are free; all other processes stay the same. The control is killed
 //! during each operation.
 
-use lattice_client::{AllocationView, SubmitOptions};
+use lattice_client::AllocationView;
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, Outcome, Refusal,
     command::ExpectedNode,
@@ -37,8 +37,7 @@ impl<'a> Work<'a> {
         let script = Script::in_folder(site.path("resized"));
         let mut request = site.request(None, &script.text(Behaviour::Stubborn));
         request.nodes = 2;
-        let submitted = site.api().submit(&request, SubmitOptions::default());
-        let id = submitted.await.unwrap().id.unwrap();
+        let id = site.submit_request(&request).await;
         site.reaches(id, &["running"]).await;
         Self {
             site,

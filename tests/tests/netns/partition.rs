@@ -130,8 +130,7 @@ async fn start_job(site: &Site, node: &str, requeue: Option<&str>) -> Job {
     let script = Script::in_folder(site.path(&format!("job-{node}")));
     let mut request = site.request(Some(node), &script.text(Behaviour::Plain));
     request.requeue = requeue.map(str::to_owned);
-    let submitted = site.api().submit(&request, SubmitOptions::default());
-    let id = submitted.await.unwrap().id.unwrap();
+    let id = site.submit_request(&request).await;
     site.reaches(id, &["running"]).await;
     Job {
         node: node.to_owned(),

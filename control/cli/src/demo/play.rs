@@ -21,6 +21,9 @@ const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
 /// Interval between two attempts of a submit that exceeds the project's limit at present.
 const RETRY: Duration = Duration::from_millis(250);
 
+/// Longest time without an available quorum after which a submit still succeeds: a busy machine, or a new leader.
+const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Results of the recorded jobs.
 #[derive(Debug, Default)]
 pub struct Played {
@@ -149,10 +152,11 @@ async fn submit_all(
     Ok(())
 }
 
-/// Submits one job. While its project is full, the submit is repeated, as a user would; a job wider than the project's
-/// limit is refused permanently.
+/// Submits one job. While its project is full or the quorum is unavailable, the submit is repeated with the same
+/// idempotency key, as a user would; a job wider than the project's limit is refused permanently.
 async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
     let key = format!("demo-{}", job.name);
+    let begun = Instant::now();
     loop {
         let options = SubmitOptions {
             key: Some(key.clone()),
@@ -174,6 +178,9 @@ async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
                 {
                     return Ok(Sent::Refused(problem.detail));
                 }
+                sleep(RETRY).await;
+            }
+            Err(ClientError::Unavailable(_)) if begun.elapsed() < UNAVAILABLE_TIMEOUT => {
                 sleep(RETRY).await;
             }
             Err(error) => return Err(error).with_context(|| job.name.clone()),

@@ -92,8 +92,7 @@ fn is_whole(node: &NodeView) -> bool {
 async fn submit(bench: &Bench, node: &str, sensitive: bool) -> AllocationId {
     let mut request = bench.site.request(Some(node), "#!/bin/sh\ntrue\n");
     request.sensitive = sensitive;
-    let submitted = bench.site.api().submit(&request, Default::default());
-    submitted.await.unwrap().id.unwrap()
+    bench.site.submit_request(&request).await
 }
 
 /// Sensitive jobs for nodes with unknown values wait; other jobs complete.
