@@ -4,31 +4,31 @@
 mod access;
 mod accounting;
 mod assign;
+mod audit_head;
+mod audit_records;
 mod baseline;
-mod checkpoint;
 mod dag;
 mod element;
 mod follow;
 mod force;
+mod job_checkpoint;
 mod lease;
 mod nodes;
-mod people;
+mod preemption;
 mod projects;
 mod quorum;
 mod report;
 mod reserve;
 mod resize;
-mod room;
 mod sensitive;
 mod submit;
 mod system;
 mod tenure;
 mod terms;
 mod token;
-mod told;
 mod trust;
+mod user_actions;
 mod vcluster;
-mod writing;
 
 use crate::{
     State,
@@ -66,7 +66,7 @@ pub(crate) fn judge(
     let mut verdict = by_kind(case, &envelope.command)?;
     let asked_for = verdict.changes.len();
     follow::add(case, &mut verdict.changes);
-    told::add(case, &envelope.command, &mut verdict.changes, asked_for);
+    audit_records::add(case, &envelope.command, &mut verdict.changes, asked_for);
     Ok(verdict)
 }
 
@@ -86,9 +86,11 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::Submit { spec } => submit::submit(case, spec),
         Command::SubmitDag { dag } => dag::submit(case, dag),
         Command::CancelDag { id } => dag::cancel(case, *id),
-        Command::Requeue { id } => people::requeue(case, *id),
-        Command::SetWalltime { id, walltime_ms } => people::set_walltime(case, *id, *walltime_ms),
-        Command::Expire { id } => people::expire(case, *id),
+        Command::Requeue { id } => user_actions::requeue(case, *id),
+        Command::SetWalltime { id, walltime_ms } => {
+            user_actions::set_walltime(case, *id, *walltime_ms)
+        }
+        Command::Expire { id } => user_actions::expire(case, *id),
         Command::WriteCheckpoint {
             id,
             directory,
@@ -98,35 +100,35 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
                 directory: directory.clone(),
                 timeout_ms: *timeout_ms,
             };
-            people::write_checkpoint(case, *id, &asked)
+            user_actions::write_checkpoint(case, *id, &asked)
         }
         Command::ExtendCheckpoint { id, number, by_ms } => {
-            writing::extend(case, *id, *number, *by_ms)
+            job_checkpoint::extend(case, *id, *number, *by_ms)
         }
-        Command::GiveUpCheckpoint { id, number } => writing::give_up(case, *id, *number),
+        Command::GiveUpCheckpoint { id, number } => job_checkpoint::give_up(case, *id, *number),
         Command::LeaveAfterCheckpoint {
             id,
             number,
             home,
             timeout_ms,
-        } => room::leave_after(case, (*id, *number), home, *timeout_ms),
-        Command::MakeRoom { victim, reason } => room::make_room(case, victim, reason),
-        Command::Preempt { id, nodes, victims } => room::preempt(case, *id, nodes, victims),
-        Command::WithdrawPromise { id } => Ok(room::withdraw(case, *id)),
+        } => preemption::leave_after(case, (*id, *number), home, *timeout_ms),
+        Command::MakeRoom { victim, reason } => preemption::make_room(case, victim, reason),
+        Command::Preempt { id, nodes, victims } => preemption::preempt(case, *id, nodes, victims),
+        Command::WithdrawPromise { id } => Ok(preemption::withdraw(case, *id)),
         Command::RecallNode {
             node,
             wanted,
             version,
-        } => room::recall(case, node, *wanted, *version),
+        } => preemption::recall(case, node, *wanted, *version),
         Command::SetReservation {
             name,
             spec,
             expected,
         } => reserve::set(case, name, spec, *expected),
         Command::DeleteReservation { name } => reserve::delete(case, name),
-        Command::Cancel { id } => people::cancel(case, *id),
-        Command::Hold { id } => people::hold(case, *id),
-        Command::Release { id } => people::release(case, *id),
+        Command::Cancel { id } => user_actions::cancel(case, *id),
+        Command::Hold { id } => user_actions::hold(case, *id),
+        Command::Release { id } => user_actions::release(case, *id),
         Command::Assign { id, nodes } => assign::assign(case, *id, nodes),
         Command::Stop { id, cause } => assign::stop(case, *id, cause),
         Command::Report {
@@ -223,11 +225,11 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::ReturnNode { node, version } => vcluster::give_back(case, node, *version),
         Command::Grow { id, nodes } => resize::grow(case, *id, nodes),
         Command::Shrink { id, nodes } => resize::shrink(case, *id, nodes),
-        Command::Suspend { id } => people::suspend(case, *id),
+        Command::Suspend { id } => user_actions::suspend(case, *id),
         Command::SuspendAfterCheckpoint { id, checkpoint } => {
-            people::suspend_after(case, *id, checkpoint)
+            user_actions::suspend_after(case, *id, checkpoint)
         }
-        Command::Resume { id } => people::resume(case, *id),
+        Command::Resume { id } => user_actions::resume(case, *id),
         Command::SetSystemLimits { patch } => system::set_limits(case, patch),
         Command::NewProject {
             path,
@@ -240,7 +242,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         }
         Command::SetLimitPolicy { policy } => system::set_policy(case, *policy),
         Command::NoteQuorum { action } => quorum::note(case, action),
-        Command::SignAudit { checkpoint } => checkpoint::sign(case, checkpoint),
+        Command::SignAudit { checkpoint } => audit_head::sign(case, checkpoint),
         Command::UpdateTenant {
             tenant,
             limits,

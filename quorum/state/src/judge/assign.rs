@@ -1,8 +1,8 @@
 //! Assigning nodes to an allocation (the second limit check) and stopping it, as reconcilers do.
 
 use super::{
-    Case, element, invalid, people::entering, sensitive, short_exit, short_words,
-    submit::check_not_paused, tenure::taken_by, wrong_state,
+    Case, element, invalid, sensitive, short_exit, short_words, submit::check_not_paused,
+    tenure::taken_by, user_actions::entering, wrong_state,
 };
 use crate::{
     change::{Change, Direction, Verdict},

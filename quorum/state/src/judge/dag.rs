@@ -4,9 +4,9 @@ use super::{
     Case,
     access::forbidden,
     invalid,
-    people::ended_by,
     submit::{check_ever, check_fields, check_surroundings, submitted},
     terms,
+    user_actions::ended_by,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{

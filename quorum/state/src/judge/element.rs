@@ -5,7 +5,7 @@ use super::{
     assign::check_begin,
     follow::{give_up_rest, settled},
     invalid,
-    people::{ended_by, entering},
+    user_actions::{ended_by, entering},
     wrong_state,
 };
 use crate::change::{Change, Verdict};

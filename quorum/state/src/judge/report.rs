@@ -1,8 +1,8 @@
 //! Rank reports, and the state transitions that follow from them.
 
 use super::{
-    Case, assign, force, invalid, nodes, people::entering, short_exit, short_words, writing,
-    wrong_state,
+    Case, assign, force, invalid, job_checkpoint, nodes, short_exit, short_words,
+    user_actions::entering, wrong_state,
 };
 use crate::{
     archive::Ended,
@@ -62,7 +62,7 @@ pub(super) fn report(
         return Err(invalid("node", reason));
     }
     if let RankReport::Checkpoint { of } = report {
-        return Ok(writing::report(case, present, position, of));
+        return Ok(job_checkpoint::report(case, present, position, of));
     }
     let Some(phase) = next_phase(present, position, report) else {
         return Ok(Verdict::nothing());
@@ -79,10 +79,10 @@ pub(super) fn report(
     if let RankPhase::Ended { exit, .. } = &record.ranks[position].phase {
         let exit = exit.clone();
         note_exit(case, &mut record, position, &exit, fault.as_deref());
-        record = writing::rank_ended(case, record, position);
+        record = job_checkpoint::rank_ended(case, record, position);
     }
     if let RankPhase::Left { .. } = &record.ranks[position].phase {
-        record = writing::rank_left(case, record);
+        record = job_checkpoint::rank_left(case, record);
     }
     let known = case.state.nodes.get(node);
     let drained = fault.and_then(|fault| {

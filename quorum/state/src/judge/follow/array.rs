@@ -4,7 +4,7 @@ use super::{
     Desk, Standing,
     standing::{Met, met},
 };
-use crate::judge::{Case, people::entering};
+use crate::judge::{Case, user_actions::entering};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis,
     allocation::StopCause,

@@ -1,7 +1,7 @@
 //! Standing of a waiting allocation towards its dependencies and its mutex.
 
 use super::{Desk, array::goes_by_index, number_of};
-use crate::{judge::element::index_of, order::has_mutex};
+use crate::{dependency_index::has_mutex, judge::element::index_of};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, allocation::StopCause, terms::Dependency,
 };

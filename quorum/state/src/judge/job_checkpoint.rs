@@ -1,7 +1,9 @@
 //! Job checkpoints: request, extension, giving up, and the reports of ranks. A checkpoint is complete when every rank
 //! has written its part; an incomplete one is never resumed from.
 
-use super::{Case, invalid, people::entering, short_words, terms::check_directory, wrong_state};
+use super::{
+    Case, invalid, short_words, terms::check_directory, user_actions::entering, wrong_state,
+};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal,

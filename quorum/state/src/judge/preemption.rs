@@ -4,7 +4,8 @@
 //! preempted is judged here, at commit. See `../../0009-making-room.md`.
 
 use super::{
-    Case, assign, invalid, people::entering, short_words, tenure::taken_by, writing, wrong_state,
+    Case, assign, invalid, job_checkpoint, short_words, tenure::taken_by, user_actions::entering,
+    wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
@@ -69,7 +70,7 @@ pub(super) fn leave_after(
     home: &VclusterName,
     timeout_ms: u64,
 ) -> Result<Verdict, Refusal> {
-    let Some((present, writing)) = writing::current(case, id, number, "move")? else {
+    let Some((present, writing)) = job_checkpoint::current(case, id, number, "move")? else {
         return Ok(Verdict::nothing());
     };
     check_lent(case, present, home)?;
@@ -81,7 +82,7 @@ pub(super) fn leave_after(
     let home = home.clone();
     let reason = MoveReason::Reclaimed { home };
     let then = AfterCheckpoint::MakeRoom { reason };
-    let record = writing::ending(case, present, then, timeout_ms)?;
+    let record = job_checkpoint::ending(case, present, then, timeout_ms)?;
     Ok(Verdict::done(vec![Change::Allocation {
         change: AllocationChange::Progressed,
         record: Box::new(record),
@@ -103,7 +104,7 @@ fn moved(
         Some(asked) => {
             let reason = reason.clone();
             let then = AfterCheckpoint::MakeRoom { reason };
-            let next = writing::begun(case, present, asked, then)?;
+            let next = job_checkpoint::begun(case, present, asked, then)?;
             (AllocationChange::Checkpointing, next)
         }
         None => {

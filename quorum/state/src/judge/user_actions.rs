@@ -3,10 +3,10 @@
 use super::{
     Case,
     access::{check_owner, check_owner_or_service, forbidden},
-    element, invalid,
+    element, invalid, job_checkpoint,
     report::end_state,
     submit::check_gate,
-    writing, wrong_state,
+    wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
@@ -122,7 +122,7 @@ pub(super) fn suspend_after(
 ) -> Result<Verdict, Refusal> {
     let present = case.live(id, "suspend")?;
     check_owner(case, present)?;
-    writing::check_mode(present)?;
+    job_checkpoint::check_mode(present)?;
     let by = case.principal.name.clone();
     let then = AfterCheckpoint::Suspend { by };
     let (change, record) = match (present.state, present.course.writing.as_deref()) {
@@ -133,12 +133,12 @@ pub(super) fn suspend_after(
             AfterCheckpoint::MakeRoom { .. } => return Err(wrong_state(present, "suspend")),
             AfterCheckpoint::GoOn => (
                 AllocationChange::Progressed,
-                writing::ending(case, present, then, asked.timeout_ms)?,
+                job_checkpoint::ending(case, present, then, asked.timeout_ms)?,
             ),
         },
         (AllocationState::Running, _) => (
             AllocationChange::Checkpointing,
-            writing::begun(case, present, asked, then)?,
+            job_checkpoint::begun(case, present, asked, then)?,
         ),
         _ => return Err(wrong_state(present, "suspend")),
     };
@@ -291,7 +291,7 @@ pub(super) fn write_checkpoint(
     asked: &CheckpointAsked,
 ) -> Result<Verdict, Refusal> {
     check_owner_or_service(case, case.live(id, "checkpoint")?)?;
-    writing::write(case, id, asked)
+    job_checkpoint::write(case, id, asked)
 }
 
 /// Ends an allocation that has passed its deadline, or that waits and cannot end before it. Array elements with an
