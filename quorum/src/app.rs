@@ -2,21 +2,21 @@
 
 use crate::{
     StartError,
+    audit_signer::{self, Signer},
     authority::Authorities,
-    checkpoint::{self, Signer},
     config::Settings,
     contacts::Contacts,
     edges::{Edges, check_identity},
-    formation,
-    ground::Ground,
-    handover,
-    heard::LeaderContact,
+    formation, handover,
     issuer::Issuer,
+    leader_contact::LeaderContact,
     lineage::Lineage,
     member::{Addresses, Member},
     membership,
     network::Network,
-    operations, overview, proposals, reads, receive,
+    operations, overview,
+    platform::Ground,
+    proposals, reads, receive,
     renewal::OwnCertificate,
     replica::Replica,
     scrub,
@@ -235,7 +235,7 @@ impl App {
         );
         spawn("checkpoint", {
             let settings = self.settings.checkpoints;
-            Box::new(move || Box::pin(checkpoint::run(signer.clone(), settings)))
+            Box::new(move || Box::pin(audit_signer::run(signer.clone(), settings)))
         });
         spawn("scrub", {
             let (member, mesh) = (member.clone(), self.mesh.clone());

@@ -1,7 +1,7 @@
 //! Backup: the state at one revision, taken behind a read barrier, without interrupting the service.
 //! `lattice_quorum_types::backup` describes the file, which contains no key.
 
-use crate::{checkpoint::Signer, replica::Captured, segments, service::Service};
+use crate::{audit_signer::Signer, replica::Captured, segments, service::Service};
 use bytes::Bytes;
 use lattice_mesh::{Failed, ItemSender};
 use lattice_quorum_state::SegmentId;

@@ -1,6 +1,6 @@
 //! Reachability of the other members: time of the last answer, and error of the last call.
 
-use crate::heard::LeaderContact;
+use crate::leader_contact::LeaderContact;
 use lattice_mesh::CallError;
 use lattice_quorum_types::VoterId;
 use parking_lot::Mutex;

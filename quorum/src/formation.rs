@@ -4,7 +4,7 @@
 //! candidate. A member that finds another member with a history waits for the leader instead. Its own data is lost or
 //! has not arrived yet, and it must not found a new quorum.
 
-use crate::{gate, member::Member};
+use crate::{election_gate, member::Member};
 use lattice_mesh::{Expect, Mesh, Role};
 use lattice_quorum_types::{VoterId, wire::GetMemberStatus};
 use openraft::{
@@ -22,7 +22,7 @@ const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Founds the quorum, unless it is founded already or becomes founded meanwhile.
 pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<VoterId, SocketAddr>) {
     let rank = members.keys().take_while(|id| **id < member.id).count();
-    let mut wait = gate::FIRST_LOOK + TURN * u32::try_from(rank).unwrap_or(u32::MAX);
+    let mut wait = election_gate::FIRST_LOOK + TURN * u32::try_from(rank).unwrap_or(u32::MAX);
     loop {
         sleep(wait).await;
         wait = TURN;

@@ -2,13 +2,13 @@
 
 use crate::{
     contacts::Contacts,
-    floor::Floor,
     handover::Handover,
-    heard::LeaderContact,
+    leader_contact::LeaderContact,
     lineage::Lineage,
     replica::Replica,
     store::LogStore,
     types::{LogId, Raft, RaftMetrics},
+    vote_guard::Floor,
 };
 use lattice_mesh::Clock;
 use lattice_quorum_types::{VoterId, view::MemberStatus, wire::Unavailable};

@@ -2,9 +2,9 @@
 //! entry is in flight, so the cost in disk writes per proposal falls under load.
 
 use crate::{
-    ahead::Ahead,
     member::{Member, leading},
     reads,
+    speculative_state::Ahead,
     types::{Batch, Results, Types},
 };
 use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, wire::Unavailable};

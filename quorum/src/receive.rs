@@ -1,11 +1,12 @@
 //! Receiving side of Raft over the mesh.
 
 use crate::{
-    floor, gate, handover,
+    election_gate, handover,
     member::Member,
     raft_rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeOver},
     segments,
     types::{Snapshot, SnapshotMeta, Vote},
+    vote_guard,
 };
 use bytes::{Bytes, BytesMut};
 use lattice_mesh::{Caller, Failed, Router, WeakMesh};
@@ -48,7 +49,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 speaks_for_itself(&caller, &request.vote)?;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
                 let (term, committed) = (request.vote.leader_id().term, request.leader_commit);
-                floor::check(&member, &mesh, term, committed).await?;
+                vote_guard::check(&member, &mesh, term, committed).await?;
                 let reply = member.raft.append_entries(request).await;
                 let reply = reply.map_err(Failed::new)?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
@@ -80,7 +81,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 let incarnation = request.incarnation;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
                 let (term, covers) = (request.vote.leader_id().term, request.meta.last_log_id);
-                floor::check(&member, &mesh, term, covers).await?;
+                vote_guard::check(&member, &mesh, term, covers).await?;
                 take_piece(&member, &mesh, caller.identity.id(), &incoming, request).await
             }
         })
@@ -90,7 +91,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 member.contacts.speak();
                 let asker = caller.identity.id();
                 member.lineage.may_hear(asker, request.incarnation)?;
-                Ok(gate::may_campaign(&member, request.last_log_id))
+                Ok(election_gate::may_campaign(&member, request.last_log_id))
             }
         })
         .rpc(move |caller, request: TakeOver| {

@@ -2,7 +2,7 @@
 
 use crate::{
     feed::Feed,
-    ground::Workers,
+    platform::Workers,
     store::{SegmentDir, SnapshotDir},
     types::{Entry, LogId, Membership, Results, Snapshot, SnapshotMeta, StorageError, Types},
 };

@@ -4,7 +4,7 @@
 use crate::{
     Settings, StartError,
     backup::STATE,
-    ground::Ground,
+    platform::Ground,
     store::{DataDir, OpenError, Restored as Data},
     types::{LogId, Membership, SnapshotMeta, Vote},
 };

@@ -2,8 +2,8 @@
 //! ones. The name contains the digest, so the segment can come from any member.
 
 use crate::{
-    ground::Workers,
     member::Member,
+    platform::Workers,
     raft_rpc::{GetSegment, SegmentPiece},
 };
 use bytes::{Bytes, BytesMut};

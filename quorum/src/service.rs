@@ -3,9 +3,9 @@
 use crate::{
     claims,
     feed::Step,
-    ground::Workers,
     issuer,
     member::Member,
+    platform::Workers,
     proposals::{Proposals, Replies},
     reads::Reads,
     replica::Unreadable,

@@ -1,7 +1,7 @@
 //! Watchdog of the election gate. A stalled gate would leave elections in their last state. If elections were allowed,
 //! a returning member would depose a healthy leader. If elections were forbidden, no leader would be elected.
 
-use crate::{gate, heard::LeaderContact, member::Member};
+use crate::{election_gate, leader_contact::LeaderContact, member::Member};
 use lattice_mesh::Mesh;
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Keeps a gate running, and forbids elections while none runs.
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     loop {
-        let gate = gate::run(member.clone(), mesh.clone());
+        let gate = election_gate::run(member.clone(), mesh.clone());
         let reason = until_it_stands_still(gate, &member.gate_looked, HUNG).await;
         member.raft.runtime_config().elect(false);
         tracing::error!(

@@ -1,7 +1,7 @@
 //! Data directory: its marker, and opening its parts in an order that makes a crash harmless.
 
 use super::{LogStore, Marked, OpenError, Restored, SnapshotDir, restored};
-use crate::ground::{Files, Ground};
+use crate::platform::{Files, Ground};
 use lattice_quorum_types::{
     VoterId,
     membership::Incarnation,

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use crate::{
-    ground::Ground,
+    platform::Ground,
     replica::Replica,
     types::{Batch, Entry},
 };

@@ -8,7 +8,7 @@ use super::{
     writer::{LOG, Lazy, Write, Writer},
 };
 use crate::{
-    ground::{Ground, Workers},
+    platform::{Ground, Workers},
     types::{Entry, LogId, StorageError, Types, Vote},
 };
 use lattice_quorum_types::VoterId;

@@ -1,7 +1,7 @@
 //! Incarnation of a data directory, stored in its marker.
 
 use super::{OpenError, dir::write_marker};
-use crate::ground::Files;
+use crate::platform::Files;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use parking_lot::{Mutex, MutexGuard};
 use std::{path::PathBuf, sync::Arc};

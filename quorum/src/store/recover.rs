@@ -7,7 +7,7 @@ use super::{
     writer::{COMMITTED, LOG, META, PURGED, VOTE, read_meta},
 };
 use crate::{
-    ground::Files,
+    platform::Files,
     types::{Entry, Vote},
 };
 use lattice_quorum_types::{

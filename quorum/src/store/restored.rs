@@ -2,7 +2,7 @@
 
 use super::{LogStore, OpenError, SnapshotDir, dir};
 use crate::{
-    ground::{Files, Ground},
+    platform::{Files, Ground},
     types::{SnapshotMeta, Vote},
 };
 use lattice_quorum_state::{Sealed, SegmentId, Segments};

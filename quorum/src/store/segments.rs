@@ -5,7 +5,7 @@
 //! segment, its loss is harmless: the log seals it again. A snapshot is written only after every segment that it names.
 
 use super::OpenError;
-use crate::ground::{Files, Ground};
+use crate::platform::{Files, Ground};
 use bytes::Bytes;
 use lattice_quorum_state::{Sealed, Segment, SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::membership::SegmentCounts;

@@ -3,7 +3,7 @@
 
 use super::{OpenError, SegmentDir};
 use crate::{
-    ground::{Files, Ground},
+    platform::{Files, Ground},
     types::{LogId, SnapshotMeta},
 };
 use bytes::Bytes;

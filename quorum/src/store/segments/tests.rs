@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
-    ground::HostFiles,
+    platform::HostFiles,
     replica::{Replica, Unreadable},
     store::DataDir,
     types::{Batch, Entry},
