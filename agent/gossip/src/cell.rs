@@ -1,7 +1,7 @@
 //! Gossip cell that this process is a member of.
 
 use crate::{
-    Belief, CellName, CellStats, Member, NotPublishable, Published, Snapshot, door::Door,
+    Belief, CellName, CellStats, Member, NotPublishable, Published, Snapshot, admission::Door,
     run::Texts, text,
 };
 use lattice_mesh::Identity;

@@ -1,6 +1,6 @@
 //! Gossip of one process: its cells, and the dispatch of messages to them.
 
-use crate::{Cell, CellConfig, CellName, JoinError, Published, door::Door, run, text};
+use crate::{Cell, CellConfig, CellName, JoinError, Published, admission::Door, run, text};
 use bytes::Bytes;
 use lattice_mesh::{Caller, Mesh, Role, Router};
 use parking_lot::Mutex;

@@ -10,10 +10,10 @@
 //! `examples/cell.rs` runs a cell and measures its cost. `src/codec/` contains the workaround that gives access to
 //! chitchat's wire format.
 
+mod admission;
 mod cell;
 mod codec;
 mod config;
-mod door;
 mod error;
 mod hub;
 mod published;

@@ -3,8 +3,8 @@
 
 use crate::{
     Cell, CellConfig, JoinError, Snapshot,
+    admission::Door,
     codec::Codec,
-    door::Door,
     hub::CellRegistration,
     snapshot::{Roster, node_name},
     stats::add,

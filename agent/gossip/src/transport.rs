@@ -2,8 +2,8 @@
 
 use crate::{
     CellName, MESSAGE_KIND, Seed,
+    admission::{Door, Inbound},
     codec::Codec,
-    door::{Door, Inbound},
     hub::header,
     snapshot::identity_of,
     stats::add,

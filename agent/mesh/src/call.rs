@@ -2,8 +2,8 @@
 
 use crate::{
     CallError, MeshError, Peer, Role, Rpc, StreamRpc, Wire,
+    connection_drain::Use,
     endpoint::Link,
-    leave::Use,
     wire::{Fault, Status, decode, encode, read_frame, request_bytes},
 };
 use futures::{Stream, StreamExt, stream::BoxStream};

@@ -3,7 +3,7 @@
 use crate::{
     Expect, Identity, MeshConfig, MeshError, Router,
     apply::{Keeping, TrustState},
-    leave::Uses,
+    connection_drain::Uses,
     peer::PeerState,
     tls::{Dialling, SERVER_NAME},
     trust::{Distrust, Trust, TrustStore},

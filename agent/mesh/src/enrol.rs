@@ -7,10 +7,10 @@
 use crate::{
     Credentials, CredentialsError, Identity, InvalidIdentity, JoinToken, MeshConfig, MeshError,
     Pin, Role,
+    admission::Door,
+    ca_proof::{self, OfficeProof, OfficeSession, Unproven},
     credentials::KeyAndCsr,
-    door::Door,
     endpoint::{ALERT_BUSY, CLOSE_DONE, CLOSE_RATE_LIMITED, Core, alert, dial_error},
-    office::{self, OfficeProof, OfficeSession, Unproven},
     tls::{SERVER_NAME, enrol_config},
     token::{hash_secret, in_words},
     verify::Leaf,
@@ -371,7 +371,7 @@ async fn ask(
     let body = SecretBody::of(&asked).map_err(lost)?;
     let exchange = async {
         if unproven.load(Ordering::SeqCst) {
-            let proved = office::demand(&connection, pins, config).await;
+            let proved = ca_proof::demand(&connection, pins, config).await;
             proved.map_err(|unproven| match unproven {
                 Unproven::Lost(reason) => lost(reason),
                 Unproven::NoProof => EnrolError::PinMismatch {
@@ -468,7 +468,7 @@ pub(crate) async fn serve_stranger(
             let asks_for_proof = matches!(&method, Ok(method) if method == PROVE);
             if may_ask_for_proof && asks_for_proof {
                 may_ask_for_proof = false;
-                let proof = office::prove(&connection, &mut recv, enroller).await;
+                let proof = ca_proof::prove(&connection, &mut recv, enroller).await;
                 send_last(&mut send, &proof).await;
                 continue;
             }

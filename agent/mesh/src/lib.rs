@@ -8,25 +8,24 @@
 //! on the wire.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod apply;
-mod bucket;
 mod bundle;
 pub mod ca;
+mod ca_proof;
 mod call;
 mod clock;
 mod config;
+mod connection_drain;
 mod credentials;
-mod door;
 mod endpoint;
 mod enrol;
 mod error;
 mod identity;
 mod in_use;
-mod leave;
 mod limiter;
 mod mesh;
 mod message;
-mod office;
 mod outdated;
 mod peer;
 mod renewal;
@@ -39,18 +38,19 @@ mod statement;
 mod store;
 mod tls;
 mod token;
+mod token_bucket;
 mod trust;
 mod trust_rpc;
 mod verify;
 mod wire;
 
 pub use apply::{Applied, TrustState};
-pub use bucket::{Crowd, RateLimit, RateLimiter};
 pub use bundle::{
     BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revoked,
     SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
 };
 pub use ca::{Authority, BACKDATING, CaError, Validity};
+pub use ca_proof::{OfficeProof, OfficeSession};
 pub use call::Items;
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
@@ -66,7 +66,6 @@ pub use in_use::retry_while_in_use;
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
 pub use mesh::{Mesh, WeakMesh};
 pub use message::MAX_MESSAGE_BYTES;
-pub use office::{OfficeProof, OfficeSession};
 pub use peer::Peer;
 pub use renewal::{
     AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,
@@ -76,5 +75,6 @@ pub use router::{Caller, Failed, ItemSender, Router, Served};
 pub use simulated::{Answers, Item, Opened, Wire};
 pub use statement::{Signed, Signer, StatementRefused};
 pub use token::{InvalidToken, JoinToken, Pin};
+pub use token_bucket::{Crowd, RateLimit, RateLimiter};
 pub use trust::Standing;
 pub use trust_rpc::{GetTrust, PushTrust, Renew};

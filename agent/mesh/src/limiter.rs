@@ -1,6 +1,6 @@
 //! Rate limit of enrolment by source address: enrolment is open to processes without a certificate.
 
-use crate::bucket::{Crowd, RateLimit, RateLimiter};
+use crate::token_bucket::{Crowd, RateLimit, RateLimiter};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Number of sources remembered at a time.

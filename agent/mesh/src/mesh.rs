@@ -2,7 +2,7 @@
 
 use crate::{
     Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
-    door::Door,
+    admission::Door,
     endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core},
     outdated::BundleServer,
     peer::PeerState,

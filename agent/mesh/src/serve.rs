@@ -2,7 +2,7 @@
 
 use crate::{
     Caller, Router,
-    door::Door,
+    admission::Door,
     endpoint::{CLOSE_EXPIRED, CLOSE_RATE_LIMITED, Core, Link},
     enrol::serve_stranger,
     message::serve_message,

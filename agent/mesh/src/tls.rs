@@ -2,8 +2,8 @@
 
 use crate::{
     MeshConfig, MeshError, Role,
+    admission::Door,
     clock::TlsTime,
-    door::Door,
     trust::TrustStore,
     verify::{AnyServer, MeshClients, MeshServers, PinnedServer},
 };

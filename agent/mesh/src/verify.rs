@@ -262,7 +262,7 @@ impl ServerCertVerifier for AnyServer {
 /// one of the token's pins: an agent's certificate must not suffice to collect tokens.
 ///
 /// A server with a certificate from another authority is accepted, but marked as unproven. Before it receives the
-/// secret, it must prove that it holds the key of a pinned authority ([`crate::office`]).
+/// secret, it must prove that it holds the key of a pinned authority ([`crate::ca_proof`]).
 pub(crate) struct PinnedServer {
     pub(crate) pins: Vec<crate::Pin>,
     pub(crate) unproven: Arc<AtomicBool>,

@@ -14,7 +14,7 @@ mod shape;
 mod twin;
 
 use crate::{
-    door::{Door, Inbound},
+    admission::{Door, Inbound},
     stats::add,
 };
 use chitchat::{

@@ -4,7 +4,7 @@
 use super::start_with;
 use crate::{
     Cell, CellConfig, Published, Seed, Snapshot,
-    door::Door,
+    admission::Door,
     hub::CellRegistration,
     text::{self, tests::full as everything},
 };
