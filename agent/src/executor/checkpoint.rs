@@ -1,6 +1,6 @@
 //! Checkpoint requests to a rank, and their status.
 
-use super::{Executor, ending};
+use super::{Executor, termination};
 use crate::attempt::{AttemptDir, OrderRecord, RecordError};
 use lattice_quorum_types::checkpoint::{CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::wire::{AttemptKey, CheckpointRefused, LaunchRefused, WriteCheckpoint};
@@ -100,7 +100,7 @@ impl Executor {
 
 /// Signals the living supervisor to read the request. A supervisor that starts later reads it when its job runs.
 fn wake(dir: &AttemptDir) -> Result<(), RecordError> {
-    ending::tell_supervisor(dir, Signal::USR1).map(drop)
+    termination::tell_supervisor(dir, Signal::USR1).map(drop)
 }
 
 fn stale(refused: LaunchRefused) -> CheckpointRefused {

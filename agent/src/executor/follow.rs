@@ -1,13 +1,13 @@
 //! Attempt lifecycle: from the launch record to the end.
 
 use super::Shared;
-use super::ending;
-use super::hindrance::Hindrance;
+use super::block_reason::Hindrance;
 use super::lost;
 use super::orphans;
 use super::rank::{Rank, ended};
 use super::report;
 use super::spawn;
+use super::termination;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord, StartingRecord};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
@@ -78,7 +78,7 @@ async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String
     let look = move || {
         let sight = look(at.dir())?;
         if matches!(sight, Sight::Supervised { .. }) && at.is_end_wanted() {
-            ending::signal_supervisor(at.dir())?;
+            termination::signal_supervisor(at.dir())?;
         }
         Ok::<Sight, RecordError>(sight)
     };

@@ -1,6 +1,6 @@
 //! Health gate: the site's decision whether a node may return to service.
 
-use super::hindrance::Hindrances;
+use super::block_reason::Hindrances;
 use super::runner::Runner;
 use crate::attempt::{Hook, HookName};
 use lattice_quorum_types::NodeId;

@@ -9,14 +9,14 @@
 
 mod accounts;
 mod answers;
+mod block_reason;
 mod checkpoint;
-mod ending;
 mod epoch;
 mod follow;
-mod gate;
-mod hindrance;
+mod health_gate;
 mod ids;
 mod journal;
+mod launch_acceptance;
 mod log;
 mod lost;
 mod orphans;
@@ -28,7 +28,7 @@ mod runner;
 mod settings;
 mod shared;
 mod spawn;
-mod taking;
+mod termination;
 mod trusted;
 mod user_map;
 mod walltime;
@@ -36,7 +36,7 @@ mod wipe;
 
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
 pub use accounts::{Accounts, LookupError};
-pub use hindrance::{Changes, Hindrance};
+pub use block_reason::{Changes, Hindrance};
 pub use ids::{AgentUser, Ids};
 pub use orphans::{HOLD as ORPHAN_HOLD, OrphanPolicy};
 pub use report::{Control, NotReported};
@@ -48,9 +48,9 @@ pub use user_map::{UserMap, UserMapError};
 
 use crate::attempt::{AttemptDir, Attempts, RecordError};
 use crate::supervisor::Cgroups;
+use block_reason::Hindrances;
 use epoch::HighestEpoch;
-use gate::Gate;
-use hindrance::Hindrances;
+use health_gate::Gate;
 use journal::Journal;
 use lattice_mesh::Clock;
 use lattice_quorum_types::command::RankReport;

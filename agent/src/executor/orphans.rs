@@ -9,7 +9,7 @@
 //! which processes are ended. An end is recorded only if the cgroup proves the owner of the processes, or if control
 //! requested it.
 
-use super::hindrance::Hindrance;
+use super::block_reason::Hindrance;
 use super::lost::{self, until_none_is_left};
 use super::rank::Rank;
 use super::{Executor, Shared};

@@ -1,6 +1,6 @@
 //! Rank state in memory: latest report and pending requests.
 
-use super::hindrance::{Hindrance, Hindrances};
+use super::block_reason::{Hindrance, Hindrances};
 use crate::attempt::{AttemptDir, ExitRecord, StartingRecord};
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};

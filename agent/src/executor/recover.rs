@@ -1,7 +1,7 @@
 //! Recovery: attempts that a previous agent left on disk, and removal of old ones.
 
 use super::Shared;
-use super::hindrance::Hindrance;
+use super::block_reason::Hindrance;
 use super::rank::ended;
 use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError};
 use lattice_quorum_types::allocation::RankExit;

@@ -1,9 +1,9 @@
 //! Shared state of an executor.
 
 use super::answers::journal;
+use super::block_reason::Hindrances;
 use super::epoch::HighestEpoch;
-use super::gate::Gate;
-use super::hindrance::Hindrances;
+use super::health_gate::Gate;
 use super::journal::Journal;
 use super::orphans::Finder;
 use super::rank::Rank;

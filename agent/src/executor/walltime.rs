@@ -1,6 +1,6 @@
 //! Walltime changes of a rank after its launch.
 
-use super::{Executor, ending};
+use super::{Executor, termination};
 use crate::attempt::{AttemptDir, RecordError, WalltimeRecord};
 use lattice_quorum_types::wire::{
     AttemptKey, LaunchRefused, SetWalltime, WalltimeRefused, WalltimeStatus,
@@ -62,7 +62,7 @@ impl Executor {
             }
         };
         // Signals on a repeat as well: a previous agent may have ended between the record and the signal.
-        ending::tell_supervisor(&dir, Signal::USR1).map_err(unreadable)?;
+        termination::tell_supervisor(&dir, Signal::USR1).map_err(unreadable)?;
         Ok(WalltimeStatus::InForce {
             number: record.number,
             walltime_ms: record.walltime_ms,

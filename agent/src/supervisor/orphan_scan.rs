@@ -1,7 +1,7 @@
 //! Process search: finds processes of an attempt after its supervisor has died.
 
 use super::cgroup::Cgroup;
-use super::family::{Process, all};
+use super::process_tree::{Process, all};
 use crate::attempt::{Attempts, LaunchRecord, StartedRecord, SupervisorRecord};
 use lattice_quorum_types::AllocationId;
 use lattice_quorum_types::wire::AttemptKey;

@@ -6,7 +6,8 @@ use super::deadline::Deadline;
 use super::starter::{Cut, Limits};
 use super::telling::Telling;
 use super::{
-    Signals, SupervisorError, capture, checkpoint, family, job, notify, places, privileges, stop,
+    Signals, SupervisorError, capture, checkpoint, job, notify, places, privileges, process_tree,
+    stop,
 };
 use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
 use lattice_quorum_types::allocation::RankExit;
@@ -139,7 +140,7 @@ fn say_started(dir: &AttemptDir, main: Pid) {
         at: super::now(),
         pid: main.as_raw_nonzero().get(),
         // The process stays until it is reaped, which has not happened yet.
-        start_ticks: family::process(main).map_or(0, |first| first.start_ticks),
+        start_ticks: process_tree::process(main).map_or(0, |first| first.start_ticks),
     };
     // The job runs; a missing record of its start does not end it.
     if let Err(error) = dir.write_started(&started) {

@@ -5,7 +5,7 @@ use super::cgroup::Cgroup;
 use super::checkpoint::Checkpoints;
 use super::deadline::Deadline;
 use super::starter::Starter;
-use super::{Signals, family};
+use super::{Signals, process_tree};
 use crate::attempt::LaunchRecord;
 use lattice_quorum_types::allocation::RankExit;
 use rustix::io::Errno;
@@ -77,7 +77,7 @@ fn send_kill(group: Option<&Cgroup>) {
     if let Some(group) = group {
         group.kill();
     }
-    family::signal_descendants(&[Signal::KILL]);
+    process_tree::signal_descendants(&[Signal::KILL]);
 }
 
 impl Phase {
@@ -155,7 +155,7 @@ pub(super) async fn until_gone(
 
 /// Sends SIGTERM to all processes, and SIGCONT so that stopped ones receive it.
 fn ask(grace: Duration) -> Phase {
-    family::signal_descendants(&[Signal::TERM, Signal::CONT]);
+    process_tree::signal_descendants(&[Signal::TERM, Signal::CONT]);
     Phase::Asked {
         kill_at: Instant::now() + grace,
     }

@@ -3,24 +3,23 @@
 //! The agent writes the request into the attempt's folder and sends SIGUSR1; from then on it only reads the status. The
 //! result of a checkpoint is recorded before it is reported, and before the end of the job.
 
-mod asking;
 mod callback;
-mod catches;
 mod clock;
-mod eyes;
 mod files;
-mod noting;
-mod place;
+mod polling;
 mod shared;
+mod shared_folder;
+mod signal_handlers;
+mod state_file;
 mod timing;
 mod turn;
+mod user_files;
 mod word;
 
 use super::complain::complain;
-use super::family::{self, Process};
+use super::process_tree::{self, Process};
 use crate::attempt::{AttemptDir, CheckpointPlan, LaunchRecord};
 use callback::{RequestSender, Serving};
-use eyes::Eyes;
 use lattice_quorum_types::checkpoint::CheckpointMode;
 use rustix::process::{Pid, geteuid};
 use shared::SharedFile;
@@ -29,6 +28,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use user_files::Eyes;
 use word::CheckpointMessage;
 
 /// Channel to the job, by mode.
@@ -93,19 +93,19 @@ fn open(plan: &CheckpointPlan, launch: &LaunchRecord) -> Result<Channel, String>
     match plan.setup.mode {
         CheckpointMode::Signal => Ok(Channel::Signal { first: None }),
         CheckpointMode::SharedMemory => {
-            place::make(plan)?;
+            shared_folder::make(plan)?;
             let path = plan.place.join("checkpoint.shm");
             let failed = |error: std::io::Error| format!("{}: {error}", path.display());
             let shared = SharedFile::make(&path).map_err(failed)?;
-            place::give(&path, user).map_err(failed)?;
+            shared_folder::give(&path, user).map_err(failed)?;
             Ok(Channel::Memory(Arc::new(shared)))
         }
         CheckpointMode::Callback => {
-            place::make(plan)?;
+            shared_folder::make(plan)?;
             let path = plan.place.join("checkpoint.sock");
             let failed = |error: std::io::Error| format!("{}: {error}", path.display());
             let listener = UnixListener::bind(&path).map_err(failed)?;
-            place::give(&path, user).map_err(failed)?;
+            shared_folder::give(&path, user).map_err(failed)?;
             Ok(Channel::Callback {
                 asked: Arc::default(),
                 listener: Some(listener),
@@ -121,7 +121,7 @@ impl Prepared {
         match &mut self.channel {
             Channel::Memory(_) => {}
             // The process stays until it is reaped, which has not happened yet.
-            Channel::Signal { first: known } => *known = family::process(first).ok(),
+            Channel::Signal { first: known } => *known = process_tree::process(first).ok(),
             Channel::Callback {
                 asked,
                 listener,

@@ -1,12 +1,12 @@
 //! Checkpoint requests to a job, and polling of its answers.
 
 use super::callback::{RequestSender, v1};
-use super::catches::{Fate, fate};
-use super::eyes::Eyes;
 use super::files::{Part, Sight};
 use super::shared::{SharedFile, Stored};
+use super::signal_handlers::{Fate, fate};
+use super::user_files::Eyes;
 use super::word::{Teller, Word};
-use crate::supervisor::family::{Process, signal_process};
+use crate::supervisor::process_tree::{Process, signal_process};
 use lattice_quorum_types::checkpoint::CheckpointFailure;
 use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};

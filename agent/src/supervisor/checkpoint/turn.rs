@@ -1,10 +1,10 @@
 //! Checkpoint processing: one request after another, each from its order to its end.
 
-use super::asking::{Asking, is_path};
 use super::callback::v1;
 use super::clock::Steady;
 use super::files::{Part, Sight};
-use super::noting::Noting;
+use super::polling::{Asking, is_path};
+use super::state_file::Noting;
 use super::timing::{Due, Timing};
 use super::word::{Answer, CheckpointMessage, Hindered, Refused, Teller, Word};
 use super::{Channel, Prepared};
