@@ -1,7 +1,7 @@
 //! Counts of open nodes for thousands of jobs in a row. Within a plan, nodes are only taken. A count is made once for
 //! all jobs with the same possible nodes, and updated with the nodes taken since.
 
-use crate::{ahead::Ahead, aheads::Places, bits::BitSet, eligible::EligibleSets, index::Index};
+use crate::{bits::BitSet, eligible::EligibleSets, hold_sets::Places, holds::Ahead, index::Index};
 
 /// Count for all jobs of one set of nodes that end before the same reservations start.
 #[derive(Debug)]

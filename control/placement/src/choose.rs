@@ -3,7 +3,7 @@
 //! `w4·f4 + w9·f9` weighs node sets of two kinds: one over all candidates, and one inside each conformance group that
 //! is large enough. If power does not suffice for all candidates, each set must fit the power budget.
 
-use crate::{bits::BitSet, factors, index::Index, paid, policy::Weights, power::PowerLeft};
+use crate::{bits::BitSet, factors, index::Index, policy::Weights, power::PowerLeft, power_fit};
 use lattice_quorum_types::spec::Spread;
 use std::{
     cmp::{Ordering, Reverse},
@@ -274,7 +274,7 @@ fn pick(
         Some(power) => {
             let candidates = offer.nodes;
             let tight = (ask.spread == Spread::Tight)
-                .then(|| paid::in_fewest_groups(index, candidates, ask.nodes, power))
+                .then(|| power_fit::in_fewest_groups(index, candidates, ask.nodes, power))
                 .flatten();
             // For other layouts, or if costly nodes of a group leave too little power for the rest: use the cheapest
             // nodes.

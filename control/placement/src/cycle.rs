@@ -6,24 +6,24 @@
 mod earliest;
 
 use crate::{
-    ahead::{By, Gap},
-    aheads::{self, Aheads},
+    availability::{OpenCount, OpenCounts},
     bits::BitSet,
     choose::{Ask, Between, Chosen, choose_modest},
+    contention::Rivals,
+    earliest_start::Floors,
     eligible::{Eligible, EligibleSets},
     explain::Blocker,
     factors::Score,
-    floor::Floors,
     headroom::{Headroom, Paths},
+    hold_sets::{self, Aheads},
+    holds::{By, Gap},
     machine::{Machine, NEVER},
-    open::{OpenCount, OpenCounts},
-    order::Scorer,
     plan::{Layout, Placement, Plan, Reservation},
     policy::Policy,
     pool::Pool,
     power::Power,
     queue::{Job, Queue},
-    rivals::Rivals,
+    queue_order::Scorer,
     storage::Storage,
     view::ClusterView,
     waiting::{Waiting, Waits},
@@ -580,7 +580,7 @@ impl<'a> Cycle<'a> {
         }
         self.storage.take(job, Some(starts_at), end);
         let could_use = &self.eligible(set).nodes;
-        let made = aheads::Blocked {
+        let made = hold_sets::Blocked {
             by: job.id,
             starts_at,
             ends_at: end,

@@ -1,7 +1,7 @@
 //! Reservations by group of jobs. A job that names no reservation is kept off all operator windows; a job that names
 //! one is kept off the windows of others. Reservations of blocked jobs apply to every job.
 
-use crate::{ahead::Ahead, bits::BitSet, eligible::EligibleSets, windows::Windows};
+use crate::{bits::BitSet, eligible::EligibleSets, holds::Ahead, windows::Windows};
 use lattice_quorum_types::AllocationId;
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -1,7 +1,7 @@
 //! Nodes held back from jobs, and from when: by reservations of blocked jobs made so far in a plan, and by reservation
 //! windows of operators.
 
-use crate::{aheads::Blocked, bits::BitSet, machine::NEVER, queue::NONE, windows::Windows};
+use crate::{bits::BitSet, hold_sets::Blocked, machine::NEVER, queue::NONE, windows::Windows};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
 use std::{borrow::Cow, cmp::Reverse};

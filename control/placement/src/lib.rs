@@ -14,34 +14,34 @@
 //! Start with [`Planner`], then read `cycle.rs`, in which the steps form a list.
 #![forbid(unsafe_code)]
 
-mod ahead;
-mod aheads;
+mod availability;
 mod bits;
 mod choose;
+mod contention;
 mod cycle;
+mod earliest_start;
 mod eligible;
 mod explain;
 pub mod factors;
-mod floor;
+mod feasibility;
 mod fraction;
 mod gpu_model;
 mod headroom;
+mod hold_sets;
+mod holds;
 mod index;
 mod machine;
 pub mod movement;
-mod open;
-mod order;
-mod paid;
 mod plan;
 mod planner;
 mod policy;
 mod pool;
-mod possible;
 mod power;
+mod power_fit;
 mod profile;
 mod queue;
+mod queue_order;
 pub mod record;
-mod rivals;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -49,14 +49,14 @@ mod view;
 mod waiting;
 mod windows;
 
+pub use earliest_start::Floors;
 pub use explain::{Blocker, Constraint, Explanation, Step};
 pub use factors::{Factors, Score, budget as budget_factor};
-pub use floor::Floors;
+pub use feasibility::{Impossible, Within, check_possible, check_possible_within};
 pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{Layout, Placement, Plan, Reservation};
 pub use planner::Planner;
 pub use policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
-pub use possible::{Impossible, Within, check_possible, check_possible_within};
 pub use queue::UNBOUNDED_WALLTIME_MS;
 pub use view::{
     Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,

@@ -7,10 +7,10 @@ use crate::{
     factors::Score,
     headroom::Paths,
     machine::Machine,
-    order::{Scorer, order},
     plan::Plan,
     policy::Policy,
     queue::{Job, Queue},
+    queue_order::{Scorer, order},
     view::{ClusterView, Delta, DomainView, PendingView, RunningView},
 };
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};

@@ -4,9 +4,9 @@
 use crate::{
     eligible::EligibleSets,
     explain::{Blocker, Constraint, Explanation, Step, told_as},
-    order::Scorer,
     plan::Placement,
     queue::Job,
+    queue_order::Scorer,
 };
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use serde::{Serialize, Serializer, ser::SerializeMap};

@@ -2,9 +2,9 @@
 
 use super::Cycle;
 use crate::{
-    ahead::{Ahead, Gap},
     bits::BitSet,
     choose::Chosen,
+    holds::{Ahead, Gap},
     machine::NEVER,
     queue::Job,
 };

@@ -9,10 +9,10 @@ use super::{
     How, Input, Member, NodeOwnership, NotLent, Wanting, loan_release_at, may_borrow, reclaim::Item,
 };
 use crate::{
-    aheads::Aheads,
     bits::BitSet,
     eligible::{EligibilityCache, Eligible, EligibleSets},
     factors,
+    hold_sets::Aheads,
     machine::Machine,
     movement::preempt::{Cost, Work},
     queue::{Job, Queue},

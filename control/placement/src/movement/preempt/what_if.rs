@@ -2,17 +2,17 @@
 
 use super::{Input, search::Candidate};
 use crate::{
-    aheads::Aheads,
     bits::BitSet,
     cycle::{Cycle, CycleInput},
     eligible::{EligibilityCache, Eligible, EligibleSets},
     explain::Blocker,
     headroom::Paths,
+    hold_sets::Aheads,
     machine::Machine,
-    order::Scorer,
     plan::Placement,
     policy::{Policy, Reservations},
     queue::Queue,
+    queue_order::Scorer,
     view::{ClusterView, LevelView, PendingView},
 };
 use lattice_quorum_types::{AllocationId, NodeId, ProjectPath, UnixMillis};
