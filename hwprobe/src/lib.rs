@@ -17,8 +17,8 @@
 
 #![deny(unsafe_code)]
 
-mod aside;
 pub mod baseline;
+mod blocking_call;
 pub mod capture;
 pub mod child;
 mod class;

@@ -8,7 +8,7 @@ mod device;
 pub use decode::{Completion, DeviceId, PowerReading};
 
 use crate::Reading;
-use crate::aside::{Aside, Expired};
+use crate::blocking_call::{Aside, Expired};
 use crate::source::{Answers, Source};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, Rings};
 pub use generic::{MulticastGroup, multicast_group};
 pub use module::{Module, ModuleIdentity};
 
-use crate::aside::{Aside, Expired};
+use crate::blocking_call::{Aside, Expired};
 use crate::source::{Answers, Source};
 use crate::{Reading, Root};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@
 mod amd;
 mod driver;
 mod fabric_manager;
-mod near;
+mod gpu_topology;
 
 pub use driver::{flavour, parameter};
 
@@ -15,7 +15,7 @@ use super::{Probed, nic};
 use crate::child::{self, DeviceReport, GpuReport};
 use crate::pci::{self, Function, Switches};
 use crate::{Class, ClassRecord, FindingCode, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
-use near::BusDevice;
+use gpu_topology::BusDevice;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
@@ -78,12 +78,12 @@ pub fn probe(host: &Host) -> Probed {
         let address = Reading::Present(gpu.function.address.clone());
         gpus.push(BusDevice::new(root, format!("gpu.amd.{slot}"), &address));
     }
-    let ancestors = near::by_slot(&ancestors.unwrap_or_default(), &order);
+    let ancestors = gpu_topology::by_slot(&ancestors.unwrap_or_default(), &order);
     let nics = nics(root);
-    near::pairs(root, &gpus, &nics, &ancestors, &mut probed);
-    near::nvlinks(devices, &functions, &mut probed);
-    near::fabric(devices, &mut probed);
-    near::places(devices, &mut probed);
+    gpu_topology::pairs(root, &gpus, &nics, &ancestors, &mut probed);
+    gpu_topology::nvlinks(devices, &functions, &mut probed);
+    gpu_topology::fabric(devices, &mut probed);
+    gpu_topology::places(devices, &mut probed);
     probed
 }
 
