@@ -3,7 +3,7 @@
 
 use crate::{
     bmc::{self, BmcPlan},
-    books, cells,
+    cells,
     config::Settings,
     core::{Core, Parts},
     decisions::Decisions,
@@ -17,28 +17,28 @@ use crate::{
         accounts::{Accounts, Desk},
         attempts::Attempts,
         autodrain::AutoDrain,
+        bmc_faults::NameFaults,
         borrow::Borrow,
         checkpoints::Checkpoints,
+        class_merge::Unite,
         conformance::Conformance,
         dispatch::Dispatch,
         faults::Readmit,
         history::ReadHistories,
+        history_events::NoteNodes,
         lease::{self, Lease},
         liveness::Pings,
         moves::Moves,
-        named::NameFaults,
         node_loss::NodeLoss,
-        notes::NoteNodes,
         reboots::Reboots,
         reconciler::{self, Reconciler, kept},
         register::Register,
         reports,
         schedulers::Schedulers,
         trust::{self, Trust},
-        unite::Unite,
         wipe::Wipes,
     },
-    tls,
+    tls, usage,
 };
 use lattice_accounting::waldur::client;
 use lattice_gossip::{Cell, CellConfig, Gossip};
@@ -335,7 +335,7 @@ impl App {
         }
         running.keep("books", {
             let core = core();
-            move || books::follow(core.clone())
+            move || usage::follow(core.clone())
         });
         for cell in &running.cells {
             let (core, cell) = (core(), cell.clone());

@@ -21,7 +21,6 @@
 use crate::{
     agents::{Agents, LogChunks},
     bmc::Readings,
-    books::Books,
     checkpoint_storage::CheckpointStorage,
     cycles::Cycles,
     decisions::Decisions,
@@ -29,12 +28,13 @@ use crate::{
     feed::{Change, Feed, Subscription},
     history::History,
     inputs::Metrics,
-    moved::Moved,
+    movement_metrics::Moved,
     plans::PlanCache,
     preimages::Preimages,
     store::Store,
     tasks::{accounts::Desk, scale::Scaling},
     timings::Timings,
+    usage::Books,
     view::View,
 };
 use arc_swap::ArcSwap;

@@ -5,13 +5,13 @@
 //! total exceeds its limit. Each file can be read by itself: in a new file every scheduler begins with its full view. A
 //! failure to write a line is logged once and blocks no scheduler.
 
-mod book;
+mod files;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use book::{DecisionsError, Since};
+pub(crate) use files::{DecisionsError, Since};
 
-use book::Book;
+use files::Book;
 use lattice_placement::{
     ClusterView, Delta, PendingView, Plan, Policy,
     record::{Changed, Cycle, Line, Outcome},

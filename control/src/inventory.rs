@@ -9,7 +9,7 @@ use crate::{
     compare::as_said,
     core::Core,
     error::AgentError,
-    tasks::unite,
+    tasks::class_merge,
     view::{NodeEntry, View},
 };
 use lattice_hwprobe::{
@@ -44,7 +44,7 @@ impl Core {
         if let Some(parts) = self.bmc.parts(node) {
             for (class, part) in &parts.records {
                 let record = inventory.records.remove(class);
-                let whole = unite::together(record, part);
+                let whole = class_merge::together(record, part);
                 let whole = whole.unwrap_or_else(|| apart(*class));
                 inventory.records.insert(*class, whole);
             }

@@ -11,7 +11,6 @@ mod agents;
 mod app;
 mod baselines;
 mod bmc;
-mod books;
 mod cells;
 mod checkpoint_storage;
 mod compare;
@@ -29,29 +28,29 @@ mod grpc;
 mod history;
 pub mod http;
 mod inputs;
+mod inventory;
 mod join;
-mod moved;
 mod movement;
+mod movement_metrics;
 mod node_health;
 mod observe;
 mod plans;
 mod preimages;
 mod quorum;
+mod sanitize;
 mod scheduler;
 mod start_error;
 mod store;
 mod tasks;
 mod timings;
 mod tls;
+mod usage;
 mod view;
-mod whole;
-mod words;
 
 pub use agents::{LogChunks, Look};
 pub use app::App;
 pub use baselines::{Baselines, ClassBaseline, ParsedBaseline};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
-pub use books::Hours;
 pub use config::{
     CellConfig, CellSettings, Config, HttpsConfig, JoinConfig, OidcConfig, SchedulingConfig,
     Settings,
@@ -68,4 +67,5 @@ pub use plans::{LastPlan, NotAssigned, Planned};
 pub use start_error::StartError;
 pub use store::Store;
 pub use timings::Timings;
+pub use usage::Hours;
 pub use view::{GossipedNode, NodeEntry, View};

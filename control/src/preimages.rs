@@ -4,15 +4,15 @@
 //! Gossip is a hint: a node may publish a digest without holding its preimage, or return other bytes. [`turns`] ensures
 //! that such nodes, however many, cannot prevent a fetch. [`kept`] bounds what they can make this process store.
 
+mod fetch_queue;
 mod kept;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use crate::{
     agents::Agents,
+    sanitize::shortened,
     view::{NodeEntry, View},
-    words::shortened,
 };
 use bytes::Bytes;
 use kept::PreimageCache;

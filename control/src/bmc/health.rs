@@ -1,6 +1,6 @@
 //! BMC health: faults of a node reported by its BMC, found by the same table of checks that agents use.
 
-use super::{whose::NodeMatch, worker::Host};
+use super::{node_match::NodeMatch, worker::Host};
 use lattice_hwprobe::{
     Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},

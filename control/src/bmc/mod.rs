@@ -10,15 +10,15 @@
 
 mod ask;
 mod config;
-mod deeds;
+mod events;
+mod flapping;
 mod health;
-mod kept;
 mod node;
+mod node_match;
 mod readings;
+mod supervision;
 #[cfg(test)]
 mod tests;
-mod turns;
-mod whose;
 mod worker;
 
 #[cfg(test)]

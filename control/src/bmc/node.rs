@@ -6,9 +6,9 @@ mod tests;
 use super::{
     Parts,
     ask::{Ask, Looked},
+    flapping::{Turns, Unwritten},
     health::Wrong,
-    turns::{Turns, Unwritten},
-    whose::whose,
+    node_match::whose,
     worker::Host,
 };
 use crate::history::{self, HistoryError};

@@ -4,10 +4,10 @@ use super::{
     BmcPlan, BmcTarget, Readings,
     ask::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
     config::{self, client},
-    deeds::Deeds,
+    events::Deeds,
     health::Wrong,
-    kept,
     node::{Look, Next, Node},
+    supervision,
 };
 use crate::history::History;
 use futures::FutureExt as _;
@@ -89,7 +89,7 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     };
     let mut workers = JoinSet::new();
     for target in &plan.targets {
-        workers.spawn(kept::keep(target.clone(), shared.clone()));
+        workers.spawn(supervision::keep(target.clone(), shared.clone()));
     }
     while let Some(ended) = workers.join_next().await {
         if let Err(error) = ended {

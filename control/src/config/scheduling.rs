@@ -4,7 +4,7 @@ mod prometheus;
 
 pub use prometheus::PrometheusConfig;
 
-use crate::books::{KEPT_DAYS, PERIOD_DAYS};
+use crate::usage::{KEPT_DAYS, PERIOD_DAYS};
 use lattice_config::Problems;
 use lattice_quorum_types::{dag::MAX_MEMBERS, spec::Demand};
 use reqwest::Url;

@@ -2,10 +2,10 @@
 //! and whatever time the BMC's clock shows.
 
 use super::{
-    book::Book,
     event::{BmcDid, What},
     store::HistoryStore,
     tables::{DEEDS, HistoryError, encode},
+    writer::Book,
 };
 use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 
 use super::{
     History, HistoryEntry, HistoryFilter, Item, LOOKED_AT, Listing, Noted, Source, What,
-    book::Kind,
     store::HistoryStore,
     tables::{CURSORS, EVENTS, HistoryError, ORDER, read_event},
+    writer::Kind,
 };
 use lattice_hwprobe::{
     Class, Digest, NodeDocument,

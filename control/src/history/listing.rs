@@ -1,13 +1,13 @@
 //! Node history listing: class changes and other events in one list.
 
 use super::{
-    book::Kind,
     event::{Happened, HistoryPosition, Noted, What},
     store::{HistoryEntry, HistoryStore, Source},
     tables::{
         ENTRIES, EVENTS, Failure, HistoryError, MARKS, NOTES, ORDER, TIMES, encode, read_entry,
         read_event,
     },
+    writer::Kind,
 };
 use lattice_hwprobe::Class;
 use redb::{ReadTransaction, ReadableTable, WriteTransaction};
@@ -156,7 +156,7 @@ impl HistoryStore {
     pub(crate) fn note(&self, notes: &[Note], audit: Option<u64>) -> Result<(), HistoryError> {
         self.write(|txn| {
             for note in notes {
-                let mut book = super::book::Book::open(txn, &note.node)?;
+                let mut book = super::writer::Book::open(txn, &note.node)?;
                 for (when, noted) in &note.happened {
                     book.event(*when, &What::Noted(noted.clone()))?;
                 }

@@ -4,9 +4,8 @@
 //! threads. Agents' journals are read by `tasks/history.rs`. Changes read by BMC workers are stored in the same number
 //! sequence, with their source.
 
-mod book;
+mod bmc_events;
 mod complete;
-mod deeds;
 mod event;
 mod last;
 mod listing;
@@ -17,6 +16,7 @@ mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub(crate) use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
 pub(crate) use listing::{CHANGE_KIND, Item, Listing, Note, Noticed};

@@ -4,7 +4,6 @@
 //! Calls block and must run outside the runtime's threads.
 
 use super::{
-    book::Book,
     event::What,
     last::{DOCUMENTS, KnownAges},
     listing::read_unread,
@@ -13,6 +12,7 @@ use super::{
         CURSORS, DEEDS, ENTRIES, EVENTS, FORMAT, Failure, HistoryError, MARKS, NOTES, ORDER,
         RECORDS, TIMES, failed, read_entry,
     },
+    writer::Book,
 };
 use lattice_hwprobe::{
     Class,

@@ -284,12 +284,12 @@ fn the_oldest_entries_of_a_node_make_room_and_those_of_others_stay() {
     let store = store();
     let one = [entry(1, 10, Reading::default(), text("28.39"))];
     store.append("gpu002", read(4, 1), &one, 9_000).unwrap();
-    let many: Vec<Entry> = (1..=book::MOST_CHANGES as u64 + 25)
+    let many: Vec<Entry> = (1..=writer::MOST_CHANGES as u64 + 25)
         .map(|seq| entry(seq, seq, text("a"), text("b")))
         .collect();
-    let last = book::MOST_CHANGES as u64 + 25;
+    let last = writer::MOST_CHANGES as u64 + 25;
     store.append(NODE, read(7, last), &many, 1 << 40).unwrap();
-    assert_eq!(store.len().unwrap(), book::MOST_CHANGES as u64 + 1);
+    assert_eq!(store.len().unwrap(), writer::MOST_CHANGES as u64 + 1);
     let all = store
         .of_node(NODE, &HistoryFilter::default(), usize::MAX)
         .unwrap();

@@ -1,4 +1,4 @@
-//! Counting by lease. Counts over the committed life of an allocation are tested in `http/tests/moved.rs`.
+//! Counting by lease. Counts over the committed life of an allocation are tested in `http/tests/movement_metrics.rs`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::tasks::testing::{KEY, allocation, view_of};

@@ -1,7 +1,7 @@
 //! Bounded cache of fetched or composed preimages by digest. Beyond the limit of one node its oldest preimages are
 //! dropped, so a node with ever new records displaces no preimage of another node.
 
-use super::{MOST_PREIMAGE_BYTES, turns::FailedSources};
+use super::{MOST_PREIMAGE_BYTES, fetch_queue::FailedSources};
 use lattice_hwprobe::{Class, Digest};
 use lattice_quorum_types::NodeId;
 use parking_lot::{Mutex, MutexGuard};

@@ -12,12 +12,12 @@
 use crate::{
     core::Core,
     error::ProposeError,
+    sanitize,
     tasks::{
         faults, orphans,
         reconciler::{Pace, Reconciler},
     },
     view::{NodeEntry, View},
-    words,
 };
 use futures::future::join_all;
 use lattice_placement::Liveness;
@@ -329,7 +329,7 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
         match core.agents.call(&view, node, &request, CALL_TIMEOUT).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) => {
-                let refused = words::shortened(refused.to_string());
+                let refused = sanitize::shortened(refused.to_string());
                 tracing::warn!(%node, refused, "an orphan is not ended yet");
             }
             Err(error) => tracing::warn!(%node, %error, "an orphan is not ended yet"),

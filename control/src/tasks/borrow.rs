@@ -8,7 +8,6 @@
 mod tests;
 
 use crate::{
-    books,
     core::Core,
     movement::{Movement, asked_gpu_ms, is_least_of_service},
     plans::plan_of,
@@ -17,6 +16,7 @@ use crate::{
         reconciler::{Pace, Reconciler},
         schedule::room,
     },
+    usage,
     view::View,
 };
 use lattice_placement::{
@@ -436,7 +436,7 @@ impl Sharing {
         }
         let held = sharing.cluster.running.keys();
         let held = held.filter_map(|id| view.allocation(*id));
-        let bursts = books::bursts(view);
+        let bursts = usage::bursts(view);
         let work = |held: &Allocation| Work {
             burst: bursts.contains(&held.id),
             ..room::work_of(core, view, held)

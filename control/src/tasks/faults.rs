@@ -4,13 +4,13 @@
 use crate::{
     core::Core,
     error::ProposeError,
+    sanitize,
     tasks::{
         gate::{self, ReportedFailure},
         reconciler::{Pace, Reconciler},
         told::Freshness,
     },
     view::{NodeEntry, View},
-    words,
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
@@ -46,7 +46,7 @@ pub(crate) async fn keep_out(
     node: &NodeId,
     reason: &str,
 ) -> Result<(), ProposeError> {
-    let reason = words::shortened(format!("takes no work: {reason}"));
+    let reason = sanitize::shortened(format!("takes no work: {reason}"));
     let view = core.view();
     if view.node(node).and_then(|entry| own_reason(entry)) == Some(&reason) {
         return Ok(());
@@ -86,7 +86,7 @@ pub(crate) fn envelope(
 ) -> Envelope {
     let command = Command::Drain {
         node: node.clone(),
-        reason: reason.map(words::shortened),
+        reason: reason.map(sanitize::shortened),
         expected,
     };
     core.envelope(principal(owner), None, Some(fence), command)
@@ -241,7 +241,7 @@ pub(crate) async fn let_in(
             (envelope(core, OWNER, fence, node, None, expected), None)
         }
         Err(error) => {
-            let reason = words::shortened(error.to_string());
+            let reason = sanitize::shortened(error.to_string());
             let is_known = own_reason(entry) == Some(&reason);
             if is_known || said.is_some_and(|said| said.covers(error)) {
                 return said.or_else(|| Some(ReportedFailure::now(error)));

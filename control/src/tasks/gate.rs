@@ -9,6 +9,7 @@
 use crate::{
     core::Core,
     error::AgentError,
+    sanitize,
     tasks::{
         autodrain::Cause,
         orphans::{self, OrphansError},
@@ -17,7 +18,6 @@ use crate::{
             bmc::{self, Bmc},
         },
     },
-    words,
 };
 use lattice_quorum_types::{
     NodeId,
@@ -144,7 +144,7 @@ pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateErr
     let asked = core.agents.call(&view, node, &CheckHealth, GATE_TIMEOUT);
     asked.await?.map_err(|failed| GateError::Failed {
         node: node.clone(),
-        reason: words::shortened(failed.reason),
+        reason: sanitize::shortened(failed.reason),
     })
 }
 
@@ -178,14 +178,14 @@ fn is_fine(
 ) -> Result<(), GateError> {
     let why = match answer {
         Ok(Answer::Fine) => return Ok(()),
-        Ok(Answer::Drains(what)) => return Err(drains(words::shortened(what))),
+        Ok(Answer::Drains(what)) => return Err(drains(sanitize::shortened(what))),
         Ok(Answer::Unknown(why)) => why,
         Err(AgentError::Refused { reason, .. }) => reason,
         Err(error) => return Err(error.into()),
     };
     Err(GateError::Unverified {
         node: node.clone(),
-        why: words::shortened(why),
+        why: sanitize::shortened(why),
     })
 }
 

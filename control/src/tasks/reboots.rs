@@ -9,9 +9,9 @@
 use crate::{
     core::Core,
     error::ProposeError,
+    sanitize,
     tasks::reconciler::{Pace, Reconciler},
     view::View,
-    words,
 };
 use futures::StreamExt;
 use lattice_quorum_types::{
@@ -153,7 +153,7 @@ async fn confirm(
     let Ok(pong) = asked.await else {
         return Ok(false);
     };
-    let is_another = words::is_boot_id(&pong.boot_id) && pong.boot_id != lost.boot;
+    let is_another = sanitize::is_boot_id(&pong.boot_id) && pong.boot_id != lost.boot;
     if pong.node != lost.node || !is_another {
         return Ok(false);
     }
@@ -210,7 +210,7 @@ pub(crate) async fn report_refused(
     let lost = Over {
         node: node.clone(),
         key,
-        boot: words::shortened(then.to_owned()),
+        boot: sanitize::shortened(then.to_owned()),
         launches: true,
     };
     let taken = Taken::read(core).await?;
@@ -241,7 +241,7 @@ pub(crate) async fn report_never_started(
     key: AttemptKey,
     (then, now): (&str, &str),
 ) -> Result<Applied, ProposeError> {
-    let evidence = words::shortened(format!(
+    let evidence = sanitize::shortened(format!(
         "boot {then} was over before a launch was taken, {now} is"
     ));
     tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank ended before it began");

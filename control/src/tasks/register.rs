@@ -6,6 +6,7 @@
 
 use crate::{
     core::Core,
+    sanitize,
     tasks::{
         faults,
         gate::{self, GateError, ReportedFailure},
@@ -13,7 +14,6 @@ use crate::{
         told::Freshness,
     },
     view::{NodeEntry, View},
-    words,
 };
 use lattice_hwprobe::Class;
 use lattice_placement::Liveness;
@@ -268,7 +268,7 @@ impl Register {
                     return steps;
                 }
                 self.said.insert(node.clone(), ReportedFailure::now(error));
-                Some(words::shortened(error.to_string()))
+                Some(sanitize::shortened(error.to_string()))
             }
             Err(_) => return steps,
             Ok(()) => None,

@@ -1,7 +1,7 @@
 //! Agent reports: committed first, then acknowledged. Reports that arrive together share a proposal, because the quorum
 //! client groups them.
 
-use crate::{core::Core, error::ProposeError, words};
+use crate::{core::Core, error::ProposeError, sanitize};
 use lattice_mesh::{Caller, Failed, Router};
 use lattice_quorum_types::{
     Command, NodeId, Refusal,
@@ -38,7 +38,7 @@ pub(crate) async fn commit(
         id: key.allocation,
         attempt: key.attempt,
         node,
-        report: words::shortened_report(report),
+        report: sanitize::shortened_report(report),
     };
     match core.propose_as_service(None, command).await {
         Ok(_) => Ok(ReportAnswer::Committed),

@@ -2,7 +2,7 @@
 use super::*;
 use crate::history::{
     Cursor, DrainTurn, FromBmc, Noted,
-    book::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
+    writer::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
 };
 use lattice_hwprobe::{
     ClassMark,

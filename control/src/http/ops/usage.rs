@@ -3,8 +3,8 @@
 use super::{tenants, time};
 use crate::{
     Core,
-    books::{DAY_MS, KEPT_DAYS, Standings},
     http::caller::{Caller, Role},
+    usage::{DAY_MS, KEPT_DAYS, Standings},
 };
 use lattice_accounting::ledger::{Both, UsageScope};
 use lattice_api::{

@@ -1,7 +1,7 @@
 //! BMC data in the API, next to agent data.
 
 use super::fixture::{ApiFixture, PATIENCE};
-use crate::{bmc::Parts, observe, tasks::named::NameFaults, view::United};
+use crate::{bmc::Parts, observe, tasks::bmc_faults::NameFaults, view::United};
 use lattice_client::{
     ClientError, EventStream,
     api::{

@@ -1,7 +1,7 @@
 //! Usage, and intended usage of tenants, over REST and gRPC.
 
 use super::fixture::{ApiFixture, PATIENCE};
-use crate::books;
+use crate::usage;
 use lattice_client::api::{amount::Hours, tenant::TenantUpdate};
 use lattice_quorum_types::{allocation::RankExit, limit::Patch};
 use reqwest::Method;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 async fn counted() -> ApiFixture {
     let fixture = ApiFixture::furnished().await;
-    tokio::spawn(books::follow(fixture.core.clone()));
+    tokio::spawn(usage::follow(fixture.core.clone()));
     let read = async {
         while fixture.core.books.ask(|_| ()).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;

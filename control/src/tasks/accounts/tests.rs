@@ -1,8 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
-    books,
     tasks::testing::world::{NODE, World},
+    usage,
 };
 use jiff::tz::TimeZone;
 use lattice_accounting::{journal::Bounds, waldur::client};
@@ -62,7 +62,7 @@ impl AccountsFixture {
         // The time to wait for the GPU counts of nodes is over.
         let long_ago = Instant::now().checked_sub(SETTLES_AFTER).unwrap();
         let accounts = Accounts::since(long_ago, world.core.clone(), desk.clone());
-        tokio::spawn(books::follow(world.core.clone()));
+        tokio::spawn(usage::follow(world.core.clone()));
         Self {
             world,
             waldur,

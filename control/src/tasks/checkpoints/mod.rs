@@ -255,7 +255,7 @@ impl Checkpoints {
             id: part.key.allocation,
             attempt: part.key.attempt,
             node: part.node.clone(),
-            report: crate::words::shortened_report(RankReport::Checkpoint { of }),
+            report: crate::sanitize::shortened_report(RankReport::Checkpoint { of }),
         };
         if let Err(error) = self.core.propose_as_service(None, command).await {
             let (id, node) = (part.key.allocation, &part.node);

@@ -1,7 +1,7 @@
 //! Agent calls for one rank, and whether a launch may have arrived.
 
 use super::{Need, Target, what};
-use crate::{core::Core, error::AgentError, view::View, words};
+use crate::{core::Core, error::AgentError, sanitize, view::View};
 use lattice_quorum_types::{
     Allocation, NodeId,
     wire::{
@@ -93,7 +93,7 @@ async fn launch(
             Ok(pong) => pong.boot_id,
             Err(error) => return Called::Failed(error),
         };
-        if words::is_boot_id(&current) && current != *expected {
+        if sanitize::is_boot_id(&current) && current != *expected {
             let expected = expected.clone();
             return Called::Refused(LaunchRefused::OtherBoot { expected, current });
         }

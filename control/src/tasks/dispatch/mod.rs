@@ -14,13 +14,13 @@ mod what;
 
 use crate::{
     core::Core,
+    sanitize,
     tasks::{
         activation::due,
         lease::Lease,
         reconciler::{Pace, Reconciler},
     },
     view::View,
-    words,
 };
 use call::{Called, call_agent};
 use lattice_mesh::backoff;
@@ -314,7 +314,7 @@ impl Dispatch {
             // The allocation is already being stopped.
             Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
             Called::Refused(refused) => {
-                let refused = words::shortened(refused.to_string());
+                let refused = sanitize::shortened(refused.to_string());
                 let (node, need) = (&target.node, target.need);
                 tracing::warn!(%node, ?need, refused, "agent cannot do it; trying again");
                 let failures = failures.saturating_add(1);

@@ -4,10 +4,9 @@ use super::Target;
 use crate::{
     core::Core,
     error::ProposeError,
-    observe,
+    observe, sanitize,
     tasks::{faults, lease::Lease, reboots},
     view::View,
-    words,
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId, Refusal,
@@ -69,14 +68,14 @@ pub(super) async fn act(
     } = what;
     let id = target.key.allocation;
     if let LaunchRefused::OtherBoot { expected, current } = refused
-        && words::is_boot_id(current)
+        && sanitize::is_boot_id(current)
     {
         let over = (expected.as_str(), current.as_str());
         other_boot(core, fence, boots, &what, over).await;
         return;
     }
     let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
-        let reason = words::shortened(refused.to_string());
+        let reason = sanitize::shortened(refused.to_string());
         // Drain first, or the allocation would receive the same node again.
         if let Err(error) = faults::keep_out(core, fence.clone(), &target.node, &reason).await {
             tracing::warn!(node = %target.node, %error, "not kept out yet; the launch is tried again");
@@ -90,7 +89,7 @@ pub(super) async fn act(
         StopCause::RankFailed {
             rank: target.rank,
             exit: RankExit::SpawnFailed {
-                reason: words::shortened(format!("node {}: {refused}", target.node)),
+                reason: sanitize::shortened(format!("node {}: {refused}", target.node)),
             },
         }
     };

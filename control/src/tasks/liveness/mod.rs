@@ -8,9 +8,9 @@
 use crate::{
     core::Core,
     observe::{self, PingOutcome},
+    sanitize,
     timings::Timings,
     view::{NodeEntry, View},
-    words,
 };
 use futures::future::select_ok;
 use judge::{Answers, PeerReports, Thresholds, judge_all};
@@ -278,7 +278,7 @@ impl Pings {
                     if pong.node != *node {
                         return Err(());
                     }
-                    if !words::is_boot_id(&pong.boot_id) {
+                    if !sanitize::is_boot_id(&pong.boot_id) {
                         tracing::warn!(%node, "what it names as its boot is none; not believed");
                         return Err(());
                     }

@@ -2,7 +2,7 @@
 //! nodes to the job; `promises.rs` handles the promise.
 
 use super::late::Late;
-use crate::{books, core::Core, view::View};
+use crate::{core::Core, usage, view::View};
 use lattice_placement::{
     ClusterView, Plan, Policy, Reservation,
     movement::preempt::{self, Input, Saves, Victims, Work, choose},
@@ -101,7 +101,7 @@ impl Search<'_> {
     fn work(&self) -> BTreeMap<AllocationId, Work> {
         let held = self.cluster.running.keys();
         let held = held.filter_map(|id| self.view.allocation(*id));
-        let bursts = books::bursts(self.view);
+        let bursts = usage::bursts(self.view);
         let work = |held: &Allocation| Work {
             burst: bursts.contains(&held.id),
             ..work_of(self.core, self.view, held)
@@ -142,7 +142,7 @@ impl Search<'_> {
 }
 
 /// Describes an allocation that holds nodes, for the choice of victims. Whether it exceeds the share of its tenant is
-/// not included ([`books::bursts`]).
+/// not included ([`usage::bursts`]).
 pub(crate) fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
     let saves = match &held.spec.terms.checkpoint {
         None => Saves::Never,

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::{books::Hours, view::NodeEntry};
+use crate::{usage::Hours, view::NodeEntry};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis,

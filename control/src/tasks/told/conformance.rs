@@ -10,7 +10,7 @@ use crate::{
     core::Core,
     drift::differs,
     error::AgentError,
-    tasks::unite,
+    tasks::class_merge,
     view::{NodeEntry, View},
 };
 use lattice_hwprobe::{Class, CohortKey, Inventory, baseline::Standing};
@@ -102,7 +102,7 @@ fn said(
         let told = inventory.records.remove(class);
         let (record, age) = match part {
             None => (told, String::new()),
-            Some((bmc, part)) => match unite::together(told, part) {
+            Some((bmc, part)) => match class_merge::together(told, part) {
                 Some(record) => (Some(record), bmc.age()),
                 None => {
                     let why = "agent and BMC speak schemas that have nothing in common";

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::tasks::{
+    bmc_faults::NameFaults,
     gate,
-    named::NameFaults,
     testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED},
     told::Freshness,
 };
