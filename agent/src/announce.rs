@@ -249,7 +249,7 @@ pub(crate) async fn announce(
         let published =
             constant.published(&announcement, &executor, &certificate, &entered, &found);
         if let Err(error) = cell.publish(&published) {
-            tracing::error!(%error, "this cannot be said in gossip; what was said before stays");
+            tracing::error!(%error, "gossip publication failed; the previous one stays");
         }
         tokio::select! {
             changed = announcements.changed() => if changed.is_err() {

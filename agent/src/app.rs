@@ -356,7 +356,10 @@ fn booted_at(root: &Root, clock: &dyn Clock) -> Option<u64> {
 fn device_events(wanted: bool) -> Option<DeviceEvents> {
     let opened = wanted.then(DeviceEvents::open)?;
     let warn = |error: &std::io::Error| {
-        tracing::warn!(%error, "device events cannot be heard; the node is read at its usual times");
+        tracing::warn!(
+            %error,
+            "device events unavailable; the node is probed at its usual times only"
+        );
     };
     opened.inspect_err(warn).ok()
 }

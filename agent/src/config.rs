@@ -196,7 +196,8 @@ impl Check for Config {
             problems.add("node", error);
         }
         if self.listen.ip().is_unspecified() && self.advertise.is_none() {
-            let text = "is needed where `listen` is every address: others must be told one";
+            let text =
+                "is required when `listen` is a wildcard address: peers need a reachable one";
             problems.add("advertise", text);
         }
         check_addresses(problems, "control", &self.control);
@@ -233,7 +234,10 @@ fn is_host_and_port(text: &str) -> bool {
 impl Check for Join {
     fn check(&self, problems: &mut Problems) {
         match (&self.token_file, &self.token) {
-            (None, None) => problems.add("token_file", "is missing: where is the join token?"),
+            (None, None) => problems.add(
+                "token_file",
+                "is missing: set it to the file with the join token",
+            ),
             (Some(_), Some(_)) => problems.add("token", "and token_file are both given"),
             (Some(_), None) | (None, Some(_)) => {}
         }
@@ -272,7 +276,7 @@ impl Check for ProbeConfig {
             }
         }
         if self.nvml.source == NvmlMode::Recorded && self.nvml.file.is_none() {
-            problems.add("nvml.file", "is needed where nvml.source is recorded");
+            problems.add("nvml.file", "is required when nvml.source is recorded");
         }
         for (n, file) in self.hashed_files.iter().enumerate() {
             if !file.starts_with('/') {

@@ -63,7 +63,7 @@ pub enum StartError {
     #[error(transparent)]
     Mesh(#[from] MeshError),
     /// Neither enrolment nor the configuration names a gossip cell.
-    #[error("no gossip cell is known: set gossip.cell (enrolment did not tell one)")]
+    #[error("no gossip cell is known: set gossip.cell (enrolment did not return one)")]
     NoCell,
     /// Enrolment returned a name that is not a valid cell name.
     #[error(transparent)]

@@ -73,8 +73,8 @@ impl NodeGpus {
             GpuKnowledge::NotYet | GpuKnowledge::Not => {
                 tracing::warn!(
                     gpus = count,
-                    "how this node's GPUs hang together is not known: work that uses some of them \
-                     gets the first"
+                    "GPU topology of this node unknown; work that uses some of the GPUs gets the \
+                     first"
                 );
                 Some(GpuChoice {
                     vendor: None,
@@ -121,8 +121,8 @@ impl GpuReading {
                 gpus = count,
                 named = self.gpus.len(),
                 usable = self.usable,
-                "not all GPUs of this node have an id, and by numbers the runtime takes others: work that \
-                 uses some of them sees all"
+                "not all GPUs of this node have an id, and the runtime numbers GPUs differently: \
+                 work that uses some of them sees all"
             );
             return None;
         }

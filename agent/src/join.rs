@@ -69,7 +69,7 @@ async fn kept_or_enrolled(
             let node = settings.node.clone();
             return Err(StartError::NoLongerMember { node, why });
         }
-        tracing::warn!(why, "the certificate counts no more; enrolling anew");
+        tracing::warn!(why, "certificate no longer valid; enrolling again");
     }
     let join = settings.join.as_ref().ok_or(StartError::NotEnrolled)?;
     let Enrolled { credentials, cell } = enrol(settings, join, edges).await?;
@@ -94,7 +94,7 @@ fn why_useless(
 ) -> Result<Option<String>, CredentialsError> {
     Ok(match credentials.standing()? {
         Standing::Revoked => Some("was revoked".to_owned()),
-        Standing::Untrusted => Some("is of an authority that is trusted no more".to_owned()),
+        Standing::Untrusted => Some("is of an authority that is no longer trusted".to_owned()),
         Standing::Good | Standing::Superseded => {
             let ended_ms = now.since(credentials.expires_at());
             (ended_ms > 0).then(|| format!("ended {} s ago", ended_ms / 1000))

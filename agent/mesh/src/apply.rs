@@ -104,7 +104,7 @@ impl Core {
             if let Err(error) = self.trust().credentials.save_trust(folder) {
                 self.unsaved.store(true, Ordering::SeqCst);
                 let error = error.to_string();
-                tracing::warn!(%error, "a trust bundle could not be saved; a restart would forget it");
+                tracing::warn!(%error, "trust bundle could not be saved; a restart would lose it");
                 return Some(error);
             }
         }
@@ -195,7 +195,7 @@ impl Core {
         };
         let Err(distrust) = judged else { return false };
         let peer = &link.identity;
-        tracing::info!(%peer, reason = %distrust, "mesh connection closed: not trusted any more");
+        tracing::info!(%peer, reason = %distrust, "mesh connection closed: no longer trusted");
         let (code, reason): (u32, &[u8]) = match distrust {
             Distrust::Revoked { .. } => (CLOSE_REVOKED, b"the certificate was revoked"),
             Distrust::Other(_) => (CLOSE_NOT_TRUSTED, b"not trusted any more"),

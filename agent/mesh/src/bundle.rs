@@ -199,7 +199,7 @@ impl TrustBundle {
         }
         for root in self.roots() {
             if !Leaf::read(&root).map_err(invalid)?.is_ca {
-                return Err(invalid("one of the authorities is no CA certificate"));
+                return Err(invalid("one of the authorities is not a CA certificate"));
             }
         }
         for revoked in &self.revoked {

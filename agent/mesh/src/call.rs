@@ -85,7 +85,7 @@ impl Peer {
             let limit = self.max_reply();
             match read_frame(&mut recv, limit).await {
                 Ok((Status::Item, payload)) => decode(&payload).map_err(malformed),
-                Ok((status, _)) => Err(malformed(format!("{status:?} where a reply should be"))),
+                Ok((status, _)) => Err(malformed(format!("{status:?} instead of a reply"))),
                 Err(fault) => Err(fault.into_error(self.addr())),
             }
         };
@@ -124,9 +124,9 @@ impl Peer {
             let (send, mut recv) = self.send_request(&link, S::METHOD, &body).await?;
             match read_frame(&mut recv, self.max_reply()).await {
                 Ok((Status::Accepted, _)) => Ok(((link, running), send, recv)),
-                Ok((status, _)) => {
-                    Err(malformed(format!("{status:?} where a stream should begin")))
-                }
+                Ok((status, _)) => Err(malformed(format!(
+                    "{status:?} instead of the start of a stream"
+                ))),
                 Err(fault) => Err(fault.into_error(self.addr())),
             }
         };

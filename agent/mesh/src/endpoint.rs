@@ -228,7 +228,7 @@ impl Core {
             .unwrap_or_default();
         let admitted = match chain.first() {
             Some(leaf) => self.trust().admit(leaf),
-            None => Err(Distrust::Other("it showed no certificate".to_owned())),
+            None => Err(Distrust::Other("it presented no certificate".to_owned())),
         };
         let reason = match admitted {
             Ok(member) => {
@@ -361,15 +361,15 @@ pub(crate) fn alert(code: quinn::TransportErrorCode) -> Option<u64> {
 /// Describes a TLS alert in words an operator can act on, with the detail from rustls.
 fn refusal(what: &str, code: quinn::TransportErrorCode, detail: &str) -> String {
     if alert(code) == Some(120) {
-        return "it does not offer what was asked for; strangers enrol at quorum members"
+        return "it does not offer the requested protocol; new processes enrol at quorum members"
             .to_owned();
     }
     let words = match alert(code) {
-        Some(44) => "it was revoked; enrol anew, or ask who revoked it",
+        Some(44) => "it was revoked; enrol again, or ask the operator that revoked it",
         Some(45) => "it has expired or is not valid yet; check both clocks, then renew it",
         Some(48) => {
             "it is of another authority; this may be another cluster, or the authority was retired \
-             while its holder was away, which then enrols anew"
+             while the holder of the certificate was away; the holder must then enrol again"
         }
         Some(51) => "its signature is wrong; it may be of another authority",
         Some(116) => "there is none; enrol first",

@@ -151,7 +151,7 @@ pub struct Enrolled {
 pub enum EnrolError {
     /// The server proved that it belongs to a pinned authority neither by its certificate nor by a key.
     #[error(
-        "the server at {addr} did not show that it belongs to the cluster of this token (CA pin {}); the secret was not sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
+        "the server at {addr} did not prove that it belongs to the cluster of this token (CA pin {}); the secret was not sent to it. {}", in_words(.pins, " or "), why_unknown(.shown.as_ref())
     )]
     PinMismatch {
         /// Address of the server.
@@ -179,7 +179,7 @@ pub enum EnrolError {
         reason: String,
     },
     /// The issued certificate does not match the request.
-    #[error("the server issued something else than asked for: {reason}")]
+    #[error("the server issued a certificate that differs from the request: {reason}")]
     WrongCertificate {
         /// Reason in words.
         reason: String,

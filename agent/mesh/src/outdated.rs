@@ -72,7 +72,10 @@ impl BundleServer {
             )
             .await;
             let _ = send.stopped().await;
-            tracing::info!(peer = %link.identity, "a member that was away asked for the trust bundle");
+            tracing::info!(
+                peer = %link.identity,
+                "member with an outdated trust bundle requested the current one"
+            );
         };
         tokio::select! {
             () = core.cancel.cancelled() => {}

@@ -178,7 +178,7 @@ fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
 
 fn read_bundle(path: &Path) -> Result<Option<InForce>, CredentialsError> {
     let unusable = |reason: String| {
-        let advice = "; remove it to trust roots.pem until a member tells what is trusted now";
+        let advice = "; remove it to trust roots.pem until a member sends the current trust bundle";
         file_error(path, reason + advice)
     };
     match std::fs::metadata(path) {

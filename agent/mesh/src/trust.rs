@@ -54,7 +54,8 @@ impl std::fmt::Display for Distrust {
                 issued_before,
             } => write!(
                 f,
-                "the certificate of {identity} was revoked: what was issued before {issued_before} counts no more"
+                "the certificate of {identity} was revoked: certificates issued before \
+                 {issued_before} are no longer valid"
             ),
             Self::Other(reason) => f.write_str(reason),
         }

@@ -147,7 +147,7 @@ macro_rules! signatures {
             _cert: &CertificateDer<'_>,
             _dss: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
-            Err(Error::General("TLS 1.2 is not spoken here".to_owned()))
+            Err(Error::General("TLS 1.2 is not supported".to_owned()))
         }
         fn verify_tls13_signature(
             &self,

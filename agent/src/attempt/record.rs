@@ -18,9 +18,9 @@ pub const FORMAT: u32 = 1;
 pub(crate) fn open_to_others(path: &Path, uid: u32, mode: u32) -> String {
     let (path, own) = (path.display(), rustix::process::geteuid().as_raw());
     format!(
-        "{path} belongs to uid {uid} and has mode {mode:04o}: others than the agent's user (uid \
-         {own}) could change what is in it. See that nothing in it is somebody else's, then: chown \
-         {own} {path}; chmod go-w {path}"
+        "{path} belongs to uid {uid} and has mode {mode:04o}: users other than the agent's \
+         (uid {own}) could change its contents. Check that all files in it are the agent's own, \
+         then: chown {own} {path}; chmod go-w {path}"
     )
 }
 
@@ -59,8 +59,8 @@ pub enum RecordError {
     },
     /// The file of the highest lease epoch is corrupt.
     #[error(
-        "{} is damaged: which dispatchers are over is not known any more; see that only one control \
-         leads, then move this file away and start the agent again (attempts are kept)",
+        "{} is damaged: the highest lease epoch is lost; check that only one control leads, then \
+         move this file away and start the agent again (attempts are kept)",
         path.display()
     )]
     DamagedEpoch {
@@ -71,8 +71,8 @@ pub enum RecordError {
     },
     /// The record of the node's last wipe is corrupt.
     #[error(
-        "{} is damaged: whether the node was wiped is not known any more; move this file away and \
-         start the agent again, and have the node wiped again if it was being released",
+        "{} is damaged: the state of the last wipe is lost; move this file away and start the \
+         agent again, and have the node wiped again if it was being released",
         path.display()
     )]
     DamagedWipe {

@@ -114,7 +114,7 @@ impl Check for ExecutorConfig {
     fn check(&self, problems: &mut Problems) {
         if let Some(ids @ Ids { uid, gid }) = self.run_as {
             if !ids.are_real() {
-                problems.add("run_as", "4294967295 is no uid or gid of anybody");
+                problems.add("run_as", "4294967295 is not a valid uid or gid");
             } else if uid == 0 || gid == 0 {
                 problems.add("run_as", "must not be root: no work runs as root");
             } else if uid < self.min_uid {
@@ -124,7 +124,7 @@ impl Check for ExecutorConfig {
             if self.user_map.is_some() {
                 problems.add(
                     "user_map",
-                    "means nothing beside run_as: everybody is that account",
+                    "has no effect together with run_as: all work runs as that account",
                 );
             }
         }
@@ -136,7 +136,7 @@ impl Check for ExecutorConfig {
             .components()
             .any(|part| part.as_os_str() == "..")
         {
-            problems.add("cgroup_parent", "must not hold `..`");
+            problems.add("cgroup_parent", "must not contain `..`");
         }
         if self.cpus.as_deref().is_some_and(|cpus| !is_cpu_list(cpus)) {
             problems.add("cpus", "must be a list like 0-3,8");
@@ -170,7 +170,10 @@ fn is_cpu_list(text: &str) -> bool {
 impl Check for HooksConfig {
     fn check(&self, problems: &mut Problems) {
         if self.nothing_to_wipe && self.wipe.is_some() {
-            problems.add("nothing_to_wipe", "contradicts wipe: give one of the two");
+            problems.add(
+                "nothing_to_wipe",
+                "contradicts wipe: set only one of the two",
+            );
         }
         for (key, hook) in [
             ("prolog", &self.prolog),

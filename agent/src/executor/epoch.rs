@@ -70,8 +70,8 @@ impl HighestEpoch {
             tracing::warn!(
                 given,
                 current,
-                "a dispatcher that is over was refused; if the quorum was restored from a backup, \
-                 stop the agent, move {} away and start it again",
+                "stale lease epoch refused; if the quorum was restored from a backup, stop the \
+                 agent, move {} away and start it again",
                 self.path.display()
             );
         }

@@ -148,7 +148,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
                 }
             }
             Err(error) => {
-                tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
+                tracing::error!(attempt = %rank, %error, "state of an attempt unreadable");
                 tokio::time::sleep(LOOK_PAUSE).await;
             }
         }
@@ -199,7 +199,7 @@ async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
         let mut bytes = [0; 64];
         while let Ok(1..) = words.read(&mut bytes).await {
             if let Err(error) = look_and_say(shared, rank).await {
-                tracing::error!(attempt = %rank, %error, "cannot tell where an attempt stands");
+                tracing::error!(attempt = %rank, %error, "state of an attempt unreadable");
             }
         }
     }
@@ -214,7 +214,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
     let gone = match spawn::gone(by) {
         Ok(gone) => gone,
         Err(error) => {
-            tracing::debug!(attempt = %rank, %error, "the supervisor went while it was looked at");
+            tracing::debug!(attempt = %rank, %error, "supervisor exited during the check");
             tokio::time::sleep(START_POLL).await;
             return;
         }

@@ -57,7 +57,7 @@ impl Journal {
             match tokio::task::spawn_blocking(move || at.check_room()).await {
                 Ok(Ok(())) => self.say(None),
                 Ok(Err(error)) => self.failed(&error),
-                Err(error) => tracing::error!(%error, "cannot look at the journal"),
+                Err(error) => tracing::error!(%error, "check of the journal failed"),
             }
             let pause = match *fault.borrow_and_update() {
                 Some(_) => RETRY_INTERVAL,

@@ -102,7 +102,11 @@ async fn leave_place(rank: &Arc<Rank>) {
         removed.map_err(|error| error.to_string())
     };
     if let Ok(Err(error)) = tokio::task::spawn_blocking(leave).await {
-        tracing::warn!(attempt = %rank, %error, "what a lost rank shared stays");
+        tracing::warn!(
+            attempt = %rank,
+            %error,
+            "shared folder of a lost rank could not be removed"
+        );
     }
 }
 
@@ -147,7 +151,7 @@ pub(super) async fn until_none_is_left(
         {
             tracing::error!(
                 attempt = %rank, %error,
-                "it cannot be told whether processes of a lost rank are left; the node is kept"
+                "processes of a lost rank may remain; the node is not released"
             );
         }
         tokio::time::sleep(pause).await;
@@ -218,7 +222,7 @@ pub(super) fn kill(left: &OrphanProcesses, group: Option<&Cgroup>) {
     if let (Some(group), true) = (group, left.ours.is_empty())
         && let Err(error) = group.remove()
     {
-        tracing::debug!(%error, "a cgroup without processes stays");
+        tracing::debug!(%error, "empty cgroup could not be removed");
     }
 }
 
@@ -242,7 +246,7 @@ pub(super) async fn write_end(
             Err(error) => error.to_string(),
         };
         if said.is_news(Some(error.clone())) {
-            tracing::error!(attempt = %rank, %error, "cannot write an end");
+            tracing::error!(attempt = %rank, %error, "end of an attempt could not be written");
         }
         tokio::time::sleep(WRITE_PAUSE).await;
     }

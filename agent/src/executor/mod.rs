@@ -237,7 +237,11 @@ impl Executor {
             let asked = tokio::task::spawn_blocking(move || executor.ask_to_end(&at)).await;
             if let Ok(Err(error)) = asked {
                 let error = crate::with_causes(&error);
-                tracing::warn!(attempt = %rank, %error, "cannot note that a rank is to end");
+                tracing::warn!(
+                    attempt = %rank,
+                    %error,
+                    "stop request of a rank could not be recorded"
+                );
             }
             rank.end().await;
         });

@@ -162,7 +162,7 @@ async fn keeping_work_away<T>(
         let is_proven = found.is_proven;
         tracing::error!(
             %allocation, attempt, ?pids, keeps_work_away = is_proven,
-            "processes run of which nothing is recorded, and they do not go: see who starts them"
+            "processes without a record persist; find what starts them"
         );
         if !is_proven {
             hindrances.add(Hindrance::Strays, key);
@@ -216,7 +216,7 @@ impl Executor {
 
     fn take_up(&self, key: AttemptKey, pids: &[i32]) -> AttemptStatus {
         let (allocation, attempt) = (key.allocation, key.attempt);
-        tracing::error!(%allocation, attempt, ?pids, "processes run of which nothing is recorded");
+        tracing::error!(%allocation, attempt, ?pids, "processes without a record are running");
         let record = OrphanRecord {
             found_at: self.shared.clock.now(),
             boot_id: self.shared.settings.boot_id.clone(),
@@ -272,7 +272,11 @@ impl Executor {
     fn clear_away(&self, key: AttemptKey, found: &OrphanAttempt, is_told: bool) {
         let rank = Rank::new(key, self.shared.attempts.dir(key), None);
         let pids = found.pids();
-        tracing::error!(attempt = %rank, ?pids, "processes run of which nothing is recorded; ending");
+        tracing::error!(
+            attempt = %rank,
+            ?pids,
+            "processes without a record are running; ending them"
+        );
         self.shared.hindrances.add(Hindrance::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
@@ -289,7 +293,7 @@ impl Executor {
         let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
         tracing::error!(
             %allocation, attempt, ?pids,
-            "processes run of which nothing is recorded; executor.orphans is report: end them, and \
+            "processes without a record are running; executor.orphans is report: end them, and \
              this node takes work again"
         );
         self.shared.hindrances.add(Hindrance::Orphans, key);

@@ -54,7 +54,10 @@ fn after_reboot(
     if let Some(plan) = &launch.checkpoint
         && let Err(error) = plan.remove_place()
     {
-        tracing::debug!(%error, "what an attempt of another boot shared stays");
+        tracing::debug!(
+            %error,
+            "shared folder of an attempt from another boot could not be removed"
+        );
     }
     let is_finishing = launch.finishing().next().is_some();
     if is_finishing && dir.job_end()?.is_some() {

@@ -44,7 +44,7 @@ pub(super) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
         match shared.control.report(message).await {
             Ok(answer) => {
                 if let ReportAnswer::Superseded { reason } = answer {
-                    tracing::info!(attempt = %rank, %reason, "control has moved on");
+                    tracing::info!(attempt = %rank, %reason, "control superseded the attempt");
                 }
                 if matches!(report, RankReport::Ended { .. }) {
                     return forget(shared, rank).await;
@@ -53,7 +53,7 @@ pub(super) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
                 pause = FIRST_PAUSE;
             }
             Err(error) => {
-                tracing::debug!(attempt = %rank, %error, "control did not take a report");
+                tracing::debug!(attempt = %rank, %error, "control did not accept a report");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LAST_PAUSE);
             }
@@ -69,7 +69,11 @@ async fn forget(shared: &Shared, rank: &Arc<Rank>) {
     };
     if let Ok(Err(error)) = noted {
         let error = crate::with_causes(&error);
-        tracing::warn!(attempt = %rank, %error, "cannot note that control has the end");
+        tracing::warn!(
+            attempt = %rank,
+            %error,
+            "acknowledged end of an attempt could not be recorded"
+        );
     }
     shared.known().remove(&rank.key());
 }

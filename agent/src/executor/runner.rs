@@ -90,7 +90,11 @@ impl Runner {
         let log = self.log.clone();
         let written = tokio::task::spawn_blocking(move || keep(&kept, &log)).await;
         if let Ok(Err(error)) = written {
-            tracing::warn!(%error, hook = self.name.as_str(), "cannot keep what a hook wrote");
+            tracing::warn!(
+                %error,
+                hook = self.name.as_str(),
+                "output of a hook could not be saved"
+            );
         }
         let what = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),

@@ -25,13 +25,13 @@ pub enum Untrusted {
         source: io::Error,
     },
     /// The path is relative, so it depends on the working directory of the agent.
-    #[error("{} is no absolute path", path.display())]
+    #[error("{} is not an absolute path", path.display())]
     Relative {
         /// Configured path.
         path: PathBuf,
     },
     /// The path is not a regular file, but a folder or a device, for example.
-    #[error("{} is no file", path.display())]
+    #[error("{} is not a regular file", path.display())]
     NoFile {
         /// Path that was checked.
         path: PathBuf,

@@ -111,12 +111,12 @@ impl UserMap {
         if !version.is_ok_and(|version| version == now.of) {
             match read(&self.path, self.agent) {
                 Ok(read) => {
-                    tracing::info!(path = %self.path.display(), "the user map was read anew");
+                    tracing::info!(path = %self.path.display(), "user map reloaded");
                     *now = read;
                 }
                 Err(error) => {
                     let error = crate::with_causes(&error);
-                    tracing::error!(%error, "the user map cannot be used; the former one counts");
+                    tracing::error!(%error, "user map unusable; the previous one stays in use");
                 }
             }
         }
@@ -157,7 +157,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
     let is_wrong = |account: &str| account != NOBODY_HERE && !is_account_name(account);
     let wrong = accounts.iter().filter(|(_, account)| is_wrong(account));
     let mut mistakes: Vec<String> = wrong
-        .map(|(principal, account)| format!("{principal}: {account:?} is no account's name"))
+        .map(|(principal, account)| format!("{principal}: {account:?} is not a valid account name"))
         .collect();
     let roots = accounts.iter().filter(|(_, account)| *account == "root");
     mistakes.extend(roots.map(|(principal, _)| format!("{principal}: no work runs as root")));

@@ -130,7 +130,7 @@ impl Wiper {
             if known.number > asked.number {
                 let (number, newer) = (asked.number, known.number);
                 return Err(format!(
-                    "wipe {number} is over; {newer} was asked for since"
+                    "stale wipe number {number}; wipe {newer} was requested since"
                 ));
             }
             if known.outcome.is_none() {
@@ -148,7 +148,7 @@ impl Wiper {
             outcome: None,
         };
         let written = self.write(record.clone()).await;
-        written.map_err(|error| format!("the wipe cannot be written down: {error}"))?;
+        written.map_err(|error| format!("the wipe could not be recorded: {error}"))?;
         let status = record.status();
         *last = Some(record);
         Ok(WipeAnswer::Begun(status))
@@ -240,7 +240,7 @@ impl Wiper {
         let mut is_told = false;
         while let Err(error) = self.write(record.clone()).await {
             if !std::mem::replace(&mut is_told, true) {
-                tracing::error!(%error, "the end of a wipe cannot be written down yet");
+                tracing::error!(%error, "outcome of a wipe could not be recorded yet");
             }
             tokio::time::sleep(PAUSE).await;
         }

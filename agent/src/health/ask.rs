@@ -59,13 +59,13 @@ impl NodeHealth {
                 let by: String = by.chars().filter(|c| !c.is_control()).collect();
                 let by: String = by.trim().chars().take(MOST_NAME_CHARS).collect();
                 if by.is_empty() {
-                    return Err("a reason is cleared by somebody: say by whom".to_owned());
+                    return Err("to clear a reason, `by` must name the operator".to_owned());
                 }
                 let (code, entity) = (clear.code, clear.entity);
                 let at_ms = self.0.around.clock.now().0;
                 let what = (code.as_str(), entity.as_deref());
                 let cleared = self.change(|state| state.clear(at_ms, &by, what));
-                tracing::warn!(by, code, entity, cleared, "reasons were cleared");
+                tracing::warn!(by, code, entity, cleared, "health reasons cleared");
                 cleared
             }
         };

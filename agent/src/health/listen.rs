@@ -47,7 +47,7 @@ impl NodeHealth {
             let listen = move || this.listen_until(&is_over, has_gpus);
             let thread = std::thread::Builder::new().name("driver-events".to_owned());
             if let Err(error) = thread.spawn(listen) {
-                tracing::error!(%error, "events of drivers cannot be listened to");
+                tracing::error!(%error, "driver events cannot be received");
                 self.change(|state| state.note(vec![UNHEARD]));
                 return;
             }
@@ -90,12 +90,12 @@ fn log_events(events: &[GpuEvent]) {
             event = %event.code,
             source = %event.source,
             detail = event.detail,
-            "a driver told of an event"
+            "driver reported an event"
         );
     }
     let more = events.len().saturating_sub(MOST_LOGGED);
     if more > 0 {
-        tracing::warn!(more, "events that came with these");
+        tracing::warn!(more, "more driver events arrived with these");
     }
 }
 
@@ -188,15 +188,15 @@ fn log(source: &str, state: &SourceState, devices: &str) {
         SourceState::Present(heard) if heard.is_empty() => {
             tracing::warn!(
                 source,
-                "events of {devices} are not heard: none tells of any"
+                "events of {devices} unavailable: no device reports any"
             );
         }
         SourceState::Present(_) => {
-            tracing::info!(source, "events of {devices} are listened to");
+            tracing::info!(source, "events of {devices} are received");
         }
         SourceState::Disabled { .. } => {}
         unheard => {
-            tracing::warn!(source, state = ?unheard, "events of {devices} are not heard");
+            tracing::warn!(source, state = ?unheard, "events of {devices} unavailable");
         }
     }
 }

@@ -72,11 +72,11 @@ impl HealthSummary {
             .codes
             .iter()
             .filter(|code| !self.codes.contains(code));
-        gone.for_each(|code| tracing::info!(code, "a check finds nothing any more"));
+        gone.for_each(|code| tracing::info!(code, "health check cleared"));
         let new = self
             .codes
             .iter()
             .filter(|code| !before.codes.contains(code));
-        new.for_each(|code| tracing::warn!(code, "a check found something"));
+        new.for_each(|code| tracing::warn!(code, "health check reported a finding"));
     }
 }

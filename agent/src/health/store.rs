@@ -26,7 +26,7 @@ pub(super) fn read(file: &Path) -> Stored {
     };
     read.unwrap_or_else(|error| {
         let path = file.display();
-        tracing::error!(%path, %error, "what was known of the node's health cannot be read");
+        tracing::error!(%path, %error, "stored node health unreadable");
         Stored::default()
     })
 }
@@ -74,9 +74,12 @@ impl NodeHealth {
         self.0.said.send_if_modified(|said| {
             match (&outcome, said.disk) {
                 (Err(error), false) => {
-                    tracing::error!(%error, "the node's health cannot be written; it is kept in memory");
+                    tracing::error!(
+                        %error,
+                        "node health could not be written; it is kept in memory"
+                    );
                 }
-                (Ok(()), true) => tracing::info!("the node's health can be written again"),
+                (Ok(()), true) => tracing::info!("node health can be written again"),
                 _ => {}
             }
             let is_news = said.disk != is_faulty;

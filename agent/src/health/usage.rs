@@ -104,7 +104,7 @@ fn gpus(seen: &Inventory) -> Result<u32, String> {
         let (known, all) = (percents.len(), seen.identity.gpus.len());
         return Err(match all {
             0 => "it has no GPUs".to_owned(),
-            _ => format!("{known} of its {all} GPUs say how busy they are"),
+            _ => format!("{known} of its {all} GPUs report their utilisation"),
         });
     }
     let count = u128::try_from(percents.len()).unwrap_or(u128::MAX);
@@ -115,7 +115,7 @@ fn gpus(seen: &Inventory) -> Result<u32, String> {
 fn ppm(part: u128, whole: u128) -> Result<u32, String> {
     let ppm = (part * MILLION).checked_div(whole);
     let ppm = ppm.and_then(|ppm| u32::try_from(ppm).ok());
-    ppm.ok_or_else(|| "the counters of its processors stand still".to_owned())
+    ppm.ok_or_else(|| "the counters of its processors do not advance".to_owned())
 }
 
 /// Time of all processors since boot, in the kernel's ticks.
@@ -191,7 +191,7 @@ mod tests {
         let after = Ticks::parse("cpu 160 5 60 815 60 0 0 0 30 0\n").unwrap();
         assert_eq!(after.since(before), Ok(750_000));
         let stands = before.since(before).unwrap_err();
-        assert!(stands.contains("stand still"), "{stands}");
+        assert!(stands.contains("do not advance"), "{stands}");
         let all_busy = Ticks::parse("cpu 300 0 50 800 40 0 0 0 0 0").unwrap();
         assert_eq!(all_busy.since(before), Ok(1_000_000));
         for text in ["", "cpu", "cpu0 1 2 3 4", "cpu 1 2 three 4", "cpu 1 2 3"] {
@@ -209,7 +209,7 @@ mod tests {
         assert!(seen.processors(&root).await.is_err());
         fs::write(&file, STAT).unwrap();
         let still = seen.processors(&root).await.unwrap_err();
-        assert!(still.contains("stand still"), "{still}");
+        assert!(still.contains("do not advance"), "{still}");
         // The last read was a moment ago, so the next call observes half a second from its own start.
         let (at, _) = seen.processors.lock().await.unwrap();
         *seen.processors.lock().await =
@@ -245,7 +245,7 @@ mod tests {
         let mut silent = read(&[Some(100), Some(0)]);
         silent.vitals.0.remove("gpu.1.utilization.gpu");
         let told = gpus(&silent).unwrap_err();
-        assert_eq!(told, "1 of its 2 GPUs say how busy they are");
+        assert_eq!(told, "1 of its 2 GPUs report their utilisation");
         assert!(gpus(&read(&[Some(101)])).is_err());
     }
 }

@@ -252,7 +252,7 @@ impl Prober {
         let read = match read {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!(%error, "a probe panicked; what was announced stays");
+                tracing::error!(%error, "probe panicked; the previous announcement stays");
                 return Step::Rest;
             }
         };

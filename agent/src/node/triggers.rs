@@ -89,7 +89,7 @@ impl DeviceEvents {
     pub fn open() -> io::Result<Self> {
         let devices = Multicast::open(KOBJECT_UEVENT, KERNEL_GROUP)?;
         let quiet = |error: &io::Error| {
-            tracing::info!(%error, "devlink is not listened to; device events are");
+            tracing::info!(%error, "devlink not available; watching device events instead");
         };
         Ok(Self {
             devices,
@@ -116,7 +116,7 @@ impl DeviceEvents {
             };
             match Uevent::parse(buffer.get(..length).unwrap_or_default()) {
                 Ok(event) => return Ok(KernelNotice::Event(event)),
-                Err(error) => tracing::debug!(%error, "the kernel told something unheard of"),
+                Err(error) => tracing::debug!(%error, "unknown kernel device event"),
             }
         }
     }
@@ -134,7 +134,7 @@ impl DeviceEvents {
             match DevlinkEvent::parse(buffer.get(..length).unwrap_or_default(), *family) {
                 Ok(Some(event)) => return Ok(KernelNotice::Devlink(event)),
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "devlink told something unheard of"),
+                Err(error) => tracing::debug!(%error, "unknown devlink event"),
             }
         }
     }
@@ -154,7 +154,10 @@ impl DeviceEvents {
                 heard = self.next() => match heard {
                     Ok(heard) => hearing.take(heard, now()),
                     Err(error) => {
-                        tracing::error!(%error, "the kernel's device events are not heard any more");
+                        tracing::error!(
+                            %error,
+                            "kernel device events failed; no longer watching them"
+                        );
                         return;
                     }
                 },
@@ -213,7 +216,7 @@ impl KernelNotice {
             Self::Event(event) => event.cause(),
             Self::Devlink(event) => Some(event.cause()),
             Self::Lost => Some(Cause::DeviceEvent {
-                what: "too many to be heard".to_owned(),
+                what: "too many events to receive".to_owned(),
             }),
         }
     }

@@ -112,7 +112,7 @@ impl BmcArgs {
         })?;
         match look {
             Some(look) => Ok(look.interpretation.report.node().cloned()),
-            None => bail!("interrupted while the BMC was asked"),
+            None => bail!("interrupted while the BMC was read"),
         }
     }
 
@@ -155,14 +155,14 @@ pub(super) fn recorded(tree: &Path) -> anyhow::Result<Option<NodeReport>> {
     match std::fs::symlink_metadata(&path) {
         Err(_) => return Ok(None),
         Ok(found) if !found.is_file() || found.len() > LONGEST => {
-            bail!("{} is no record of a BMC", path.display())
+            bail!("{} is not a valid BMC record", path.display())
         }
         Ok(_) => {}
     }
     let shown = path.display();
     let json = std::fs::read(&path).with_context(|| format!("{shown} cannot be read"))?;
     let report = serde_json::from_slice(&json);
-    report.with_context(|| format!("{shown} is no record of a BMC"))
+    report.with_context(|| format!("{shown} is not a valid BMC record"))
 }
 
 /// Merges the BMC's readings; a contradiction with the host's readings becomes a finding.

@@ -32,7 +32,7 @@ pub struct CaptureArgs {
 pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let shown = args.output.display();
     if args.output.exists() {
-        bail!("{shown} is there already");
+        bail!("{shown} already exists");
     }
     let source = args.source.open()?;
     let privacy = match args.keep_identity {
@@ -61,8 +61,8 @@ pub(super) fn run(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     );
     if !captured.unreadable.is_empty() {
         match captured.unreadable.len() {
-            1 => eprintln!("1 place could not be read, and says so in the archive"),
-            count => eprintln!("{count} places could not be read, and say so in the archive"),
+            1 => eprintln!("1 place could not be read and is marked in the archive"),
+            count => eprintln!("{count} places could not be read and are marked in the archive"),
         }
         for (place, why) in captured.unreadable.iter().take(MOST_PLACES) {
             eprintln!("  {}: {why}", place.display());
@@ -87,8 +87,8 @@ fn check(source: &Source, tree: &Path, inventory: &Inventory) -> anyhow::Result<
         return Ok(());
     }
     bail!(
-        "the capture does not say what the machine said of {}: it changed meanwhile, or a name \
-         that was masked is part of a value (then --keep-identity helps)",
+        "the capture differs from the machine in {}: it changed meanwhile, or a name that was \
+         masked is part of a value (then use --keep-identity)",
         other.join(", ")
     )
 }

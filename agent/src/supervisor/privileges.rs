@@ -16,7 +16,7 @@ const MOST_CAPABILITIES: u32 = 63;
 pub(super) fn give_up() {
     if let Err(error) = keep_what_ending_needs() {
         complain(format_args!(
-            "privileges were kept that are not needed: {error}"
+            "privileges that are not needed could not be dropped: {error}"
         ));
     }
 }

@@ -145,7 +145,7 @@ fn say_started(dir: &AttemptDir, main: Pid) {
     // The job runs; a missing record of its start does not end it.
     if let Err(error) = dir.write_started(&started) {
         complain(format_args!(
-            "cannot note the start: {}",
+            "the start could not be recorded: {}",
             crate::with_causes(&error)
         ));
     }

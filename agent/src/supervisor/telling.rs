@@ -35,7 +35,7 @@ impl<'a> Telling<'a> {
         complain(&record);
         if let Err(error) = self.dir.write_starting(&record) {
             complain(format_args!(
-                "this cannot be noted: {}",
+                "the hanging start could not be recorded: {}",
                 crate::with_causes(&error)
             ));
         }
@@ -50,7 +50,7 @@ impl<'a> Telling<'a> {
         }
         if let Err(error) = self.dir.clear_starting() {
             complain(format_args!(
-                "an old note stays: {}",
+                "the record of a hanging start could not be removed: {}",
                 crate::with_causes(&error)
             ));
         }

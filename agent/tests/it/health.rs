@@ -205,7 +205,7 @@ async fn who_asks_gets_a_pass_and_who_repairs_says_who_they_are() {
         by: by.map(str::to_owned),
     };
     let nobody = peer.call(&clear(None, false), PATIENCE).await.unwrap();
-    assert!(nobody.unwrap_err().contains("by whom"));
+    assert!(nobody.unwrap_err().contains("must name the operator"));
     let cleared = document(&peer, clear(Some("alice"), false)).await;
     assert_eq!(cleared["cleared"], json!(1));
     assert!(!cleared["reasons"].to_string().contains(REMAP));

@@ -171,12 +171,13 @@ impl Task {
         let wait = match &failed {
             None => every,
             Some(error) => {
-                tracing::info!(%error, "the trust bundle could not be asked for");
+                tracing::info!(%error, "trust bundle request failed");
                 every.min(self.settings.min_retry)
             }
         };
         self.ask_trust_at = Instant::now() + wait;
-        self.trust_error = failed.map(|error| format!("no news of the trust bundle: {error}"));
+        self.trust_error =
+            failed.map(|error| format!("the trust bundle could not be requested: {error}"));
     }
 
     async fn renew(&mut self, core: &Arc<Core>) {
@@ -258,9 +259,10 @@ impl Task {
         let trust = core.trust();
         let wait_ms = u64::try_from(renew_in.as_millis()).unwrap_or(u64::MAX);
         let last_error = match trust.standing {
-            Standing::Revoked => {
-                Some("this certificate was revoked; enrol anew, or ask who revoked it".to_owned())
-            }
+            Standing::Revoked => Some(
+                "this certificate was revoked; enrol again, or ask the operator that revoked it"
+                    .to_owned(),
+            ),
             _ => self.renew_error.clone().or(self.trust_error.clone()),
         };
         let state = RenewalState {
@@ -297,7 +299,7 @@ impl Core {
         self.rotate_with(renewed, |brought, under_in_force| {
             match judge(&under_in_force, now) {
                 Err(_) if has_ended && judge(&brought, now).is_ok() => {
-                    tracing::warn!("enrolled anew: what was trusted before is trusted no more");
+                    tracing::warn!("enrolled again; previous authorities are no longer trusted");
                     Ok(brought)
                 }
                 judged => judged.map(|()| under_in_force),
@@ -315,5 +317,5 @@ fn judge(renewed: &Credentials, now: UnixMillis) -> Result<(), String> {
     trust
         .admit_chain(renewed.chain(), now, &provider())
         .map(|_| ())
-        .map_err(|e| format!("the new certificate is of no use here: {e}"))
+        .map_err(|e| format!("the new certificate is not usable here: {e}"))
 }

@@ -331,7 +331,7 @@ async fn where_enrolment_is_not_offered_a_stranger_learns_no_more_than_that() {
     println!("{error}");
     assert!(
         matches!(&error, EnrolError::Mesh(MeshError::NotTrusted { reason, .. })
-            if reason.contains("does not offer what was asked for")),
+            if reason.contains("does not offer the requested protocol")),
         "{error}"
     );
 }

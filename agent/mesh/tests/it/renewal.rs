@@ -383,7 +383,7 @@ async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
     sleep(HOUR).await;
     let said = fixture.state().last_error.unwrap();
     println!("another authority: {said}");
-    assert!(said.contains("of no use here"), "{said}");
+    assert!(said.contains("not usable here"), "{said}");
     assert_eq!(
         (shown(&fixture.mesh), fixture.saved().chain()),
         (before.clone(), before.as_slice())
@@ -412,7 +412,7 @@ async fn who_was_away_for_a_rotation_comes_back_by_enrolling_anew() {
             .state()
             .last_error
             .unwrap()
-            .contains("of no use here")
+            .contains("not usable here")
     );
     sleep(LIFE.mul_f64(0.02)).await;
     assert_eq!(

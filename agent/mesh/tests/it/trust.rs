@@ -215,7 +215,7 @@ async fn well_signed_bundles_that_say_what_none_may_are_refused() {
     let member = credentials(&authority, "demo", Role::Agent, "a1");
     leaf.authorities[0].certificate = member.chain()[0].to_vec().into();
     assert!(matches!(
-        refused("no CA", &by_hand(&leaf, &[])),
+        refused("not a CA", &by_hand(&leaf, &[])),
         BundleRefused::Invalid { .. }
     ));
     let found = refused("bytes too many", &by_hand(&good, &[0]));

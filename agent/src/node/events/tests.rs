@@ -315,7 +315,7 @@ async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_roo
     let first = "device pci change 0000:17:00.0".to_owned();
     assert_eq!(told.first(), Some(&(first, 1)));
     assert!(told.len() < 20, "{}", told.len());
-    let lost = "device too many to be heard".to_owned();
+    let lost = "device too many events to receive".to_owned();
     assert_eq!(told.last(), Some(&(lost, 1)));
     hand.forward(10 * MINUTE);
     events.look();

@@ -123,7 +123,7 @@ pub(super) fn read(folder: &Path, digest: &Digest) -> Option<(Bytes, ClassRecord
         Ok(record) => Some((bytes.into(), record)),
         Err(error) => {
             let error = crate::with_causes(&error);
-            tracing::error!(path = %path.display(), %error, "a kept record is damaged; removed");
+            tracing::error!(path = %path.display(), %error, "damaged history record removed");
             let _ = std::fs::remove_file(&path);
             None
         }

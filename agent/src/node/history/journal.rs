@@ -217,7 +217,11 @@ impl Journal {
         }
         for segment in self.segments.drain(..gone) {
             if let Err(error) = std::fs::remove_file(&segment.path) {
-                tracing::warn!(path = %segment.path.display(), %error, "an old segment stays");
+                tracing::warn!(
+                    path = %segment.path.display(),
+                    %error,
+                    "old history segment could not be removed"
+                );
             }
         }
         let needed: Vec<Digest> = self.checkpoint.digests().collect();
@@ -244,7 +248,11 @@ impl Journal {
                 }
                 Err(error) => {
                     // The next write tries again.
-                    tracing::warn!(path = %segment.path.display(), %error, "old events stay");
+                    tracing::warn!(
+                        path = %segment.path.display(),
+                        %error,
+                        "old history events could not be removed"
+                    );
                     return;
                 }
             }
@@ -404,7 +412,7 @@ fn set_aside(segment: &Segment, scan: &Scan, bytes: &[u8]) {
         write_durably(&segment.path, &good.collect::<Vec<_>>().concat())
     });
     if let Err(error) = written {
-        tracing::error!(%error, "the damaged segment stays where it is");
+        tracing::error!(%error, "damaged history segment could not be replaced");
     }
 }
 

@@ -302,7 +302,7 @@ impl NodeHistory {
         state.dropped.retain(|line| !lines.contains(line));
         let lost = std::mem::take(&mut state.lost);
         if lost > 0 {
-            tracing::warn!(lost, "entries of the history that were not written");
+            tracing::warn!(lost, "history entries were not written");
         }
         state.see(journal);
         for line in lines {

@@ -157,7 +157,7 @@ fn tidy(text: &str) -> String {
 
 fn word(report: Option<Report>) -> Result<Word, Status> {
     Ok(match report {
-        None => return Err(Status::invalid_argument("report: it says nothing")),
+        None => return Err(Status::invalid_argument("report: it is empty")),
         Some(Report::Started(_) | Report::Progress(_)) => Word::Alive,
         Some(Report::Deferred(v1::Deferred { for_ms })) => Word::PutOff { for_ms },
         Some(Report::Completed(v1::Completed { bytes })) => Word::Whole { bytes },

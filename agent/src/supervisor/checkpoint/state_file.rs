@@ -48,7 +48,7 @@ impl Noting {
         if let Err(error) = self.dir.write_checkpoint_state(&state) {
             let error = crate::with_causes(&error);
             complain(format_args!(
-                "where a checkpoint stands cannot be noted: {error}"
+                "state of a checkpoint could not be recorded: {error}"
             ));
         }
         self.noted = Some((status, now));
@@ -64,7 +64,7 @@ impl Noting {
         while let Err(error) = self.dir.write_checkpoint_state(&state) {
             let error = crate::with_causes(&error);
             complain(format_args!(
-                "a checkpoint's end cannot be written: {error}"
+                "end of a checkpoint could not be written: {error}"
             ));
             if job_ended.is_cancelled() || !self.dir.exists() {
                 return;
