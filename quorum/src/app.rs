@@ -395,11 +395,11 @@ impl App {
         self.mesh.shutdown(Duration::from_millis(500)).await;
         let segments = self.data.snapshots.segments();
         if timeout(STOP_STEP, segments.close()).await.is_err() {
-            tracing::warn!(member = id, "segments are still written");
+            tracing::warn!(member = id, "segments not fully written before the timeout");
         }
         let log: LogStore = self.data.log;
         if timeout(STOP_STEP, log.close()).await.is_err() {
-            tracing::warn!(member = id, "the log was not closed in time");
+            tracing::warn!(member = id, "log not closed before the timeout");
         }
         tracing::info!(member = id, "stopped");
     }
@@ -412,7 +412,7 @@ async fn keep(name: &'static str, work: Work) {
     loop {
         let run = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work()));
         if let Err(error) = run.await {
-            tracing::error!(task = name, %error, "a task broke down and is started again");
+            tracing::error!(task = name, %error, "task panicked, restarting");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

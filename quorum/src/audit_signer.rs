@@ -49,7 +49,7 @@ pub(crate) enum NotSigned {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// This member cannot sign; reason in words.
-    #[error("the audit is not signed: {0}")]
+    #[error("audit head not signed: {0}")]
     Refused(String),
 }
 
@@ -142,7 +142,7 @@ impl Signer {
         let signer = mesh.verify_signed(CheckpointOf::CONTEXT, &bytes, &signed, at);
         let signer = signer.map_err(|e| refused(&e))?;
         if signer.role() != Role::Quorum || signer.cluster() != self.cluster {
-            return Err(refused(&format!("{signer} is no member of this quorum")));
+            return Err(refused(&format!("{signer} is not a member of this quorum")));
         }
         // The authority's certificate is included: a later verifier only needs its pin.
         let trust = self.member.replica.trust();
@@ -153,7 +153,10 @@ impl Signer {
         };
         let found = trust.authorities.iter().find_map(by);
         let (by, authority) = found.ok_or_else(|| {
-            refused(&"its certificate is of no authority that the cluster knows of yet")
+            refused(
+                &"the certificate of this member is not from an authority of the cluster; add the \
+                  authority with `lattice admin ca add`",
+            )
         })?;
         let certificates = signed.chain.into_iter().chain([authority]);
         Ok(Checkpoint {
@@ -184,12 +187,12 @@ pub(crate) async fn run(signer: Arc<Signer>, settings: CheckpointSettings) {
             continue;
         }
         match signer.sign().await {
-            Ok(head) => tracing::debug!(entry = head.checkpoint, "the audit is signed"),
+            Ok(head) => tracing::debug!(entry = head.checkpoint, "audit head signed"),
             Err(NotSigned::Unavailable(error)) => {
-                tracing::debug!(%error, "the audit is signed later");
+                tracing::debug!(%error, "audit signing postponed");
             }
             Err(error) => {
-                tracing::warn!(%error, "the audit has no new checkpoint");
+                tracing::warn!(%error, "audit signing failed");
                 tokio::time::sleep(RETRY).await;
             }
         }

@@ -64,7 +64,7 @@ fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(),
     let signer = signer.map_err(|refused| refused.to_string())?;
     match signer.role() == Role::Agent && signer.id() == proof.claim.node.as_str() {
         true => Ok(()),
-        false => Err(format!("it was signed by {signer}")),
+        false => Err(format!("the signature is that of {signer}")),
     }
 }
 

@@ -205,7 +205,7 @@ impl Config {
             problems.add("members", text);
         }
         if self.join && ids.len() < 2 {
-            let text = "`join: true` needs a member that exists as well, to be found by";
+            let text = "`join: true` needs the address of an existing member as well";
             problems.add("members", text);
         }
         if ids.len() % 2 == 0 && !ids.is_empty() && !self.join {

@@ -67,7 +67,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
         if open && !was_open {
             tracing::info!(
                 member = member.id,
-                "no leader is heard by a majority: elections allowed"
+                "no leader is reachable for a majority; elections allowed"
             );
         }
         was_open = open;

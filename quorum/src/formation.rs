@@ -34,10 +34,7 @@ pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<Vote
             continue;
         }
         if let Err(error) = member.lineage.found() {
-            tracing::warn!(
-                error = error.reason,
-                "the quorum could not be founded; trying again"
-            );
+            tracing::warn!(error = error.reason, "quorum not founded; retrying");
             continue;
         }
         let nodes: BTreeMap<VoterId, BasicNode> = members
@@ -50,7 +47,7 @@ pub(crate) async fn form(member: Arc<Member>, mesh: Mesh, members: BTreeMap<Vote
                 return;
             }
             Err(RaftError::APIError(InitializeError::NotAllowed(_))) => return,
-            Err(error) => tracing::warn!(%error, "the quorum could not be founded; trying again"),
+            Err(error) => tracing::warn!(%error, "quorum not founded; retrying"),
         }
     }
 }

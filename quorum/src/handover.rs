@@ -56,7 +56,8 @@ pub(crate) async fn step_down(
     let term = term.ok_or_else(|| refused("this member does not lead".to_owned()))?;
     let (target, addr) = successor(member, to).map_err(refused)?;
     let turn = timeout(QUIET, member.handover.turn()).await;
-    let _turn = turn.map_err(|_| refused("commands under way are not committed".to_owned()))?;
+    let _turn =
+        turn.map_err(|_| refused("commands in progress were not committed in time".to_owned()))?;
     if !has_everything(member, target).await {
         return Err(refused(format!("member {target} does not catch up")));
     }
@@ -76,7 +77,7 @@ pub(crate) async fn step_down(
                 member = member.id,
                 to = target,
                 new_term,
-                "gave up leadership"
+                "leadership handed over"
             );
             let mut metrics = member.metrics();
             let _ = timeout(QUIET, metrics.wait_for(|m| leading(m) != Some(term))).await;
@@ -103,7 +104,7 @@ fn successor(member: &Member, to: Option<VoterId>) -> Result<(VoterId, SocketAdd
                 "member {to} does not answer: {}",
                 contact
                     .fault()
-                    .unwrap_or_else(|| "it was not asked yet".to_owned())
+                    .unwrap_or_else(|| "no request was sent yet".to_owned())
             )),
         };
     }
@@ -143,7 +144,7 @@ pub(crate) async fn take_over(
         let known = now.current_leader.map(|id| id.to_string());
         if now.current_term != request.term || known.as_deref() != Some(leader) {
             return Err(format!(
-                "member {} knows of another leader than member {leader} in term {}",
+                "member {} has another leader than member {leader} in term {}",
                 member.id, request.term
             ));
         }
@@ -177,6 +178,6 @@ pub(crate) async fn before_stop(member: &Member, mesh: &Mesh) {
     match timeout(BEFORE_STOP, step_down(member, mesh, None)).await {
         Ok(Ok(_)) => {}
         Ok(Err(refused)) => tracing::info!(reason = %refused, "stopping as the leader"),
-        Err(_) => tracing::info!("stopping as the leader: nobody took over in time"),
+        Err(_) => tracing::info!("stopping as the leader: no member took over in time"),
     }
 }

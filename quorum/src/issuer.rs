@@ -101,7 +101,7 @@ impl Issuer {
         let issuing = timeout(DEADLINE, self.issue_in_time(identity, csr, asked));
         issuing
             .await
-            .unwrap_or_else(|_| Err(unavailable("the quorum took too long to agree; ask again")))
+            .unwrap_or_else(|_| Err(unavailable("the quorum did not commit in time; try again")))
     }
 
     async fn issue_in_time(
@@ -123,7 +123,8 @@ impl Issuer {
                 }
                 Ok(outcome) => {
                     tracing::error!(?outcome, "no certificate in the quorum's answer");
-                    let text = "the quorum's answer has no certificate; ask again, and see the log of this member";
+                    let text = "the quorum's answer has no certificate; try again, and see the log \
+                                of this member";
                     return Err(NotIssued::Invalid(text.to_owned()));
                 }
                 Err(refusal) if is_too_early(&refusal) && tries > 0 => tries -= 1,
@@ -184,7 +185,7 @@ impl Issuer {
             }
             if Instant::now() >= until {
                 return Err(unavailable(
-                    "the cluster knows of no authority; add one with `lattice admin ca add`",
+                    "the cluster has no certificate authority; add one with `lattice admin ca add`",
                 ));
             }
             sleep(RETRY).await;
@@ -194,8 +195,8 @@ impl Issuer {
         match held {
             Some(authority) => Ok((trust, authority)),
             None => Err(unavailable(
-                "this member has no key of the authority that issues; ask another one, or copy \
-                 its folder into this member's `enrolment.authority`",
+                "this member has no key of the issuing authority; use another member, or copy the \
+                 authority's folder into `enrolment.authority` of this member",
             )),
         }
     }
@@ -275,7 +276,7 @@ impl Issuer {
         let mut replies = self.at_leader(local, request, |replies| replies).await?;
         match replies.pop() {
             Some(reply) => Ok(reply.map(|applied| applied.outcome)),
-            None => Err(unavailable("the leader answered nothing")),
+            None => Err(unavailable("the leader sent an empty answer")),
         }
     }
 

@@ -66,16 +66,16 @@ impl Lineage {
         let (id, cluster) = (self.id, self.cluster());
         let other = match ours.number.cmp(&theirs.number) {
             std::cmp::Ordering::Greater => {
-                "the cluster was restored from a backup since: stop the caller, and give it an \
-                 empty data directory"
+                "the cluster was restored from a backup after the caller's incarnation: stop the \
+                 caller, and give it an empty data directory"
             }
             std::cmp::Ordering::Less => {
-                "this member was left behind when the cluster was restored from a backup: it is \
-                 to be stopped, and given an empty data directory"
+                "the cluster was restored from a backup without this member: stop this member, and \
+                 give it an empty data directory"
             }
             std::cmp::Ordering::Equal => {
                 "the two were restored from different backups, or with different members: restore \
-                 one of them anew, from the same file and with the same `members`"
+                 one of them again, from the same file and with the same `members`"
             }
         };
         let text = format!(

@@ -76,9 +76,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = Source::File(&args.config);
     let config: Config = lattice_config::load(source, lattice_config::environment(), PREFIX)?;
     let edges = Edges::from_config(&config)?;
-    let settings = config
-        .settings()
-        .context("the configuration was not checked")?;
+    let settings = config.settings().context("configuration not checked")?;
     edges.check(&settings)?;
     let below = "openraft=error,openraft::replication=off,quinn=warn";
     let filter = log::filter(below, &config.log)?;
@@ -149,7 +147,7 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
     };
     app.stop().await;
     match failed {
-        Some(reason) => Err(anyhow::anyhow!("this member cannot go on: {reason}")),
+        Some(reason) => Err(anyhow::anyhow!("this member cannot continue: {reason}")),
         None => Ok(()),
     }
 }
@@ -158,15 +156,15 @@ async fn serve(settings: Settings, edges: Edges, config: &Config) -> anyhow::Res
 fn reload(app: &App, config: &Config) {
     let renewed = Credentials::load(&config.credentials).map_err(anyhow::Error::from);
     match renewed.and_then(|credentials| Ok(app.renew(credentials)?)) {
-        Ok(()) => tracing::info!("credentials taken up"),
-        Err(error) => tracing::error!("credentials not taken up: {error:#}"),
+        Ok(()) => tracing::info!("credentials reloaded"),
+        Err(error) => tracing::error!("credentials not reloaded: {error:#}"),
     }
     match authorities(config) {
         Ok(held) => {
             let pins: Vec<_> = held.iter().map(|held| held.pin().to_string()).collect();
-            tracing::info!(?pins, "issuing keys taken up");
+            tracing::info!(?pins, "issuing keys reloaded");
             app.hold(held);
         }
-        Err(error) => tracing::error!("issuing keys not taken up: {error}"),
+        Err(error) => tracing::error!("issuing keys not reloaded: {error}"),
     }
 }

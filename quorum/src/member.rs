@@ -128,10 +128,10 @@ impl Member {
         match self.lineage.caught_up() {
             Ok(true) => tracing::info!(
                 member = self.id,
-                "caught up with the leader: voting from now on"
+                "log caught up with the leader; voting enabled"
             ),
             Ok(false) => {}
-            Err(error) => tracing::warn!(member = self.id, %error, "it goes on as a blank member"),
+            Err(error) => tracing::warn!(member = self.id, %error, "starting with an empty log"),
         }
     }
 

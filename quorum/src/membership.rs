@@ -212,7 +212,7 @@ impl Step<'_> {
         self.caught_up(id).await?;
         let voter = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.commit(voter, true).await?;
-        tracing::info!(member = id, %addr, by = %self.by.name, "a member was added");
+        tracing::info!(member = id, %addr, by = %self.by.name, "member added");
         Ok(self.done(false))
     }
 
@@ -319,7 +319,7 @@ impl Step<'_> {
             false => ChangeMembers::RemoveNodes(ids),
         };
         self.commit(change, false).await?;
-        tracing::info!(member = id, by = %self.by.name, "a member was removed");
+        tracing::info!(member = id, by = %self.by.name, "member removed");
         Ok(self.done(false))
     }
 
@@ -423,7 +423,10 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
         let own = overview::account(&member);
         if !silent || own.members.is_empty() {
             if member.set_removed(false) {
-                tracing::info!(member = member.id, "this member is one again");
+                tracing::info!(
+                    member = member.id,
+                    "this member belongs to the quorum again"
+                );
             }
             continue;
         }
@@ -444,7 +447,7 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
             tracing::warn!(
                 member = member.id,
                 told_by = told.id,
-                "this member was removed from the quorum: it does not campaign, and can be stopped"
+                "this member was removed from the quorum; elections disabled, it can be stopped"
             );
         }
     }

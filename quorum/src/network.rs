@@ -77,7 +77,7 @@ fn unreachable(error: &(impl std::error::Error + 'static)) -> Unreachable {
 impl Link {
     async fn call<R: Rpc>(&self, request: &R, timeout: Duration) -> Result<R::Reply, Unreachable> {
         let Some(peer) = &self.peer else {
-            let unknown = format!("no address is known of member {}", self.target);
+            let unknown = format!("no known address of member {}", self.target);
             return Err(unreachable(&io::Error::other(unknown)));
         };
         let reply = peer.call(request, timeout).await;
@@ -89,9 +89,9 @@ impl Link {
     fn note(&self, error: Option<&CallError>) {
         match (self.contact.note(error), error) {
             (News::Lost, Some(error)) => {
-                tracing::warn!(member = self.target, %error, "a member does not answer");
+                tracing::warn!(member = self.target, %error, "member unreachable");
             }
-            (News::Back, _) => tracing::info!(member = self.target, "a member answers again"),
+            (News::Back, _) => tracing::info!(member = self.target, "member reachable again"),
             _ => {}
         }
     }
@@ -128,7 +128,7 @@ impl Link {
                     offset = 0;
                 }
                 SnapshotAnswer::More | SnapshotAnswer::Again | SnapshotAnswer::Fetching => {
-                    let error = io::Error::other("the snapshot arrived damaged again and again");
+                    let error = io::Error::other("the snapshot arrived damaged repeatedly");
                     return Err(unreachable(&error));
                 }
             }
@@ -160,7 +160,7 @@ impl RaftNetwork<Types> for Link {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<VoterId>, RaftRpcError> {
         if !self.contacts.may_speak() {
-            let alone = io::Error::other("no majority answers this leader");
+            let alone = io::Error::other("no majority reachable from this leader");
             return Err(unreachable(&alone).into());
         }
         let request = Append(self.lineage.current(), request);

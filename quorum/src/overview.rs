@@ -185,7 +185,7 @@ fn row(
     let (account, fault) = match answer {
         Some(Ok(account)) => (Some(account), None),
         Some(Err(fault)) => (None, Some(fault)),
-        None => (None, Some("no address of it is known".to_owned())),
+        None => (None, Some("its address is unknown".to_owned())),
     };
     let leads = leader.is_some_and(|leader| leader.id == known.id);
     let followed = leader.and_then(|l| l.followers.iter().find(|f| f.id == known.id));
@@ -232,18 +232,18 @@ fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
     let majority = view.majority;
     if reachable < majority {
         warnings.push(format!(
-            "there is no majority: {reachable} of {count} voters answer, {majority} are needed; \
-             nothing can be changed until one more is back"
+            "no majority: {reachable} of {count} voters are reachable, {majority} are needed; no \
+             change is possible until one more is back"
         ));
     } else if reachable == majority && count > 1 {
         warnings.push(format!(
-            "the loss of one more member loses the majority: {reachable} of {count} voters answer, \
-             {majority} are needed"
+            "the loss of one more member loses the majority: {reachable} of {count} voters are \
+             reachable, {majority} are needed"
         ));
     }
     if view.leader.is_none() && reachable >= majority {
         warnings
-            .push("nobody leads: an election is going on, or is prevented; look again".to_owned());
+            .push("no leader: an election is in progress, or is prevented; check again".to_owned());
     }
     for member in &view.members {
         let id = member.id;
@@ -266,25 +266,25 @@ fn warnings(view: &QuorumView, newest: &MemberAccount) -> Vec<String> {
         } = segments.unwrap_or_default();
         if missing > 0 {
             warnings.push(format!(
-                "member {id} lacks {missing} files of the history, and is bringing them from the others"
+                "member {id} lacks {missing} files of the history, and is fetching them from the \
+                 others"
             ));
         }
         if replaced > 0 {
             warnings.push(format!(
-                "member {id} brought {replaced} files of the history from others since it began, \
-                 because they were missing or damaged there: look at its disk"
+                "member {id} has fetched {replaced} files of the history from others since it \
+                 started, because they were missing or damaged: check its disk"
             ));
         }
         if member.account.as_ref().is_some_and(|account| account.blank) {
             warnings.push(format!(
-                "member {id} began without a log and is being brought up to date"
+                "member {id} started without a log and is being brought up to date"
             ));
         }
     }
     if newest.changing {
-        warnings.push(
-            "a change of the members stands half way: repeat the command that began it".to_owned(),
-        );
+        warnings
+            .push("a membership change is incomplete: repeat the command that began it".to_owned());
     }
     if count > 1 && count % 2 == 0 {
         warnings.push(format!(

@@ -187,7 +187,7 @@ async fn propose(member: &Member, ahead: &mut Option<Ahead>, batch: Vec<Proposal
     match results {
         Ok(results) => {
             if !answer(waiting, judged, results) {
-                tracing::error!("the leader's foresight was wrong; it is made anew");
+                tracing::error!("leader's predicted state was wrong; rebuilding it");
                 *ahead = None;
             }
         }

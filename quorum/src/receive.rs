@@ -67,7 +67,9 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 let RequestVote(incarnation, request) = request;
                 speaks_for_itself(&caller, &request.vote)?;
                 if member.must_abstain(request.last_log_id) {
-                    return Err(Failed::new("this member began without a log and abstains"));
+                    return Err(Failed::new(
+                        "this member started without a log and abstains",
+                    ));
                 }
                 member.lineage.admit(caller.identity.id(), incarnation)?;
                 member.raft.vote(request).await.map_err(Failed::new)
@@ -110,8 +112,8 @@ fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
     if voter.as_deref() == Some(caller.identity.id()) {
         return Ok(());
     }
-    tracing::warn!(peer = %caller.identity, %vote, "refused: it speaks for another member");
-    Err(Failed::new("the vote is not the caller's"))
+    tracing::warn!(peer = %caller.identity, %vote, "refused: request in another member's name");
+    Err(Failed::new("the vote is not that of the caller"))
 }
 
 /// Appends a piece to the received ones.
@@ -171,7 +173,7 @@ async fn take_piece(
     // A snapshot is installed only when every segment that it names is present.
     let mesh = mesh
         .upgrade()
-        .ok_or_else(|| Failed::new("this member stops"))?;
+        .ok_or_else(|| Failed::new("this member is stopping"))?;
     if !segments::bring(member, &mesh, sender, &bytes).await? {
         member.heard.now();
         return Ok(SnapshotAnswer::Fetching);

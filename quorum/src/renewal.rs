@@ -105,7 +105,7 @@ impl RenewalSource for OwnCertificate {
             let (identity, issued_at) = (mesh.identity(), mesh.issued_at());
             match self.issuer.renew(&identity, issued_at, &csr).await {
                 Err(RenewRefused::Unavailable { reason }) => {
-                    tracing::debug!(%reason, "this member asks another one for its certificate");
+                    tracing::debug!(%reason, "requesting certificate from another member");
                     self.others.renew(csr).await
                 }
                 answer => Ok(answer?),

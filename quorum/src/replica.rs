@@ -276,7 +276,7 @@ impl Replica {
         if let Some(missing) = state.segments().find(|segment| !segments.has(segment)) {
             let fault = missing
                 .id
-                .fault("the snapshot names it, and it is not here");
+                .fault("the snapshot names it, but it is missing here");
             return Err(io::Error::new(io::ErrorKind::NotFound, fault));
         }
         self.snapshots.store(meta, bytes)?;

@@ -99,17 +99,17 @@ impl TrustedAgain {
             });
             let revoked: String = revoked.collect();
             steps.push(format!(
-                "look at each of whom certificates were revoked since; those issued before the time \
-                 named are trusted again. The command makes void everything that the name was issued \
-                 until it is given, also a certificate that it was given later and that is good: who \
-                 was enrolled again since would have to enrol once more. Give it where nobody should \
-                 hold a certificate of that name; `lattice admin certificate show FOLDER` on the machine \
-                 says when its own was issued:{revoked}"
+                "check each name below: its certificates were revoked since, and those issued \
+                 before the time shown are trusted again. The command revokes all certificates \
+                 that were issued to the name so far, including valid ones issued after the \
+                 revocation: a name that was enrolled again since must enrol once more. Run it \
+                 where no process should hold a certificate of that name; `lattice admin certificate \
+                 show FOLDER` on the machine shows when its own was issued:{revoked}"
             ));
         }
         steps.extend(self.promoted.iter().map(|pin| {
             format!(
-                "let the authority issue that issued last, once each member has its folder in \
+                "promote the authority that issued last, once each member has its folder in \
                  enrolment.authority:\n      lattice admin ca promote {pin}"
             )
         }));
@@ -127,28 +127,29 @@ impl TrustedAgain {
 /// the trust bundle of this machine, which shows the later changes.
 pub fn advice(backup: &TrustView, at: UnixMillis, known: Option<&TrustBundle>) -> String {
     let at = utc(at);
-    let unknown = "what was revoked, and which authorities were added, promoted or retired";
+    let unknown = "revocations, and authorities that were added, promoted or retired";
     let Some(known) = known else {
         return format!(
-            "then: the new cluster does not know {unknown} after {at}, and this machine has no trust \
-             bundle that says it. Do it again before anything else: `lattice admin ca add`, `lattice \
-             admin certificate revoke`, `lattice admin ca promote` and `retire`, in this order"
+            "then: the new cluster does not have {unknown} after {at}, and this machine has no \
+             trust bundle that contains them. Repeat these changes before anything else: `lattice \
+             admin ca add`, `lattice admin certificate revoke`, `lattice admin ca promote` and \
+             `retire`, in this order"
         );
     };
     let number = known.number;
     let steps = TrustedAgain::of(backup, known).steps();
     if steps.is_empty() {
         return format!(
-            "then: this machine's trust bundle (number {number}) tells of no change after {at}; the new \
-             cluster does not know {unknown} later than that bundle"
+            "then: this machine's trust bundle (number {number}) contains no change after {at}; \
+             the new cluster does not have {unknown} later than that bundle"
         );
     }
     let steps = (1..).zip(steps).map(|(n, step)| format!("\n  {n}. {step}"));
     let steps: String = steps.collect();
     format!(
-        "then, in this order and before anything else, make up for what this machine's trust bundle \
-         (number {number}) says was changed after {at}; the new cluster does not know it, nor {unknown} \
-         later than that bundle:{steps}"
+        "then, in this order and before anything else, repeat the changes after {at} that this \
+         machine's trust bundle (number {number}) contains; the new cluster does not have these, \
+         nor {unknown} later than that bundle:{steps}"
     )
 }
 
@@ -235,7 +236,7 @@ mod tests {
             &text,
             &[
                 "after 2026-11-22T20:00:00Z",
-                "void everything that the name was issued",
+                "revokes all certificates that were issued to the name",
                 "agent/n2, issued before 2026-11-22T21:00:05Z: lattice admin certificate revoke \
                  agent/n2",
                 "agent/n3, issued before 2026-11-22T20:00:07Z",
@@ -286,7 +287,7 @@ mod tests {
         let backup = then(&["a", "b"], Vec::new());
         let known = bundle(9, &["gone", "a"], vec![revoked("n1", 5)]);
         let text = advice(&backup, AT, Some(&known));
-        assert!(text.contains("tells of no change"), "{text}");
+        assert!(text.contains("contains no change"), "{text}");
         assert!(text.contains("later than that bundle"), "{text}");
         let of_same = TrustedAgain::of(&backup, &bundle(10, &["b", "a"], Vec::new()));
         assert_eq!(of_same, TrustedAgain::default());

@@ -76,7 +76,7 @@ async fn bring_missing(member: &Member, mesh: &Mesh) {
         let Some(reason) = failed else { continue };
         tracing::warn!(
             segments = member.replica.segments().missing().len(), %reason,
-            "segments are missing; what is in them cannot be read, and they are asked for again"
+            "segments missing; their records cannot be read until another member sends them"
         );
         sleep(pause).await;
         pause = (pause * 2).min(ASK_AT_LEAST);
@@ -89,8 +89,8 @@ async fn check(member: &Member, mesh: &Mesh, id: &SegmentId) {
         member.replica.segments().note_checked();
         return;
     };
-    tracing::error!(segment = %id, %reason, "a segment cannot be read");
+    tracing::error!(segment = %id, %reason, "segment unreadable");
     if let Err(reason) = segments::repair(member, mesh, id).await {
-        tracing::error!(segment = %id, %reason, "nobody has a segment that is damaged here");
+        tracing::error!(segment = %id, %reason, "no intact copy of the segment on any member");
     }
 }

@@ -84,7 +84,7 @@ async fn fetch(member: &Member, peer: &Peer, id: SegmentId) -> Result<Bytes, Str
             let got = got.freeze();
             return match id.names(&got) {
                 true => Ok(got),
-                false => Err(format!("segment {id} came damaged")),
+                false => Err(format!("segment {id} arrived damaged")),
             };
         }
     }
@@ -124,10 +124,10 @@ pub(crate) async fn bring(
     }
     let sender = sender.parse().ok();
     let sender = sender.and_then(|id| peer(member, mesh, id));
-    let sender = sender.ok_or_else(|| Failed::new("no address is known of the sender"))?;
+    let sender = sender.ok_or_else(|| Failed::new("no known address of the sender"))?;
     tracing::info!(
         segments = lacking.len(),
-        "segments of a snapshot are asked for"
+        "requesting segments of a snapshot"
     );
     let until = Instant::now() + BRING_FOR;
     let count = lacking.len();
@@ -158,7 +158,7 @@ pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Resu
                 member.replica.segments().note_replaced();
                 tracing::warn!(
                     segment = %id, from = other,
-                    "a segment that was missing or damaged was brought"
+                    "segment replaced from another member"
                 );
                 return Ok(());
             }
@@ -166,7 +166,7 @@ pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Resu
         }
     }
     match reasons.is_empty() {
-        true => Err("this is the only member, so there is none to bring it from".to_owned()),
+        true => Err("this is the only member, so no other member can send it".to_owned()),
         false => Err(reasons.join("; ")),
     }
 }

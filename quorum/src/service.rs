@@ -75,7 +75,7 @@ impl Service {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
-            tracing::error!(%fault, "records cannot be read");
+            tracing::error!(%fault, "records unreadable");
             let unreadable = |reason: String| Unavailable::Unreadable { reason };
             match &fault {
                 Unreadable::Segment(SegmentFault { id, .. }) if last != Some(*id) => {
@@ -183,9 +183,9 @@ fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
     if envelopes.iter().all(|e| may(e) && in_own_name(e)) {
         return Ok(());
     }
-    tracing::warn!(peer = %caller.identity, "refused: a proposal that is not this service's");
+    tracing::warn!(peer = %caller.identity, "refused: proposal not permitted to this service");
     Err(Failed::new(
-        "quorum members propose enrolments, renewals and their authority, in the members' name; \
-         nobody else does",
+        "only quorum members propose enrolments, renewals and their authority, in the members' \
+         name",
     ))
 }

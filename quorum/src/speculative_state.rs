@@ -38,8 +38,8 @@ impl Ahead {
             tracing::warn!(
                 principal = %envelope.principal.name,
                 ahead_ms = envelope.at.since(clock),
-                "a command was stamped far ahead of this leader's clock and was set back; check \
-                 the clocks of both hosts"
+                "command timestamp far ahead of this leader's clock was set back; check the clocks \
+                 of both hosts"
             );
             envelope.at = latest;
         }

@@ -34,8 +34,8 @@ pub(crate) async fn run(
             tracing::warn!(
                 state = trust.number.0,
                 in_force = mesh.trust_state().number,
-                "the trust bundle in force is later than the quorum's own state: its data was lost \
-                 or restored, and no change of trust reaches anybody until its number is higher"
+                "trust bundle in force is newer than the quorum's state: the state was lost or \
+                 restored; trust changes take effect only when the bundle number is higher"
             );
         }
         let done = if trust.authorities.is_empty() {
@@ -71,8 +71,8 @@ async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
     if others > 0 {
         tracing::error!(
             others,
-            "roots.pem trusts authorities besides this member's own, and the cluster knows of none \
-             yet: add each with `lattice admin ca add`, or members of the others are cut off"
+            "roots.pem trusts authorities other than this member's own, and the cluster has none \
+             yet; add each with `lattice admin ca add`, or members of the others are cut off"
         );
         return;
     }
@@ -89,9 +89,9 @@ async fn found(issuer: &Issuer, roots: &[CertificateDer<'_>]) {
         .propose(None, Command::AddAuthority { certificate })
         .await
     {
-        Ok(Ok(_)) => tracing::info!(pin = %first.pin(), "the cluster's first authority"),
-        Ok(Err(refusal)) => tracing::warn!(%refusal, "the authority of this member is not added"),
-        Err(error) => tracing::debug!(%error, "the authority is told of later"),
+        Ok(Ok(_)) => tracing::info!(pin = %first.pin(), "first authority of the cluster added"),
+        Ok(Err(refusal)) => tracing::warn!(%refusal, "authority of this member not added"),
+        Err(error) => tracing::debug!(%error, "authority of this member will be added later"),
     }
 }
 
@@ -127,7 +127,7 @@ async fn put_in_force(
             false
         }
         Err(Some(error)) => {
-            tracing::error!(number, %error, "the trust bundle is not in force here");
+            tracing::error!(number, %error, "trust bundle not in force here");
             renewal.look_now();
             false
         }

@@ -61,7 +61,7 @@ pub(crate) async fn check(
     }
     let later = |floor: u64| {
         Failed::new(format!(
-            "this member began without a log, and the others know of term {floor}"
+            "this member started without a log, and the other members report term {floor}"
         ))
     };
     if let Some(floor) = member.floor.known() {
@@ -73,7 +73,7 @@ pub(crate) async fn check(
     }
     let mesh = mesh
         .upgrade()
-        .ok_or_else(|| Failed::new("this member stops"))?;
+        .ok_or_else(|| Failed::new("this member is stopping"))?;
     // A task of its own: the caller's timeout is shorter than a dial.
     let asker = member.clone();
     let told = tokio::spawn(async move { ask(&asker, &mesh).await });
@@ -88,8 +88,8 @@ pub(crate) async fn check(
         return Ok(());
     }
     Err(Failed::new(
-        "this member began without a log, and does not hear enough of the others to know whom it \
-         may follow",
+        "this member started without a log, and too few other members are reachable to confirm the \
+         leader",
     ))
 }
 

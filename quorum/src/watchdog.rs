@@ -23,8 +23,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
         tracing::error!(
             member = member.id,
             reason,
-            "the gate before elections stands still: no elections until it looks again; it is \
-             started anew"
+            "election gate stalled; elections disabled, restarting the gate"
         );
         sleep(PAUSE).await;
     }
@@ -57,7 +56,7 @@ async fn until_it_stands_still(
         };
         if awake >= hung {
             let silent = looked.millis().unwrap_or_default();
-            return format!("it has not looked for {silent} ms");
+            return format!("no check for {silent} ms");
         }
     }
 }
@@ -77,7 +76,7 @@ mod tests {
         let hangs = std::future::pending();
         let reason = until_it_stands_still(hangs, &looked, SHORT);
         let reason = timeout(PATIENCE, reason).await.unwrap();
-        assert!(reason.starts_with("it has not looked for "), "{reason}");
+        assert!(reason.starts_with("no check for "), "{reason}");
     }
 
     #[tokio::test]

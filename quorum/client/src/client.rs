@@ -70,7 +70,7 @@ impl QuorumClient {
         envelope: Envelope,
     ) -> Result<Result<Applied, Refusal>, ClientError> {
         let mut replies = self.submit(vec![envelope]).await?;
-        let reason = "the member answered nothing".to_owned();
+        let reason = "the member sent an empty answer".to_owned();
         replies.pop().ok_or(ClientError::OutcomeUnknown { reason })
     }
 
@@ -112,7 +112,7 @@ impl QuorumClient {
             Ok(Err(_)) => Err(ClientError::Closed),
             Err(_) => Err(ClientError::Unavailable {
                 after: self.config.deadline,
-                reason: "too many proposals wait in this process".to_owned(),
+                reason: "too many proposals are pending in this process".to_owned(),
             }),
         }
     }

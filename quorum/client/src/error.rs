@@ -20,7 +20,7 @@ pub enum ClientError {
     /// The command may have been committed, or may still be committed. It has an idempotency key: the caller proposes
     /// it again with the same key and receives the first outcome.
     #[error(
-        "the outcome is not known ({reason}); propose the same command again with the same \
+        "the outcome is unknown ({reason}); propose the same command again with the same \
          idempotency key"
     )]
     OutcomeUnknown {
@@ -30,7 +30,7 @@ pub enum ClientError {
     /// The command may have been committed, or may still be committed. It has no idempotency key and was not repeated,
     /// since it could be applied twice.
     #[error(
-        "the outcome is not known ({reason}); the command has no idempotency key and was not \
+        "the outcome is unknown ({reason}); the command has no idempotency key and was not \
          repeated: read the state before proposing it again"
     )]
     OutcomeUnknownWithoutKey {

@@ -85,9 +85,9 @@ async fn begin_backup(members: &Members, addr: SocketAddr, request: &GetBackup) 
             let first = futures::stream::once(async { Ok(first) });
             return Attempt::Answer(first.chain(rest).boxed());
         }
-        Ok(Ok(None)) => "it sent nothing".to_owned(),
+        Ok(Ok(None)) => "the member sent no data".to_owned(),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "it does not answer".to_owned(),
+        Err(_) => "no answer before the timeout".to_owned(),
     };
     members.doubt(addr);
     let reason = format!("{addr}: {reason}");

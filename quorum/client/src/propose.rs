@@ -120,7 +120,7 @@ async fn gather(queue: &mpsc::Receiver<Job>) {
 /// Repeats attempts until every job of the group is answered or past its deadline.
 async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
     let mut waits = Waits::new(config);
-    let mut reason = "it was not asked yet".to_owned();
+    let mut reason = "no request was sent yet".to_owned();
     loop {
         let now = Instant::now();
         let (live, late): (Vec<Job>, Vec<Job>) = jobs
@@ -180,7 +180,7 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
 async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>, was_done: bool) {
     tracing::warn!(
         jobs = jobs.len(),
-        "proposals are too large together; sent singly"
+        "proposal batch too large; sending commands one by one"
     );
     let each = jobs.into_iter().filter_map(|job| {
         if was_done && !job.has_keys() {

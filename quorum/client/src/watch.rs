@@ -101,7 +101,7 @@ async fn follow(
         members.doubt(addr);
         waits.wait(Pause::Yes, Instant::now() + FOR_EVER).await;
     }
-    tracing::error!("no address of a quorum member is configured: nothing can be watched");
+    tracing::error!("watch stopped: no address of a quorum member is configured");
 }
 
 /// Forwards the items of one member from revision `at` on.

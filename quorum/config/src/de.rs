@@ -363,7 +363,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
     }
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Wrong> {
         let Some((key, value)) = self.next.take() else {
-            return Err(de::Error::custom("a value was asked for before its key"));
+            return Err(de::Error::custom("a value was requested before its key"));
         };
         let node = self.node.below(value, &key);
         let path = node.path.clone();

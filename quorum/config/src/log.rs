@@ -5,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 
 /// A text that is not a log filter.
 #[derive(Debug, thiserror::Error)]
-#[error("{text:?} is not a filter; write it like info or info,lattice_mesh=debug")]
+#[error("{text:?} is not a valid log filter; write it like info or info,lattice_mesh=debug")]
 pub struct InvalidFilter {
     /// Text as configured.
     pub text: String,

@@ -99,12 +99,12 @@ async fn only_a_nodes_own_word_passes_and_its_signature_does_not_go_on() {
         (
             "another node's",
             (a.clone(), signed(&own("b"), &a)),
-            "signed by spiffe",
+            "signature is that of spiffe",
         ),
         (
             "a service's",
             (a.clone(), signed(&as_control, &a)),
-            "signed by spiffe",
+            "signature is that of spiffe",
         ),
         (
             "of another cluster",

@@ -48,7 +48,7 @@ pub enum OpenError {
     },
     /// A file is missing, truncated or damaged.
     #[error(
-        "{} is damaged: {reason}. This member must not go on with it: restore the file from a \
+        "{} is damaged: {reason}. This member must not start with it: restore the file from a \
          backup of this member; or, while the other members are up and have a leader, move the \
          data directory away and start again: this member is then brought up to date and votes \
          only afterwards. The other members are not affected",

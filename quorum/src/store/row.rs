@@ -46,6 +46,6 @@ pub(super) fn decode<T: DeserializeOwned>(index: u64, row: &[u8]) -> Result<T, S
     if rest.is_empty() {
         Ok(value)
     } else {
-        Err(format!("record {index} has bytes too many"))
+        Err(format!("record {index} has extra bytes at its end"))
     }
 }

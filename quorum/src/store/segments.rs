@@ -24,8 +24,8 @@ const EXTENSION: &str = "seg";
 /// Bytes that may wait for the disk. Above this limit [`SegmentDir::write_behind`] waits.
 const MOST_WAITING: usize = 64 << 20;
 /// Advice when no other member has the segment.
-const NO_OTHERS: &str = "no other member is known that has it: bring it back from a copy of this directory, \
-                         or restore the cluster from a backup";
+const NO_OTHERS: &str = "no other member is known to have it: restore it from a copy of this \
+                         directory, or restore the cluster from a backup";
 
 /// Segments of one member. Clones share them.
 #[derive(Debug, Clone)]
@@ -88,7 +88,8 @@ impl SegmentDir {
                     }
                     tracing::error!(
                         file = %file.display(), %reason,
-                        "it is brought from another member; until then what is in it cannot be read"
+                        "segment missing or damaged; its records cannot be read until another \
+                         member sends it"
                     );
                     dir.shared.missing.lock().insert(segment.id);
                 }
@@ -97,7 +98,7 @@ impl SegmentDir {
         }
         for file in files.list(path).map_err(OpenError::io(path))? {
             if !named.contains(&file) {
-                tracing::info!(file = %file.display(), "removed: no snapshot names it");
+                tracing::info!(file = %file.display(), "file removed: no snapshot names it");
                 unless_gone(files.remove(&file)).map_err(OpenError::io(&file))?;
             }
         }
@@ -121,10 +122,7 @@ impl SegmentDir {
         let found = self.files().length(&file).map_err(OpenError::io(&file))?;
         Ok(match found {
             Some(bytes) if bytes == segment.bytes => None,
-            Some(bytes) => Some(format!(
-                "it has {bytes} bytes where {} belong",
-                segment.bytes
-            )),
+            Some(bytes) => Some(format!("it has {bytes} bytes, expected {}", segment.bytes)),
             None => Some("it is missing".to_owned()),
         })
     }
@@ -145,7 +143,7 @@ impl SegmentDir {
     /// Writes a segment from another source to disk, replacing a damaged one.
     pub fn put(&self, id: &SegmentId, bytes: &[u8]) -> io::Result<()> {
         if !id.names(bytes) {
-            let other = format!("these are not the bytes of segment {id}");
+            let other = format!("the bytes do not match segment {id}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, other));
         }
         self.files().replace(&self.file(id), &[bytes])?;
@@ -212,7 +210,7 @@ impl SegmentDir {
         let dir = self.clone();
         let waiting = move || drop(dir.shared.writing.lock());
         if let Err(error) = self.shared.ground.workers.run(waiting).await {
-            tracing::warn!(%error, "nobody knows whether segments are still written");
+            tracing::warn!(%error, "segment writer not confirmed stopped");
         }
     }
 
@@ -239,8 +237,8 @@ impl SegmentDir {
                 if let Some(error) = written.err().filter(|_| is_open) {
                     tracing::error!(
                         folder = %dir.shared.path.display(), %error,
-                        "ended allocations and audit entries cannot be written; they are kept in \
-                         memory and in the log, and no snapshot can be made"
+                        "segments not written; ended allocations and audit entries stay in memory \
+                         and in the log, and no snapshot can be made"
                     );
                 }
             });

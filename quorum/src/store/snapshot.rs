@@ -81,14 +81,14 @@ impl SnapshotDir {
                     });
                 }
                 Err(Unusable::Damaged(reason)) => {
-                    tracing::error!(file = %file.display(), %reason, "snapshot is damaged");
+                    tracing::error!(file = %file.display(), %reason, "snapshot damaged");
                     damaged.get_or_insert_with(|| OpenError::damaged(file, reason));
                 }
             }
         }
         if current.is_none() && purged.is_some() {
             let missing =
-                || OpenError::damaged(path, "the snapshot the log begins with is missing");
+                || OpenError::damaged(path, "the snapshot that the log begins with is missing");
             return Err(damaged.unwrap_or_else(missing));
         }
         let members = |(meta, _): &(SnapshotMeta, State)| meta.last_membership.nodes().count();
@@ -99,7 +99,7 @@ impl SnapshotDir {
         // A crash leaves the temporary file of its snapshot, and the next snapshot has another name.
         for left in storage.list(path).map_err(OpenError::io(path))? {
             if !is_snapshot(&left) {
-                tracing::info!(file = %left.display(), "removed: it is no snapshot");
+                tracing::info!(file = %left.display(), "file removed: it is not a snapshot");
                 storage.remove(&left).map_err(OpenError::io(&left))?;
             }
         }

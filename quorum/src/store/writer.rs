@@ -111,7 +111,7 @@ impl Writer {
             Some(reason) => Err(reason.clone()),
         };
         if let (Err(reason), None) = (&result, &self.broken) {
-            tracing::error!(%reason, "the log cannot be written; this member stops");
+            tracing::error!(%reason, "log write failed; this member stops");
             // The amount of data on disk is unknown: nothing may be written after it.
             self.broken = Some(reason.clone());
         }

@@ -271,8 +271,8 @@ impl<'a> Case<'a> {
                     Some(array) => {
                         let (array, index) = (array.id, element::index_of(array, id));
                         let reason = format!(
-                            "{array}_{} has no allocation of its own: it never had nodes; cannot {action} it by \
-                             itself: name its array, {array}",
+                            "cannot {action} array element {array}_{} by itself: it never had \
+                             nodes and has no allocation of its own; name its array, {array}",
                             index.unwrap_or_default()
                         );
                         invalid("id", reason)

@@ -174,7 +174,7 @@ pub struct Sealed {
 impl Segments for &[Sealed] {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
         let found = self.iter().find(|sealed| sealed.id == *id);
-        let missing = || id.fault("it was taken");
+        let missing = || id.fault("it is not among the sealed segments");
         found.map(|sealed| sealed.bytes.clone()).ok_or_else(missing)
     }
 }
@@ -251,7 +251,7 @@ fn decode<R: Row>(id: &SegmentId, bytes: &[u8]) -> Result<Vec<R>, String> {
     }
     let number = u32::from_le_bytes([n0, n1, n2, n3]);
     if magic != MAGIC || table != R::TABLE as u8 || number != id.number {
-        return Err("it is not what its name says".to_owned());
+        return Err("its content does not match its name".to_owned());
     }
     let mut rows = Vec::new();
     for _ in 0..u32::from_le_bytes([c0, c1, c2, c3]) {
@@ -262,6 +262,6 @@ fn decode<R: Row>(id: &SegmentId, bytes: &[u8]) -> Result<Vec<R>, String> {
     }
     match rest.is_empty() {
         true => Ok(rows),
-        false => Err("it has bytes too many".to_owned()),
+        false => Err("it has extra bytes at its end".to_owned()),
     }
 }

@@ -28,7 +28,7 @@ pub enum RestoreError {
         supported: u16,
     },
     /// The snapshot is truncated, or extra bytes follow it.
-    #[error("the snapshot has {found} bytes where {expected} belong")]
+    #[error("the snapshot has {found} bytes, expected {expected}")]
     WrongLength {
         /// Length in the header, bytes.
         expected: u64,

@@ -232,12 +232,12 @@ fn renewed_credentials_are_taken_up_and_bad_ones_are_not() {
         .save(&folder)
         .unwrap();
     site.signal(1, "HUP");
-    let refused = "credentials not taken up: the certificate is that of";
+    let refused = "credentials not reloaded: the certificate is that of";
     has_printed(&site, refused, 1);
     common::credentials(&site.authority, role, "1")
         .save(&folder)
         .unwrap();
     site.signal(1, "HUP");
-    has_printed(&site, "credentials taken up", 1);
+    has_printed(&site, "credentials reloaded", 1);
     assert!(site.terminate(1).success());
 }

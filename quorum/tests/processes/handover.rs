@@ -124,7 +124,7 @@ async fn a_dead_machine_is_replaced_under_writers() {
     assert!(added.count() >= 1);
     for id in expected {
         let printed = site.printed(id);
-        for bad in ["foresight was wrong", "panicked", "broke down"] {
+        for bad in ["predicted state was wrong", "panicked", "broke down"] {
             assert!(!printed.contains(bad), "member {id}: {printed}");
         }
     }

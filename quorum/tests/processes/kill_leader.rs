@@ -383,7 +383,7 @@ async fn nothing_acknowledged_is_lost_when_leaders_are_killed() {
     check(&killer, &world, &log, kills).await;
     for id in 1..=3 {
         let printed = site.printed(id);
-        for bad in ["foresight was wrong", "panicked", "broke down"] {
+        for bad in ["predicted state was wrong", "panicked", "broke down"] {
             assert!(!printed.contains(bad), "member {id}: {printed}");
         }
     }

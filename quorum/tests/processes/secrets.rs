@@ -144,7 +144,7 @@ async fn keys_and_tokens_are_in_nothing_that_members_keep_or_print() {
     until("the members hold both keys", || async {
         (1..=3).all(|id| {
             let printed = site.printed(id);
-            printed.contains("issuing keys taken up") && printed.contains(&pin)
+            printed.contains("issuing keys reloaded") && printed.contains(&pin)
         })
     })
     .await;

@@ -44,7 +44,7 @@ const CONTEXT: &str = "lattice audit 1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AuditFault {
     /// Entries are missing, repeated or out of order.
-    #[error("audit entry {number} stands where entry {expected} belongs")]
+    #[error("audit entry {number} found, expected entry {expected}")]
     Gap {
         /// Number that was found.
         number: u64,

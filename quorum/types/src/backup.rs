@@ -68,7 +68,7 @@ pub struct Header {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackupFault {
     /// The file is not a backup.
-    #[error("this is no backup of a Lattice quorum")]
+    #[error("this is not a backup of a Lattice quorum")]
     NotABackup,
     /// The file has another format.
     #[error(
@@ -96,7 +96,7 @@ pub enum BackupFault {
         missing: u64,
     },
     /// The file continues after the last part.
-    #[error("there is something behind the end of the backup")]
+    #[error("there are extra bytes after the end of the backup")]
     Long,
 }
 
@@ -249,7 +249,7 @@ fn header(bytes: &[u8]) -> Result<Option<(Header, usize)>, BackupFault> {
     }
     let length = u32::from_le_bytes([prefix[10], prefix[11], prefix[12], prefix[13]]);
     if length > MAX_HEADER_BYTES {
-        return Err(damaged("header", "its length cannot be right"));
+        return Err(damaged("header", "its length is not valid"));
     }
     let Some(header) = rest.get(..length as usize) else {
         return Ok(None);

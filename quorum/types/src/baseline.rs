@@ -72,7 +72,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($word => Ok(Self::$variant),)*
-                    _ => Err(format!("{text:?} is none of {}", [$($word),*].join(", "))),
+                    _ => Err(format!("{text:?} is not one of {}", [$($word),*].join(", "))),
                 }
             }
         }
@@ -253,7 +253,7 @@ mod tests {
         }
         let told = "drian".parse::<Policy>().err();
         let told = told.unwrap_or_default();
-        assert_eq!(told, "\"drian\" is none of warn, deprioritise, drain");
+        assert_eq!(told, "\"drian\" is not one of warn, deprioritise, drain");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl fmt::Display for CheckpointMode {
 
 /// A text that is not a checkpoint mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is no checkpoint mode; one of signal, shared_memory, callback")]
+#[error("{given:?} is not a valid checkpoint mode; use signal, shared_memory or callback")]
 pub struct InvalidMode {
     /// Text as given.
     pub given: String,
@@ -143,10 +143,10 @@ pub fn check_directory(directory: &str, mode: CheckpointMode) -> Result<(), Inva
         })
     };
     if directory.len() > MAX_DIRECTORY_BYTES {
-        return wrong("it may have 1024 bytes at most");
+        return wrong("it must have 1024 bytes at most");
     }
     if directory.chars().any(char::is_control) {
-        return wrong("it holds a control character");
+        return wrong("it contains a control character");
     }
     if is_url(directory) {
         return match mode {
@@ -161,7 +161,7 @@ pub fn check_directory(directory: &str, mode: CheckpointMode) -> Result<(), Inva
         return wrong("it must be an absolute path");
     }
     if directory.split('/').any(|part| part == "..") {
-        return wrong("it must not hold `..`");
+        return wrong("it must not contain `..`");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ pub struct Cidr(IpNet);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCidr {
     /// The text is neither an address nor `address/prefix`.
-    #[error("{text:?} is not a network; write one as 10.1.0.0/16 or fd00:1::/64")]
+    #[error("{text:?} is not a valid network; write it like 10.1.0.0/16 or fd00:1::/64")]
     Form {
         /// Text as given.
         text: String,

@@ -218,7 +218,7 @@ fn classes<'a>(
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         if !is_name {
             let shown = truncated(name, MAX_CLASS_BYTES);
-            return Err(invalid(field, format!("{shown:?} is no class")));
+            return Err(invalid(field, format!("{shown:?} is not a valid class")));
         }
     }
     Ok(())
@@ -301,11 +301,11 @@ mod tests {
             "claim.boot_id: it is empty",
             "claim.classes: it has 33 classes; at most 32 fit",
             "claim.classes: \"xxxx",
-            "claim.classes: \"GPU\" is no class",
-            "claim.classes: \"gpu.1\" is no class",
+            "claim.classes: \"GPU\" is not a valid class",
+            "claim.classes: \"gpu.1\" is not a valid class",
             "claim.cohort.product: it has 1048576 bytes; at most 1024 fit",
             "signature: it has 1048576 bytes; at most 40960 fit",
-            "completed: \"\" is no class",
+            "completed: \"\" is not a valid class",
             "conforms: it has 40 classes; at most 32 fit",
         ];
         for (told, begins) in told.iter().zip(begins) {

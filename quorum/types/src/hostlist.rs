@@ -95,10 +95,10 @@ fn expand_with(
             let (low, high) = range.split_once('-').unwrap_or((range, range));
             let (first, last) = (parse(low), parse(high));
             let (Some(first), Some(last)) = (first, last) else {
-                return Err(syntax("a range holds digits only, at most 18 of them"));
+                return Err(syntax("a range has only digits, at most 18 of them"));
             };
             if last < first {
-                return Err(syntax("a range runs upwards"));
+                return Err(syntax("a range must be ascending"));
             }
             if last - first >= MAX_HOSTS as u64 {
                 return Err(HostlistError::TooMany {

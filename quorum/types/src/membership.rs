@@ -287,7 +287,7 @@ pub enum Progress {
 #[serde(rename_all = "snake_case")]
 pub enum ChangeRefused {
     /// The number belongs to another member.
-    #[error("member {id} exists already, at {addr}; give the new one a number of its own")]
+    #[error("member {id} exists already, at {addr}; give the new member another number")]
     IdTaken {
         /// The number.
         id: VoterId,
@@ -304,8 +304,8 @@ pub enum ChangeRefused {
     },
     /// The leader's configuration names another address for this member. The configuration takes precedence.
     #[error(
-        "`members` of the leader's configuration says that member {id} is at {addr}; use another \
-         number, or correct the configuration of every member and restart them one after the other"
+        "`members` of the leader's configuration has member {id} at {addr}; use another number, or \
+         correct the configuration of every member and restart them one after the other"
     )]
     AddressConfigured {
         /// Number of the member.
@@ -315,7 +315,7 @@ pub enum ChangeRefused {
     },
     /// The new member does not answer at the address, or another process answers.
     #[error(
-        "member {id} is not reached at {addr}: {reason}. Start it there with `join: true`, with \
+        "member {id} is unreachable at {addr}: {reason}. Start it there with `join: true`, with \
          the certificate spiffe://{cluster}/quorum/{id}"
     )]
     NotReached {
@@ -330,9 +330,9 @@ pub enum ChangeRefused {
     },
     /// The new member has the data of another history.
     #[error(
-        "member {id} has data of another history: incarnation {theirs} of cluster {cluster:?}, \
-         where this is incarnation {ours}. Stop it, move its data_dir away and start it with an \
-         empty one"
+        "member {id} has data of another history: incarnation {theirs} of cluster {cluster:?}; \
+         this is incarnation {ours}. Stop it, move its data_dir away and start it with an empty \
+         one"
     )]
     OtherHistory {
         /// Number of the new member.
@@ -359,16 +359,16 @@ pub enum ChangeRefused {
         members: String,
     },
     /// The member is the only voter.
-    #[error("member {id} is the only one that votes; add another one first")]
+    #[error("member {id} is the only voter; add another one first")]
     LastMember {
         /// Number of the member.
         id: VoterId,
     },
     /// The remaining voters would have no majority.
     #[error(
-        "without member {id} there would be {voters} voters, of which {reached} are reached: no \
-         majority, and nothing could be changed any more, this included. Bring one back first. \
-         With --force it is done all the same"
+        "without member {id} there would be {voters} voters, of which {reached} are reachable: no \
+         majority, and no further change would be possible. Bring one back first, or use --force \
+         to remove the member anyway"
     )]
     NoMajorityLeft {
         /// Number of the member to remove.
@@ -388,8 +388,8 @@ pub enum ChangeRefused {
     },
     /// A change began and was not committed in time.
     #[error(
-        "the change began and is not committed: {reason}. Look at the status, and repeat the \
-         command to finish it"
+        "the change began and is not committed: {reason}. Check the status, and repeat the command \
+         to finish it"
     )]
     NotCommitted {
         /// Description of the present knowledge about the change.

@@ -69,7 +69,7 @@ impl Scale {
     pub fn check(&self) -> Result<(), InvalidScale> {
         let fail = |field, reason: String| Err(InvalidScale { field, reason });
         if self.min_nodes == 0 {
-            return fail("min_nodes", "it runs on at least 1 node".to_owned());
+            return fail("min_nodes", "must be at least 1 node".to_owned());
         }
         if self.max_nodes < self.min_nodes {
             let reason = format!(
@@ -98,7 +98,7 @@ impl Scale {
         } = self.pace;
         for (field, given) in [("up_window", up_window_ms), ("down_window", down_window_ms)] {
             if given == Some(0) {
-                return fail(field, "a window lasts at least 1 ms".to_owned());
+                return fail(field, "a window must be at least 1 ms".to_owned());
             }
         }
         for (field, given) in [
@@ -111,7 +111,7 @@ impl Scale {
             }
         }
         if down_threshold_ppm.is_some_and(|ppm| ppm == 0 || ppm >= 1_000_000) {
-            let reason = "the lower threshold lies between 0 and 1, a part of the target";
+            let reason = "the lower threshold must be between 0 and 1, a part of the target";
             return fail("down_threshold", reason.to_owned());
         }
         Ok(())

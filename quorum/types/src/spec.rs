@@ -69,8 +69,8 @@ pub enum InvalidOutputFile {
     Empty,
     /// A percent sign without a valid placeholder.
     #[error(
-        "after % comes j (allocation), A (array), a (index), r (rank), n (node), or another % for a percent \
-         sign, not {}",
+        "after % write j (allocation), A (array), a (index), r (rank), n (node), or another % for \
+         a percent sign, not {}",
         .found.map_or("the end".to_owned(), |c| format!("{c:?}"))
     )]
     Placeholder {
@@ -78,7 +78,7 @@ pub enum InvalidOutputFile {
         found: Option<char>,
     },
     /// `%a` in an allocation that is not a job array.
-    #[error("%a is the index of an array's element, and this is no array; write %j")]
+    #[error("%a is the index of an array element, and this is not an array; write %j")]
     NoIndex,
 }
 
@@ -308,7 +308,7 @@ mod tests {
         OutputFiles::check("%A.%a", true).unwrap();
         OutputFiles::check("%A.%j", false).unwrap();
         let refused = |pattern| OutputFiles::check(pattern, false).unwrap_err().to_string();
-        assert!(refused("%a").contains("this is no array"));
+        assert!(refused("%a").contains("this is not an array"));
         assert!(refused("%x").contains("a (index)"));
     }
 }

@@ -201,16 +201,16 @@ impl fmt::Display for TakenBy {
                 user,
                 phase: TenurePhase::Releasing { .. },
                 ..
-            } => write!(f, "was given back by {user} and is not wiped yet"),
+            } => write!(f, "was released by {user} and is not wiped yet"),
             Self::User {
                 user,
                 phase: TenurePhase::Unclean { reason, .. },
                 ..
             } => write!(f, "could not be wiped after {user}: {reason}"),
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
-            Self::Changed => f.write_str("has changed since it was looked at"),
+            Self::Changed => f.write_str("has changed since it was read"),
             Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
-            Self::Promised { id } => write!(f, "is promised to allocation {id}"),
+            Self::Promised { id } => write!(f, "is reserved for allocation {id}"),
         }
     }
 }
@@ -223,6 +223,6 @@ pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[Taken]) -> fmt::Res
     }
     match nodes.len().saturating_sub(MAX_NAMED) {
         0 => Ok(()),
-        more => write!(f, "; and {more} nodes more"),
+        more => write!(f, "; and {more} more nodes"),
     }
 }

@@ -35,10 +35,10 @@ pub enum Unavailable {
     #[error("the quorum has no majority at present")]
     NoMajority,
     /// The proposal queue is full. The caller backs off.
-    #[error("too many proposals are waiting")]
+    #[error("too many proposals are pending")]
     Busy,
     /// It is not known whether the proposal was committed. The caller repeats it with the same idempotency key.
-    #[error("the outcome is not known; repeat with the same idempotency key")]
+    #[error("the outcome is unknown; repeat with the same idempotency key")]
     OutcomeUnknown,
     /// Records that the answer needs cannot be read on this member, and no other member supplied them.
     #[error("records of this member cannot be read: {reason}")]
@@ -158,7 +158,7 @@ impl Rpc for Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LaunchRefused {
     /// A dispatcher with a newer epoch has already called the agent.
-    #[error("epoch {given} is over; {current} was seen")]
+    #[error("stale lease epoch {given}; current is {current}")]
     StaleEpoch {
         /// Epoch of the request.
         given: u64,
@@ -166,7 +166,7 @@ pub enum LaunchRefused {
         current: u64,
     },
     /// The agent may not run processes of this user.
-    #[error("this agent does not run work of {user}: {reason}")]
+    #[error("this agent does not run jobs of {user}: {reason}")]
     UserNotAllowed {
         /// The user.
         user: String,
@@ -180,7 +180,7 @@ pub enum LaunchRefused {
         reason: String,
     },
     /// The node has rebooted since the assignment, so no process of the rank is left.
-    #[error("the node was booted anew since: {expected} was its boot, {current} is")]
+    #[error("node has rebooted since assignment (boot id {current}, expected {expected})")]
     OtherBoot {
         /// Boot id at assignment.
         expected: String,

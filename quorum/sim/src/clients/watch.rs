@@ -32,7 +32,7 @@ pub async fn watch(world: Arc<World>, nth: u64) -> Result<(), String> {
                 WatchItem::Idle(upto) => {
                     if let Some(missed) = world.truth.missed(at, upto) {
                         world.violation(format!(
-                            "a watch at {at} was told that nothing happened up to {upto}, and \
+                            "a watch at {at} received that nothing happened up to {upto}, but \
                              {missed} did"
                         ));
                         return Ok(());

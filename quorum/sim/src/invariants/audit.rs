@@ -15,7 +15,7 @@ pub fn audit(state: &State, events: &[Event], told: &mut Vec<AuditEntry>) -> Res
             told.push(entry.clone());
             let from = told.len().saturating_sub(2);
             verify_chain(told.get(from..).unwrap_or_default())
-                .map_err(|fault| format!("the audit is no chain: {fault}"))?;
+                .map_err(|fault| format!("the audit is not a valid chain: {fault}"))?;
         }
     }
     let head = state.audit_head();

@@ -33,7 +33,7 @@ pub fn owners(state: &State) -> Result<(), String> {
     for node in state.nodes() {
         if node.holder.map(|h| h.allocation) != holders.get(&node.id).copied() {
             return Err(format!(
-                "{} says it is held by {:?}, which does not",
+                "{} names {:?} as its holder, which does not hold it",
                 node.id, node.holder
             ));
         }

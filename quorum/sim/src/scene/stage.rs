@@ -88,7 +88,7 @@ impl Stage {
     /// Restricts the links between members to these pairs. Clients reach all members.
     pub fn hear(&self, pairs: &[(StagePlaces, StagePlaces)]) {
         self.world
-            .trace(|| format!("who hear each other: {pairs:?}"));
+            .trace(|| format!("pairs of members with contact: {pairs:?}"));
         let network = &self.world.network;
         network.mend();
         for a in 0..self.members.len() {
@@ -102,7 +102,7 @@ impl Stage {
 
     /// Restores all links.
     pub fn mend(&self) {
-        self.world.trace(|| "all hear each other".to_owned());
+        self.world.trace(|| "all members have contact".to_owned());
         self.world.network.mend();
     }
 
@@ -170,9 +170,10 @@ impl Stage {
 
     /// Index of the last log entry in the newest snapshot of this member.
     pub async fn snapshot(&self, place: StagePlaces) -> Result<u64, String> {
-        self.until("a member says where its snapshot is", |standings| {
-            Some(standings.get(place)?.as_ref()?.snapshot)
-        })
+        self.until(
+            "a member reports the position of its snapshot",
+            |standings| Some(standings.get(place)?.as_ref()?.snapshot),
+        )
         .await
     }
 

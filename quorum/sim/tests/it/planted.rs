@@ -34,10 +34,7 @@ fn a_limit_that_is_not_asked_at_assignment() {
 
 #[test]
 fn a_node_that_two_hold() {
-    planted(
-        Bug::NodesTaken,
-        &["is held by", "says it is held", "runs on"],
-    );
+    planted(Bug::NodesTaken, &["is held by", "as its holder", "runs on"]);
 }
 
 #[test]
@@ -57,7 +54,12 @@ fn an_audit_entry_that_is_dropped() {
 fn a_member_that_differs() {
     planted(
         Bug::NotDeterministic,
-        &["differ", "another answer", "is at entry", "no chain"],
+        &[
+            "differ",
+            "another answer",
+            "is at entry",
+            "not a valid chain",
+        ],
     );
 }
 

@@ -57,7 +57,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         // Nodes claimed by a user are managed by persons, never by a service.
         Command::ClaimNodes { .. } | Command::ReleaseNodes { .. } => (
             &[Power::User, Power::Operator, Power::Admin],
-            "a person: nodes are claimed and released by who uses them",
+            "a person: users claim and release nodes themselves",
         ),
         Command::RepeatWipe { .. }
         | Command::AcceptUnwiped { .. }
@@ -208,7 +208,7 @@ pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(),
         Power::User if *name == allocation.user => Ok(()),
         Power::User | Power::Service | Power::Accounting => Err(forbidden(
             case.principal,
-            "the user who submitted the allocation, or the role operator or admin",
+            "the user that submitted the allocation, or the role operator or admin",
         )),
     }
 }

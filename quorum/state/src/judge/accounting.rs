@@ -69,14 +69,14 @@ pub(super) fn update_tenant(
 
 fn check_soft(soft: &SoftLimits) -> Result<(), Refusal> {
     if soft.fair_share_ppm.is_some_and(|share| share > WHOLE_PPM) {
-        let reason = "a share is a part of the whole: 0 to 1";
+        let reason = "a share must be 0 to 1, a part of the whole";
         return Err(invalid("fair_share_target", reason));
     }
     let range = WHOLE_PPM..=MAX_BURST_PPM;
     match soft.burst_ppm.is_some_and(|burst| !range.contains(&burst)) {
         true => Err(invalid(
             "burst_allowance",
-            "it is how many times its share a tenant may hold: 1 to 10000",
+            "must be 1 to 10000, the multiple of its share that a tenant may hold",
         )),
         false => Ok(()),
     }
@@ -105,7 +105,7 @@ pub(super) fn note_credits(
     let mut changes = Vec::new();
     for (tenant, credit) in credits {
         if credit.valid_until.since(case.now) > MAX_CREDIT_MS {
-            let reason = "what is said of a tenant holds for a week at most";
+            let reason = "a credit is valid for a week at most";
             return Err(invalid("credits", reason));
         }
         if !tenant.is_tenant() || case.state.tree.get(tenant).is_none() {
@@ -127,7 +127,7 @@ pub(super) fn note_credits(
 pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<Verdict, Refusal> {
     let head = case.state.facts_head();
     if through > head.last {
-        let reason = format!("the last fact is {}", head.last);
+        let reason = format!("the last fact has number {}", head.last);
         return Err(invalid("through", reason));
     }
     if through <= head.acknowledged {

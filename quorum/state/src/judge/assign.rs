@@ -53,7 +53,7 @@ pub(super) fn assign_sensitive(
     nodes: &[ClaimedNode],
 ) -> Result<Verdict, Refusal> {
     if !case.live(id, "assign")?.spec.sensitive {
-        let reason = "claims go with sensitive work alone; assign without them";
+        let reason = "only sensitive allocations take attestations; assign without them";
         return Err(invalid("nodes", reason));
     }
     sensitive::check_form(nodes)?;
@@ -82,7 +82,7 @@ fn assign_any(
         let (given, asked) = (expected.len(), spec.nodes);
         return Err(invalid(
             "nodes",
-            format!("{given} nodes for an allocation of {asked}"),
+            format!("{given} nodes given, but the allocation requests {asked}"),
         ));
     }
     // No node would ever report on such an allocation, so nothing could end it.
@@ -156,7 +156,7 @@ pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Re
     match present.spec.terms.begin_at {
         Some(begin_at) if begin_at > case.now => {
             let reason = format!(
-                "allocation {} begins at {begin_at} at the earliest",
+                "allocation {} starts at {begin_at} at the earliest",
                 present.id
             );
             Err(invalid("id", reason))
@@ -215,7 +215,10 @@ pub(super) fn free_nodes<'a>(
             boot,
         } = expected;
         if boot.as_ref().is_some_and(|b| b.len() > MAX_BOOT_BYTES) {
-            return Err(invalid("nodes", format!("the boot of {id} is no boot id")));
+            return Err(invalid(
+                "nodes",
+                format!("the boot id of node {id} is not a valid boot id"),
+            ));
         }
         if !seen.insert(id) {
             return Err(invalid("nodes", format!("node {id} is named twice")));
@@ -303,7 +306,7 @@ pub(super) fn check_reserved(
     let unknown = || Refusal::UnknownReservation { name: name.clone() };
     let reservation = &reservations.get(name).ok_or_else(unknown)?.spec;
     if reservation.from > case.now || !reservation.meets(case.now, None) {
-        let reason = format!("reservation {name} does not hold now");
+        let reason = format!("reservation {name} is not in force now");
         return Err(invalid("reservation", reason));
     }
     let other = nodes
@@ -311,7 +314,7 @@ pub(super) fn check_reserved(
         .find(|node| !reservation.nodes.contains(&node.id));
     match other {
         Some(node) => {
-            let reason = format!("node {} is not of reservation {name}", node.id);
+            let reason = format!("node {} does not belong to reservation {name}", node.id);
             Err(invalid("nodes", reason))
         }
         None => Ok(()),

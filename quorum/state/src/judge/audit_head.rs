@@ -50,10 +50,10 @@ pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, R
         return Err(invalid("of.at", reason));
     }
     let name = checkpoint.signer.strip_prefix("quorum/");
-    let name = name.ok_or_else(|| invalid("signer", "only members of the quorum sign"))?;
+    let name = name.ok_or_else(|| invalid("signer", "only members of the quorum may sign"))?;
     let known = case.state.trust.identity(Role::Quorum, name);
     if known.is_some_and(|known| known.is_revoked(checkpoint.issued_at)) {
-        let reason = "its certificate was revoked: another member signs";
+        let reason = "its certificate was revoked; another member must sign";
         return Err(invalid("signer", reason));
     }
     let action = AuditAction::Checkpoint {

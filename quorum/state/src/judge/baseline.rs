@@ -121,7 +121,10 @@ pub(super) fn hold_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusa
 /// Releases the brake on automatic draining; a person gives the reason.
 pub(super) fn release_brake(case: Case<'_>, reason: &str) -> Result<Verdict, Refusal> {
     if reason.trim().is_empty() {
-        return Err(invalid("reason", "say what was found: it is kept"));
+        return Err(invalid(
+            "reason",
+            "give the finding as a reason: it is recorded",
+        ));
     }
     let Some(held) = case.state.baselines.brake() else {
         return Ok(Verdict::nothing());
@@ -161,7 +164,8 @@ fn check_form(definition: &Definition) -> Result<(), Refusal> {
     }
     match &definition.cohort {
         None if definition.nodes.is_empty() => {
-            let reason = "choose nodes by name, or a cohort: nobody is meant otherwise";
+            let reason = "choose nodes by name, or a cohort: otherwise the baseline applies to no \
+                          node";
             return Err(invalid("nodes", reason));
         }
         Some(cohort) if cohort.parts() == 0 => {
@@ -189,7 +193,10 @@ fn check_form(definition: &Definition) -> Result<(), Refusal> {
         if !is_name {
             return Err(invalid(
                 "classes",
-                format!("{:?} is no class", truncated(class, MAX_FREE_TEXT_BYTES)),
+                format!(
+                    "{:?} is not a valid class",
+                    truncated(class, MAX_FREE_TEXT_BYTES)
+                ),
             ));
         }
         check_rule(class, rule)?;
@@ -244,7 +251,7 @@ fn fault(constraint: &Constraint) -> Option<String> {
     any_of
         .iter()
         .any(is_empty)
-        .then(|| "no key is ever empty text; absent may be meant".to_owned())
+        .then(|| "the value of a key is never empty; use absent if the key is missing".to_owned())
 }
 
 /// Expands the hostlist of a baseline, in name order.

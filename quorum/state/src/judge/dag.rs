@@ -129,7 +129,7 @@ fn places(asked: &DagSpec) -> Result<BTreeMap<&str, usize>, Refusal> {
     for (place, member) in asked.members.iter().enumerate() {
         check_name(&format!("members[{place}].name"), &member.name, false)?;
         if places.insert(member.name.as_str(), place).is_some() {
-            let reason = format!("two members are called {:?}", member.name);
+            let reason = format!("two members have the name {:?}", member.name);
             return Err(invalid(&format!("members[{place}].name"), reason));
         }
     }
@@ -152,7 +152,7 @@ fn edges(
         for edge in &member.after {
             let field = format!("members.{}.after", member.name);
             let Some(place) = places.get(edge.member.as_str()) else {
-                let reason = format!("no member is called {:?}", edge.member);
+                let reason = format!("no member has the name {:?}", edge.member);
                 return Err(invalid(&field, reason));
             };
             let edge = (u32::try_from(*place).unwrap_or(u32::MAX), edge.condition);
@@ -255,8 +255,8 @@ fn check_member(
         let other = &asked.members[*other as usize];
         if *condition == Condition::Corresponding && is_array(spec) != is_array(&other.spec) {
             let reason = format!(
-                "corresponding goes between two arrays, or between two that are none, and {} is not \
-                 as this one; use success",
+                "corresponding needs two arrays, or two allocations that are not arrays, and {} is \
+                 of the other kind; use success",
                 other.name
             );
             return Err(named(invalid("after", reason)));
@@ -272,7 +272,7 @@ pub(super) fn cancel(case: Case<'_>, id: DagId) -> Result<Verdict, Refusal> {
     if case.principal.power == Power::User && by != dag.user {
         return Err(forbidden(
             case.principal,
-            "the user who submitted the graph, or the role operator or admin",
+            "the user that submitted the graph, or the role operator or admin",
         ));
     }
     let cause = StopCause::DagCancelled { by };

@@ -61,7 +61,7 @@ pub(super) fn to_place(
         .and_then(|array| array.max_running());
     if let Some(most) = most.filter(|most| tally.alive >= *most) {
         let reason = format!(
-            "array {} runs {most} elements already, its most at once",
+            "array {} already runs {most} elements, its limit of running elements",
             array.id
         );
         return Err(invalid("id", reason));

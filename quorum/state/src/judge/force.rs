@@ -29,7 +29,7 @@ pub(super) fn release(
 ) -> Result<Verdict, Refusal> {
     check_reason(reason)?;
     let node = nodes::node_at(case, id, expected)?;
-    let not_held = || invalid("node", format!("node {id} is held by nothing"));
+    let not_held = || invalid("node", format!("no allocation holds node {id}"));
     let holder = node.holder.ok_or_else(not_held)?;
     let present = case.live(holder.allocation, "release")?;
     let position = present.ranks.iter().position(|rank| rank.node == *id);

@@ -40,7 +40,7 @@ fn changed(change: AllocationChange, record: Allocation) -> Change {
 pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refusal> {
     present.spec.terms.checkpoint.as_ref().ok_or_else(|| {
         let reason = format!(
-            "allocation {} writes none: it was submitted without a checkpoint mode",
+            "allocation {} writes no checkpoints: it was submitted without a checkpoint mode",
             present.id
         );
         invalid("checkpoint", reason)
@@ -60,7 +60,7 @@ pub(super) fn begun(
     let terms = check_mode(present)?;
     if present.has_ended_rank() {
         let reason = format!(
-            "a rank of allocation {} has ended: no checkpoint of it would be whole",
+            "a rank of allocation {} has ended: a checkpoint would be incomplete",
             present.id
         );
         return Err(invalid("checkpoint", reason));
@@ -125,11 +125,11 @@ pub(super) fn extend(
     number: u32,
     by_ms: u64,
 ) -> Result<Verdict, Refusal> {
-    let Some((present, writing)) = current(case, id, number, "give more time to")? else {
+    let Some((present, writing)) = current(case, id, number, "extend a checkpoint of")? else {
         return Ok(Verdict::nothing());
     };
     if writing.extended {
-        let reason = format!("checkpoint {number} of allocation {id} had more time already");
+        let reason = format!("checkpoint {number} of allocation {id} was extended already");
         return Err(invalid("number", reason));
     }
     if by_ms == 0 || by_ms > MAX_TIMEOUT_MS {

@@ -20,7 +20,7 @@ pub(super) fn acquire(
         return Err(invalid("ttl_ms", "a lease lasts at least 1 ms"));
     }
     if holder.is_empty() {
-        return Err(invalid("holder", "name who takes the lease"));
+        return Err(invalid("holder", "name the holder of the lease"));
     }
     let present = case.state.leases.get(name.as_str());
     let running = present.filter(|lease| ends_at(case, lease) > case.now);

@@ -80,14 +80,15 @@ fn check_tenure(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
     let (id, user) = (&node.id, &tenure.user);
     if wanted == Lifecycle::Retired {
         let reason = format!(
-            "node {id} is {} by {user}; it is released and wiped before it is retired",
+            "node {id} is {} by {user}; it must be released and wiped before it is retired",
             tenure.phase.as_str()
         );
         return Err(invalid("lifecycle", reason));
     }
     if tenure.has_failed() && wanted != Lifecycle::Quarantined {
         let reason = format!(
-            "node {id} could not be wiped after {user}; have it wiped again, or answer for it"
+            "node {id} could not be wiped after {user}; order another wipe, or accept the unwiped \
+             node"
         );
         return Err(invalid("lifecycle", reason));
     }
@@ -107,7 +108,7 @@ pub(super) fn drain(
     let own = present.drain.iter().position(|drain| drain.owner == *owner);
     let mut next = present.clone();
     match (reason, own) {
-        (Some(""), _) => return Err(invalid("reason", "say why, in a few words")),
+        (Some(""), _) => return Err(invalid("reason", "give a short reason")),
         (Some(reason), _) => {
             let next = with_reason(present, owner, &short_words(reason), case.now);
             return Ok(if next == *present {

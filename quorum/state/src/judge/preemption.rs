@@ -33,7 +33,8 @@ pub(super) fn make_room(
     let present = case.live(victim.id, "move")?;
     let reason = match reason {
         MoveReason::Preempted { .. } => {
-            let reason = "what makes room for another allocation does so with that one's promise";
+            let reason = "preemption needs the command that also reserves the nodes for the \
+                          preemptor";
             return Err(invalid("reason", reason));
         }
         MoveReason::Reclaimed { home } => {
@@ -58,7 +59,7 @@ fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Resu
     if nodes.any(|node| node.home == *home && node.current != *home) {
         return Ok(());
     }
-    let reason = format!("allocation {} has no node that {home} has lent", present.id);
+    let reason = format!("allocation {} has no node lent by {home}", present.id);
     Err(invalid("reason", reason))
 }
 
@@ -146,10 +147,10 @@ fn check_not_fixed(present: &Allocation) -> Result<(), Refusal> {
         Err(Refusal::NotMovable { id, reason })
     };
     if present.spec.sensitive {
-        return fixed("it is sensitive work");
+        return fixed("it is sensitive");
     }
     match present.spec.class >= HIGHEST_CLASS {
-        true => fixed("its class is 10, which never does"),
+        true => fixed("its class is 10, which is never preempted"),
         false => Ok(()),
     }
 }
@@ -161,18 +162,18 @@ pub(super) fn preempt(
     nodes: &[NodeId],
     victims: &[Victim],
 ) -> Result<Verdict, Refusal> {
-    let pending = case.live(id, "make room for")?;
+    let pending = case.live(id, "preempt for")?;
     if pending.course.tally.is_some() {
-        let reason = format!(
-            "allocation {id} is an array; only what has its own allocation is promised nodes"
-        );
+        let reason =
+            format!("allocation {id} is an array; nodes are reserved only for its elements");
         return Err(invalid("id", reason));
     }
     if pending.state != AllocationState::Pending {
-        return Err(wrong_state(pending, "make room for"));
+        return Err(wrong_state(pending, "preempt for"));
     }
     if case.state.order.is_promised(id) {
-        let reason = format!("allocation {id} is promised nodes already; withdraw that first");
+        let reason =
+            format!("allocation {id} already has nodes reserved for it; withdraw them first");
         return Err(invalid("id", reason));
     }
     check_numbers(pending, nodes, victims)?;
@@ -210,7 +211,7 @@ fn check_numbers(
 ) -> Result<(), Refusal> {
     let (given, asked) = (nodes.len(), pending.spec.nodes);
     if given != asked as usize {
-        let reason = format!("{given} nodes for an allocation of {asked}");
+        let reason = format!("{given} nodes given, but the allocation requests {asked}");
         return Err(invalid("nodes", reason));
     }
     let distinct: BTreeSet<&NodeId> = nodes.iter().collect();
@@ -218,7 +219,7 @@ fn check_numbers(
         return Err(invalid("nodes", "a node is named twice"));
     }
     if victims.is_empty() || victims.len() > MAX_VICTIMS {
-        let reason = format!("name 1 to {MAX_VICTIMS} allocations that make room");
+        let reason = format!("name 1 to {MAX_VICTIMS} allocations to preempt");
         return Err(invalid("victims", reason));
     }
     let distinct: BTreeSet<AllocationId> = victims.iter().map(|victim| victim.id).collect();
@@ -241,7 +242,7 @@ fn victim_of(
         return Err(Refusal::NotMovable {
             id: victim.id,
             reason: format!(
-                "its class is {own}; only lower classes than {other} make room for allocation {}",
+                "its class is {own}; only classes below {other} are preempted for allocation {}",
                 pending.id
             ),
         });

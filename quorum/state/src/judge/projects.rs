@@ -138,8 +138,10 @@ fn check_fields(path: &ProjectPath, admins: &[String], description: &str) -> Res
     };
     within("path", path.as_str().len(), MAX_PATH_BYTES, "bytes")?;
     if path.name() == RESERVED {
-        let reason =
-            format!("no project is called {RESERVED}: /projects/a/{RESERVED} asks for a's");
+        let reason = format!(
+            "{RESERVED} is not a valid project name: /projects/a/{RESERVED} is a resource of \
+             project a"
+        );
         return Err(invalid("path", reason));
     }
     within("admins", admins.len(), MAX_ADMINS, "names")?;
@@ -181,8 +183,9 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
         tenants.is_some_and(|tenants| tenants.contains(path))
     };
     if let Some(Vcluster { name, .. }) = case.state.vclusters.all().find(names) {
-        let reason =
-            format!("vCluster {name} is for tenant {path}; take it from its tenants first");
+        let reason = format!(
+            "vCluster {name} is open to tenant {path}; remove the tenant from the vCluster first"
+        );
         return Err(invalid("path", reason));
     }
     let action = AuditAction::ProjectDeleted {
@@ -225,7 +228,7 @@ pub(super) fn limits_set(
     if changes.is_empty() {
         return Err(invalid(
             "changes",
-            "name at least one project whose limits change",
+            "name at least one project with a limit change",
         ));
     }
     let tree = &case.state.tree;

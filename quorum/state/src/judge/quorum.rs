@@ -16,7 +16,7 @@ pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refu
         }
         other => Err(invalid(
             "action",
-            format!("{} is not written down by itself", other.word()),
+            format!("{} cannot be recorded by itself", other.word()),
         )),
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn report(
     let phase = &present.ranks[position].phase;
     if force::took(phase) {
         let reason =
-            format!("node {node} was taken from allocation {id} by force before it said so");
+            format!("node {node} was released by force from allocation {id} before this report");
         return Err(invalid("node", reason));
     }
     if let RankReport::Checkpoint { of } = report {
@@ -68,7 +68,7 @@ pub(super) fn report(
         return Ok(Verdict::nothing());
     };
     if !present.state.holds() {
-        return Err(wrong_state(present, "take a report of"));
+        return Err(wrong_state(present, "accept a report of"));
     }
     let mut record = present.clone();
     record.ranks[position].phase = phase;

@@ -97,7 +97,7 @@ fn check(case: Case<'_>, spec: &ReservationSpec) -> Result<(), Refusal> {
         .iter()
         .find(|user| !is_name(user) || user.len() > MAX_USER_BYTES)
     {
-        let reason = format!("{user:?} is no user's name");
+        let reason = format!("{user:?} is not a valid user name");
         return Err(invalid("users", reason));
     }
     for project in projects {

@@ -23,10 +23,10 @@ pub(super) fn grow(
 ) -> Result<Verdict, Refusal> {
     let present = resizable(case, id, "grow")?;
     if present.spec.sensitive {
-        let reason = "sensitive work does not grow: its nodes are held against each other when it gets \
-                      them, all at once. Claim the nodes that it lacks (`lattice node claim`), then \
-                      submit the rest as work of its own, or cancel it and submit it with as many as \
-                      it needs";
+        let reason = "sensitive allocations do not grow: their nodes are compared with each other \
+                      when all are assigned at once. Claim the missing nodes (`lattice node \
+                      claim`), then submit the rest as another allocation, or cancel this one and \
+                      submit it with as many nodes as it needs";
         return Err(invalid("nodes", reason));
     }
     if expected.is_empty() {
@@ -127,7 +127,7 @@ pub(super) fn shrink(
         changed = true;
     }
     if !record.ranks.iter().any(|rank| rank.phase.stays()) {
-        let reason = "nothing would be left; cancel or suspend the allocation instead";
+        let reason = "no node would be left; cancel or suspend the allocation instead";
         return Err(invalid("nodes", reason));
     }
     match changed {

@@ -172,7 +172,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
 /// Rejects fields that are invalid in every state.
 pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     if spec.nodes == 0 {
-        return Err(invalid("nodes", "ask for at least 1 node"));
+        return Err(invalid("nodes", "request at least 1 node"));
     }
     if spec.workload.argv.is_empty() && spec.workload.script.is_none() {
         return Err(invalid(
@@ -192,7 +192,7 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     }
     if spec.class > MAX_CLASS {
         let reason = format!(
-            "{} is not a priority class; use 0 to {MAX_CLASS}",
+            "{} is not a valid priority class; use 0 to {MAX_CLASS}",
             spec.class
         );
         return Err(invalid("class", reason));
@@ -224,10 +224,7 @@ pub(super) fn check_fields(spec: &AllocationSpec) -> Result<(), Refusal> {
     let excluded: BTreeSet<_> = spec.constraints.exclude.iter().collect();
     let usable = wanted.difference(&excluded).count();
     if !wanted.is_empty() && usable < spec.nodes as usize {
-        let reason = format!(
-            "{usable} nodes can be chosen from, but {} are needed",
-            spec.nodes
-        );
+        let reason = format!("{usable} nodes are eligible, but {} are needed", spec.nodes);
         return Err(invalid("constraints.nodelist", reason));
     }
     Ok(())

@@ -188,7 +188,7 @@ pub(super) fn release(
             return Err(invalid("nodes", format!("node {id} is named twice")));
         }
         let node = records::node(case, id)?;
-        let unclaimed = || invalid("nodes", format!("node {id} is claimed by nobody"));
+        let unclaimed = || invalid("nodes", format!("node {id} is not claimed"));
         let tenure = node.tenure.as_ref().ok_or_else(unclaimed)?;
         may_release(case, id, tenure, reason)?;
         match node.holder {
@@ -216,12 +216,12 @@ fn may_release(
         Power::Admin if reason.is_some() => Ok(()),
         Power::Admin => {
             let user = &tenure.user;
-            let why = format!("node {node} is claimed by {user}, not by you: say why");
+            let why = format!("node {node} is claimed by {user}, not by you: give a reason");
             Err(invalid("reason", why))
         }
         _ => Err(forbidden(
             principal,
-            format!("the user who claimed node {node}, or the role admin"),
+            format!("the user that claimed node {node}, or the role admin"),
         )),
     }
 }
@@ -377,7 +377,7 @@ pub(super) fn repeat_wipe(case: Case<'_>, id: &NodeId, reason: &str) -> Result<V
     check_reason(reason)?;
     let node = records::node(case, id)?;
     let Some(tenure) = &node.tenure else {
-        return Err(invalid("node", format!("node {id} is claimed by nobody")));
+        return Err(invalid("node", format!("node {id} is not claimed")));
     };
     if tenure.is_open() {
         let user = &tenure.user;
@@ -411,7 +411,7 @@ pub(super) fn accept_unwiped(
 ) -> Result<Verdict, Refusal> {
     check_reason(reason)?;
     let node = records::node(case, id)?;
-    let unclaimed = || invalid("node", format!("node {id} is claimed by nobody"));
+    let unclaimed = || invalid("node", format!("node {id} is not claimed"));
     let tenure = node.tenure.as_ref().ok_or_else(unclaimed)?;
     if tenure.is_open() {
         let user = &tenure.user;

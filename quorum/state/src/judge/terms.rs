@@ -21,12 +21,12 @@ pub(super) fn check(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal
     let reservation = &found.ok_or_else(unknown)?.spec;
     if !reservation.is_for(&case.principal.name, &spec.project) {
         let (user, project) = (&case.principal.name, &spec.project);
-        let reason = format!("{name} is not for {user} in project \"{project}\"");
+        let reason = format!("reservation {name} is not open to {user} in project \"{project}\"");
         return Err(invalid("reservation", reason));
     }
     if reservation.nodes.len() < spec.nodes as usize {
         let (has, asked) = (reservation.nodes.len(), spec.nodes);
-        let reason = format!("{name} has {has} nodes; {asked} were asked for");
+        let reason = format!("reservation {name} has {has} nodes; {asked} were requested");
         return Err(invalid("reservation", reason));
     }
     Ok(())
@@ -50,13 +50,13 @@ fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
         let starts = begin_at.unwrap_or(case.now).max(case.now);
         let ends = starts.after(spec.walltime_ms.unwrap_or(0));
         if deadline_at < ends || deadline_at <= case.now {
-            let reason = "it cannot end before it; give a later deadline, a shorter walltime, or an \
-                          earlier begin";
+            let reason = "the allocation cannot end before the deadline; give a later deadline, a \
+                          shorter walltime, or an earlier begin";
             return Err(invalid("deadline", reason));
         }
     }
     if array.is_some() && spec.sensitive {
-        let reason = "sensitive work has no arrays: each piece of it is submitted by itself";
+        let reason = "sensitive allocations cannot be arrays: submit each one separately";
         return Err(invalid("array", reason));
     }
     if let Some(terms) = checkpoint {
@@ -67,7 +67,7 @@ fn check_fields(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
             .check()
             .map_err(|error| invalid(&format!("scale.{}", error.field), error.reason))?;
         if array.is_some() || spec.sensitive {
-            let reason = "neither arrays nor sensitive work follow a metric";
+            let reason = "neither arrays nor sensitive allocations scale by a metric";
             return Err(invalid("scale", reason));
         }
         if spec.nodes != scale.min_nodes {
@@ -149,8 +149,8 @@ fn check_dependency(
     let differs = other.is_array.is_some_and(|other| other != is_array);
     if condition == Condition::Corresponding && differs {
         let reason = format!(
-            "corresponding goes between two arrays, or between two that are none, and allocation {on} \
-             is not as this one; use success"
+            "corresponding needs two arrays, or two allocations that are not arrays, and \
+             allocation {on} is of the other kind; use success"
         );
         return Err(invalid("dependencies", reason));
     }
@@ -158,7 +158,9 @@ fn check_dependency(
         // Each index has its own dependency.
         _ if of_array => Ok(()),
         Some(ended) if condition.is_met(ended) == Some(false) => {
-            let reason = format!("allocation {on} was {ended}; {condition} cannot come any more");
+            let reason = format!(
+                "allocation {on} was {ended}; the condition {condition} can no longer be met"
+            );
             Err(invalid("dependencies", reason))
         }
         _ => Ok(()),

@@ -37,13 +37,16 @@ pub(super) fn create(case: Case<'_>, grant: &TokenGrant) -> Result<Verdict, Refu
         .get(hash)
         .is_some_and(|token| token.grant.expires_at > case.now)
     {
-        return Err(invalid("hash", "this token exists already; make a new one"));
+        return Err(invalid(
+            "hash",
+            "this token exists already; create another one",
+        ));
     }
     if grant.uses == 0 {
         return Err(invalid("uses", "a token can be used at least once"));
     }
     if grant.expires_at <= case.now {
-        return Err(invalid("expires_at", "it lies in the past"));
+        return Err(invalid("expires_at", "it is in the past"));
     }
     match &grant.names {
         Some(names) if names.is_empty() => {
@@ -98,7 +101,10 @@ pub(super) fn revoke(case: Case<'_>, id: &str) -> Result<Verdict, Refusal> {
             let gone = Change::RevokeToken { hash };
             Ok(Verdict::done(audited(case, action, vec![gone])))
         }
-        [..] => Err(invalid("id", "several tokens begin so; give more of it")),
+        [..] => Err(invalid(
+            "id",
+            "several tokens begin with this id; give more characters",
+        )),
     }
 }
 
@@ -162,7 +168,7 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
     {
         // Otherwise a node with revoked certificates could re-enrol with an old token of its fleet.
         let reason =
-            "it was made before the certificates of this name were revoked; make a new one";
+            "it was created before the certificates of this name were revoked; create a new token";
         return Err(Refusal::TokenRefused {
             reason: reason.to_owned(),
         });
@@ -204,14 +210,14 @@ pub(super) fn consume(case: Case<'_>, asked: &Enrolment<'_>) -> Result<Verdict, 
 fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusal> {
     let refused = |reason: String| Err(Refusal::TokenRefused { reason });
     let Some(token) = case.state.tokens.get(asked.hash) else {
-        return refused("it is not known; ask for a new one".to_owned());
+        return refused("it is unknown; request a new token".to_owned());
     };
     let grant = &token.grant;
     if grant.expires_at <= case.now {
-        return refused("it has expired; ask for a new one".to_owned());
+        return refused("it has expired; request a new token".to_owned());
     }
     if grant.uses == 0 {
-        return refused("it is used up; ask for a new one".to_owned());
+        return refused("it is used up; request a new token".to_owned());
     }
     if grant.role != asked.role {
         return refused(format!(
@@ -229,7 +235,10 @@ fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusa
     let inside = |from| grant.cidrs.iter().any(|cidr| cidr.contains(from));
     if !grant.cidrs.is_empty() && !asked.from.is_some_and(inside) {
         let Some(from) = asked.from else {
-            return refused("it is for some networks only, and this one is not known".to_owned());
+            return refused(
+                "it is limited to some networks, and the network of this request is unknown"
+                    .to_owned(),
+            );
         };
         return Err(Refusal::TokenNetwork {
             from,
@@ -251,13 +260,13 @@ fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
     let needs = match (asked.replace, token.grant.replace) {
         (true, true) => return Ok(()),
         (true, false) => {
-            "this token does not permit to take it over; make one with \
-             `lattice admin token create --replace`"
+            "this token does not permit to take the name over; create one with `lattice admin \
+             token create --replace`"
         }
-        (false, true) => "to take it over, set join.replace = true",
+        (false, true) => "to take the name over, set join.replace = true",
         (false, false) => {
-            "to take it over, make a token with `lattice admin token create --replace` and set \
-             join.replace = true"
+            "to take the name over, create a token with `lattice admin token create --replace` and \
+             set join.replace = true"
         }
     };
     Err(Refusal::NameTaken {

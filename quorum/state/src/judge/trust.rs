@@ -98,13 +98,16 @@ pub(super) fn check_issue(
         ));
     }
     if issued_at > case.now.after(MAX_FORWARD_MS) {
-        return Err(invalid(field, "it lies more than a day ahead"));
+        return Err(invalid(field, "it is more than a day in the future"));
     }
     if expires_at <= issued_at || expires_at <= case.now {
-        return Err(invalid("certificate.expires_at", "it would have ended"));
+        return Err(invalid(
+            "certificate.expires_at",
+            "it must be in the future, after the time of issue",
+        ));
     }
     if expires_at > issued_at.after(LONGEST_MS) {
-        let reason = "certificates hold for 825 days at most";
+        let reason = "certificates are valid for 825 days at most";
         return Err(invalid("certificate.expires_at", reason));
     }
     Ok(())
@@ -116,8 +119,8 @@ pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(
     let (names, bytes) = case.state.trust.revocations(case.now);
     if is_new && (names >= MAX_REVOCATIONS || bytes >= MAX_REVOCATION_BYTES) {
         let reason = format!(
-            "certificates of {names} names are void already, and no more fit into what members \
-             sign; wait until some have ended"
+            "certificates of {names} names are revoked, and no more fit into the signed trust \
+             bundle; wait until some have expired"
         );
         return Err(invalid("name", reason));
     }
@@ -259,7 +262,7 @@ pub(super) fn retire(case: Case<'_>, pin: &str) -> Result<Verdict, Refusal> {
     if authorities[wanted].issuing {
         return Err(invalid(
             "pin",
-            "this authority issues; promote another one first",
+            "this authority issues certificates; promote another one first",
         ));
     }
     authorities.remove(wanted);
@@ -295,7 +298,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 /// Checks a reason that is kept for ever and shown to people.
 pub(super) fn check_reason(reason: &str) -> Result<(), Refusal> {
     if reason.trim().is_empty() {
-        return Err(invalid("reason", "say why, in a few words"));
+        return Err(invalid("reason", "give a short reason"));
     }
     if reason.len() > MAX_FREE_TEXT_BYTES {
         let reason = format!("use at most {MAX_FREE_TEXT_BYTES} bytes");

@@ -317,7 +317,7 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         return Ok(Verdict::done(ended_by(case, present, &cause)));
     }
     let rest = element::rest_ended_by(case, present, &cause).ok_or_else(|| {
-        let reason = format!("all elements of array {id} have been placed, or are over");
+        let reason = format!("all elements of array {id} have been placed or have ended");
         invalid("id", reason)
     })?;
     Ok(Verdict::done(vec![rest]))

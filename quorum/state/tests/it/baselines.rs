@@ -209,7 +209,7 @@ fn no_two_speak_for_the_same_nodes_and_class() {
     assert!(
         refused
             .to_string()
-            .contains("\"h100\" speaks for class nic of n[009-010]"),
+            .contains("\"h100\" already applies to class nic of n[009-010]"),
         "{refused}"
     );
     // Another class, other nodes, the same baseline, or a cohort in addition to names: no conflict.

@@ -439,11 +439,11 @@ fn what_is_no_graph_is_refused_with_the_field_named() {
     );
     let (field, reason) = refused(vec![member("a", &[]), member("a", &[])]);
     assert_eq!(field, "members[1].name");
-    assert_eq!(reason, "two members are called \"a\"");
+    assert_eq!(reason, "two members have the name \"a\"");
     let (field, reason) = refused(vec![member("a", &[("b", Success)])]);
     assert_eq!(
         (field.as_str(), reason.as_str()),
-        ("members.a.after", "no member is called \"b\"")
+        ("members.a.after", "no member has the name \"b\"")
     );
     let twice = [("a", Success), ("a", Success)];
     let (field, _) = refused(vec![member("a", &[]), member("b", &twice)]);

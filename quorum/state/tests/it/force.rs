@@ -130,7 +130,7 @@ fn a_late_report_of_it_changes_nothing() {
     ] {
         let late = c.report(id, &nodes[0], report).unwrap_err();
         assert!(
-            late.to_string().contains("by force before it said so"),
+            late.to_string().contains("released by force from"),
             "{late}"
         );
         assert_eq!(late.code(), "invalid", "an agent is told to forget it");
@@ -226,7 +226,7 @@ fn it_is_written_down_and_not_for_everybody() {
     assert!(matches!(unknown, Refusal::UnknownNode { .. }));
     force(&mut c, &held).unwrap();
     let again = force(&mut c, &held).unwrap_err();
-    assert!(again.to_string().contains("held by nothing"), "{again}");
+    assert!(again.to_string().contains("no allocation holds"), "{again}");
     let (after, limit) = (0, 100);
     let Answer::Audit(mut entries) = c.state.query(&Query::Audit { after, limit }) else {
         panic!("audit")

@@ -167,7 +167,7 @@ fn only_lower_classes_make_room_and_never_class_10_or_sensitive_work() {
             c.service(command)
         };
         for high in (0..=10).filter(|high| *high <= class) {
-            assert!(why(with(&mut c, high)).contains("only lower classes"));
+            assert!(why(with(&mut c, high)).contains("only classes below"));
         }
         match class {
             10 => {

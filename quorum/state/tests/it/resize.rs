@@ -171,7 +171,7 @@ fn a_node_goes_back_when_its_rank_is_known_to_have_ended_and_not_before() {
     ended(&mut c, id, "n001", RankExit::Signaled { signal: 9 });
     assert!(grow(&mut c, id, &["n001"]).is_err());
     let none = shrink(&mut c, id, &["n000", "n002"]).unwrap_err();
-    assert!(none.to_string().contains("nothing would be left"), "{none}");
+    assert!(none.to_string().contains("no node would be left"), "{none}");
     c.end_all(id, RankExit::Exited { code: 0 });
     let record = c.state.allocation(id).unwrap();
     assert_eq!(

@@ -180,8 +180,8 @@ fn settings_alone_make_no_vcluster() {
         let refused = c.admin(settings("mll", energy(), expected)).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "nobody has defined vCluster \"mll\"; `lattice admin vcluster list` shows those there are, \
-             and an administrator defines one: `lattice admin vcluster set mll`"
+            "vCluster \"mll\" is not defined; `lattice admin vcluster list` shows the vClusters \
+             there are, and an administrator defines one: `lattice admin vcluster set mll`"
         );
     }
     assert!(c.state.vcluster(&vc("mll")).is_none());

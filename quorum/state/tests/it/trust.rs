@@ -154,8 +154,8 @@ fn a_token_permits_what_it_says_and_refusals_use_nothing_up() {
     };
     let unknown = Enrol::default();
     let refused = outside.run(&mut c, &only, "n1").unwrap_err().to_string();
-    assert!(refused.contains("from 10.2.0.1, but from 10.1.0.0/16, fd00::/64"));
-    assert!(why(unknown.run(&mut c, &only, "n1")).contains("some networks only"));
+    assert!(refused.contains("from 10.2.0.1, only from 10.1.0.0/16, fd00::/64"));
+    assert!(why(unknown.run(&mut c, &only, "n1")).contains("limited to some networks"));
     assert!(why(inside.run(&mut c, &only, "n3")).contains("not for the name"));
     let forged = TokenGrant {
         role: Role::Control,
@@ -199,7 +199,7 @@ fn a_token_is_withdrawn_by_the_beginning_of_its_hash() {
     create(&mut c, &two).unwrap();
     let mut withdraw = |id: &str| c.admin(Command::RevokeToken { id: id.to_owned() });
     for (id, said) in [
-        ("abcdef00", "several tokens begin so"),
+        ("abcdef00", "several tokens begin with this id"),
         ("abcdef0", "at least 8"),
         ("ABCDEF0011", "at least 8"),
     ] {
@@ -211,7 +211,7 @@ fn a_token_is_withdrawn_by_the_beginning_of_its_hash() {
         Err(Refusal::UnknownTrust { .. })
     ));
     withdraw("abcdef0011").unwrap();
-    assert!(why(Enrol::default().run(&mut c, &one, "n1")).contains("not known"));
+    assert!(why(Enrol::default().run(&mut c, &one, "n1")).contains("it is unknown"));
     Enrol::default().run(&mut c, &two, "n1").unwrap();
     let shown: Vec<_> = tokens(&c)
         .into_iter()
@@ -311,12 +311,15 @@ fn who_was_revoked_does_not_come_back_by_a_token_from_before() {
     c.clock += 1;
     revoke(&mut c, Role::Agent, "n1").unwrap();
     let reason = why(boot(&mut c, &before, "n1"));
-    assert!(reason.contains("made before the certificates"), "{reason}");
+    assert!(
+        reason.contains("created before the certificates"),
+        "{reason}"
+    );
     boot(&mut c, &before, "n2").unwrap();
     create(&mut c, &after).unwrap();
     boot(&mut c, &after, "n1").unwrap();
     let reason = why(boot(&mut c, &before, "n1"));
-    assert!(reason.contains("made before"), "for good: {reason}");
+    assert!(reason.contains("created before"), "for good: {reason}");
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub struct IndexSet {
 /// Numbers that are not a valid run of a set: first index, last index, step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "({first}, {last}, {step}) is no run: its first index is behind the run before, its step is at least 1 and \
-     ends at its last index"
+    "({first}, {last}, {step}) is not a valid run: its first index must be behind the run before, \
+     its step at least 1 and ending at its last index"
 )]
 pub struct InvalidIndexSet {
     /// First index as given.

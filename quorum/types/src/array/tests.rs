@@ -37,8 +37,8 @@ fn every_form_is_read_and_written_back() {
 #[test]
 fn what_is_no_array_is_refused_with_the_part_that_is_wrong() {
     for (text, why) in [
-        ("", "it has no index"),
-        ("%5", "it has no index"),
+        ("", "the array has no index"),
+        ("%5", "the array has no index"),
         (" 1", "there is a space in it"),
         ("1, 2", "there is a space in it"),
         ("1-2 %3", "there is a space in it"),
@@ -54,7 +54,7 @@ fn what_is_no_array_is_refused_with_the_part_that_is_wrong() {
         ("0x10", "\"0x10\" is neither"),
         ("1.5", "\"1.5\" is neither"),
         ("[0-3]", "\"[0-3]\" is neither"),
-        ("5-1", "5-1 runs downwards"),
+        ("5-1", "5-1 is descending"),
         ("0-15:0", "0-15:0 has a step of 0"),
         ("5:2", "5:2 has a step and one index only"),
         (
@@ -73,7 +73,7 @@ fn what_is_no_array_is_refused_with_the_part_that_is_wrong() {
         ("1-5%x", "not \"x\""),
         ("1-5%-1", "not \"-1\""),
         ("1-5%2%3", "not \"2%3\""),
-        ("1-5%0", "%0: none of it would ever run"),
+        ("1-5%0", "%0: no element would ever run"),
     ] {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains(why), "{text}: {error}");
@@ -94,10 +94,13 @@ fn what_was_stored_is_checked_when_it_is_read() {
         (r#"{"indices":[[0,1,1]],"max_running":0}"#, "%0"),
         (r#"{"indices":[[0,4000001,1]],"max_running":1}"#, "too high"),
         (r#"{"indices":[[0,100000,1]],"max_running":1}"#, "more than"),
-        (r#"{"indices":[[1,0,1]],"max_running":1}"#, "no run"),
-        (r#"{"indices":[[0,1,0]],"max_running":1}"#, "no run"),
-        (r#"{"indices":[[0,3,2]],"max_running":1}"#, "no run"),
-        (r#"{"indices":[[0,4,2],[3,3,1]],"max_running":1}"#, "no run"),
+        (r#"{"indices":[[1,0,1]],"max_running":1}"#, "valid run"),
+        (r#"{"indices":[[0,1,0]],"max_running":1}"#, "valid run"),
+        (r#"{"indices":[[0,3,2]],"max_running":1}"#, "valid run"),
+        (
+            r#"{"indices":[[0,4,2],[3,3,1]],"max_running":1}"#,
+            "valid run",
+        ),
     ] {
         let error = serde_json::from_str::<ArraySpec>(json).unwrap_err();
         assert!(error.to_string().contains(why), "{json}: {error}");

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
     /// There is no index.
-    #[error("it has no index; write it like 0-99, 1,3,5-7 or 0-15:4")]
+    #[error("the array has no index; write it like 0-99, 1,3,5-7 or 0-15:4")]
     Empty,
     /// The text contains white space.
     #[error("there is a space in it; write it without, like 1,3,5-7%10")]
@@ -21,7 +21,7 @@ pub enum ArrayError {
         item: String,
     },
     /// A range runs from high to low.
-    #[error("{item} runs downwards; write the lower index first")]
+    #[error("{item} is descending; write the lower index first")]
     Reversed {
         /// The range.
         item: String,
@@ -54,13 +54,13 @@ pub enum ArrayError {
         index: u32,
     },
     /// `%` is not followed by a number.
-    #[error("after % comes how many of them run at a time, like 0-99%10, not {found:?}")]
+    #[error("after % write the number of elements that run at a time, like 0-99%10, not {found:?}")]
     AtATime {
         /// Text after `%`.
         found: String,
     },
     /// The bound is `%0`.
-    #[error("%0: none of it would ever run; let at least 1 run at a time, or leave % out")]
+    #[error("%0: no element would ever run; let at least 1 run at a time, or omit %")]
     NoneAtATime,
 }
 

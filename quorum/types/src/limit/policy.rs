@@ -107,7 +107,7 @@ impl std::str::FromStr for LimitPolicy {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|policy| policy.as_str() == text);
-        named.ok_or_else(|| format!("{text:?} is no limit policy; use strict or flat"))
+        named.ok_or_else(|| format!("{text:?} is not a valid limit policy; use strict or flat"))
     }
 }
 

@@ -66,14 +66,14 @@ impl fmt::Display for Refusal {
                 current,
             } => write!(
                 f,
-                "lease {lease} has moved on: epoch {given} is over, {current} is current"
+                "stale epoch {given} of lease {lease}; current is {current}"
             ),
             Refusal::LeaseHeld { lease, holder } => {
                 write!(f, "lease {lease} is held by {holder}")
             }
             Refusal::StaleAttempt { id, given, current } => write!(
                 f,
-                "report of attempt {given} of allocation {id}, which is at attempt {current}"
+                "stale attempt {given} of allocation {id}; current is {current}"
             ),
             Refusal::Forbidden { principal, needs } => {
                 write!(f, "{principal} may not do this: it needs {needs}")
@@ -95,7 +95,7 @@ impl fmt::Display for Refusal {
                 registered,
             } => write!(
                 f,
-                "{requested} nodes were asked for, but the cluster has {registered}; ask for at \
+                "{requested} nodes were requested, but the cluster has {registered}; request at \
                  most {registered}"
             ),
             Refusal::TokenRefused { reason } => write!(f, "join token refused: {reason}"),
@@ -117,18 +117,17 @@ impl fmt::Display for Refusal {
                 "the certificates of {name} were revoked; it must enrol again with a new token"
             ),
             Refusal::NodeChanged { node, holder } => {
-                let now =
-                    holder.map_or("by nothing".to_owned(), |id| format!("by allocation {id}"));
+                let now = holder.map_or("free".to_owned(), |id| format!("held by allocation {id}"));
                 write!(
                     f,
-                    "node {node} has changed since it was looked at, and is held {now}; look again \
-                     and repeat"
+                    "node {node} has changed since it was read, and is now {now}; read it again \
+                     and retry"
                 )
             }
             Refusal::UnknownTrust { kind, id } => write!(f, "there is no {kind} {id}"),
             Refusal::TokenNetwork { from, networks } => write!(
                 f,
-                "join token refused: it is not for use from {from}, but from {}",
+                "join token refused: it is not valid from {from}, only from {}",
                 cidr::list(networks)
             ),
             Refusal::UnknownBaseline { name } => write!(
@@ -142,7 +141,7 @@ impl fmt::Display for Refusal {
                 current: 0,
             } => write!(
                 f,
-                "baseline \"{name}\" was at version {expected} and is deleted now; look again"
+                "baseline \"{name}\" was at version {expected} and is deleted now; read it again"
             ),
             Refusal::BaselineChanged {
                 name,
@@ -159,8 +158,8 @@ impl fmt::Display for Refusal {
                 current,
             } => write!(
                 f,
-                "baseline \"{name}\" is at version {current}, not at {expected} any more; look \
-                 again and repeat"
+                "baseline \"{name}\" is at version {current}, no longer at {expected}; read it \
+                 again and retry"
             ),
             Refusal::BaselineLimit {
                 name,
@@ -180,8 +179,8 @@ impl fmt::Display for Refusal {
                 chosen,
             } => write!(
                 f,
-                "baseline \"{name}\" is ambiguous: \"{other}\" speaks for class {class} of \
-                 {chosen} already; take the class or the nodes out of one of them"
+                "baseline \"{name}\" is ambiguous: \"{other}\" already applies to class {class} of \
+                 {chosen}; remove the class or the nodes from one of them"
             ),
             Refusal::Unproven { id, faults, more } => {
                 write!(
@@ -193,7 +192,7 @@ impl fmt::Display for Refusal {
                 }
                 match more {
                     0 => Ok(()),
-                    more => write!(f, "\nand {more} faults more"),
+                    more => write!(f, "\nand {more} more faults"),
                 }
             }
             Refusal::NodesTaken { nodes } => {
@@ -225,7 +224,7 @@ impl fmt::Display for Refusal {
                 }
                 match more {
                     0 => Ok(()),
-                    more => write!(f, "\nand {more} faults more"),
+                    more => write!(f, "\nand {more} more faults"),
                 }
             }
             Refusal::StillHeld { nodes } => {
@@ -237,8 +236,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::VclusterClosed { vcluster, tenant } => write!(
                 f,
-                "vCluster \"{vcluster}\" is not for tenant \"{tenant}\"; `lattice admin vcluster \
-                 show {vcluster}` says for whom it is"
+                "vCluster \"{vcluster}\" is not open to tenant \"{tenant}\"; `lattice admin \
+                 vcluster show {vcluster}` lists its tenants"
             ),
             Refusal::VclusterChanged {
                 vcluster,
@@ -246,7 +245,8 @@ impl fmt::Display for Refusal {
                 current: 0,
             } => write!(
                 f,
-                "vCluster \"{vcluster}\" was at version {expected} and is not defined now; look again"
+                "vCluster \"{vcluster}\" was at version {expected} and is not defined now; read it \
+                 again"
             ),
             Refusal::VclusterChanged {
                 vcluster,
@@ -263,13 +263,14 @@ impl fmt::Display for Refusal {
                 current,
             } => write!(
                 f,
-                "vCluster \"{vcluster}\" is at version {current}, not at {expected} any more; look \
-                 again and repeat"
+                "vCluster \"{vcluster}\" is at version {current}, no longer at {expected}; read it \
+                 again and retry"
             ),
             Refusal::UnknownVcluster { vcluster } => write!(
                 f,
-                "nobody has defined vCluster \"{vcluster}\"; `lattice admin vcluster list` shows those \
-                 there are, and an administrator defines one: `lattice admin vcluster set {vcluster}`"
+                "vCluster \"{vcluster}\" is not defined; `lattice admin vcluster list` shows the \
+                 vClusters there are, and an administrator defines one: `lattice admin vcluster \
+                 set {vcluster}`"
             ),
             Refusal::VclusterInUse { vcluster, nodes } => {
                 let nodes = hostlist::fold(nodes);
@@ -291,17 +292,17 @@ impl fmt::Display for Refusal {
                 "unknown graph {id}; `lattice dag list` shows the graphs there are"
             ),
             Refusal::NotMovable { id, reason } => {
-                write!(f, "allocation {id} does not make room: {reason}")
+                write!(f, "allocation {id} cannot be preempted or moved: {reason}")
             }
             Refusal::Reserved { nodes } => {
-                f.write_str("kept for others while it would run:")?;
+                f.write_str("reserved for others during its walltime:")?;
                 for (node, name) in nodes.iter().take(16) {
                     write!(f, " node {node} by reservation \"{name}\";")?;
                 }
                 if let more @ 1.. = nodes.len().saturating_sub(16) {
-                    write!(f, " and {more} nodes more;")?;
+                    write!(f, " and {more} more nodes;")?;
                 }
-                f.write_str(" `lattice reservation list` shows from when to when, and for whom")
+                f.write_str(" `lattice reservation list` shows the times, users and projects")
             }
             Refusal::UnknownReservation { name } => write!(
                 f,
@@ -314,7 +315,7 @@ impl fmt::Display for Refusal {
             } => write!(f, "reservation \"{name}\" exists already"),
             Refusal::ReservationChanged { name, .. } => write!(
                 f,
-                "reservation \"{name}\" has changed since it was looked at; look again and repeat"
+                "reservation \"{name}\" has changed since it was read; read it again and retry"
             ),
         }
     }
@@ -340,7 +341,7 @@ mod tests {
         );
         assert_eq!(
             text(5, 4),
-            "5 nodes were asked for, but the cluster has 4; ask for at most 4"
+            "5 nodes were requested, but the cluster has 4; request at most 4"
         );
     }
 }

@@ -163,23 +163,23 @@ impl ProofFault {
             | Self::Boot { .. }
             | Self::NotJudged { .. }
             | Self::MadeOfAnother { .. } => {
-                "ask the node for its claim and judge it anew".to_owned()
+                "request a new attestation from the node and compare it again".to_owned()
             }
             Self::Signature { .. } => format!(
-                "`lattice admin certificate list` shows whether {node} is enrolled; enrol it anew"
+                "`lattice admin certificate list` shows whether {node} is enrolled; enrol it again"
             ),
             Self::NoCohort { .. } | Self::Unknown { .. } => format!(
-                "`lattice node show {node}` says what it cannot read; repair that, or name the \
+                "`lattice node show {node}` shows what it cannot read; repair that, or name the \
                  node in a baseline with `sensitive: {}` for the class",
                 Sensitive::Ignore
             ),
             Self::Ambiguous { .. } => {
-                "name the node in the baseline that is meant, or take the class out of one"
+                "name the node in the intended baseline, or remove the class from the others"
                     .to_owned()
             }
             Self::Differs { baseline, .. } => format!(
                 "`lattice conformance baseline diff {} {node}` shows the keys; repair the node, or \
-                 set the baseline anew",
+                 set the baseline again",
                 baseline.name
             ),
         }
@@ -197,7 +197,7 @@ impl fmt::Display for Unproven {
         let Self { node, fault } = self;
         write!(
             f,
-            "node {node} gets no sensitive work: {fault}; {}",
+            "node {node} cannot run sensitive allocations: {fault}; {}",
             fault.advice(node)
         )
     }
@@ -206,16 +206,18 @@ impl fmt::Display for Unproven {
 impl fmt::Display for ProofFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoClaim => f.write_str("it has not claimed, signed, what it is"),
+            Self::NoClaim => f.write_str("it has no signed attestation"),
             Self::AnotherNode { speaks_of } => {
-                write!(f, "the claim in its place speaks of {speaks_of}")
+                write!(f, "the attestation names node {speaks_of}")
             }
-            Self::Signature { reason } => write!(f, "its claim is not signed by it: {reason}"),
+            Self::Signature { reason } => {
+                write!(f, "its attestation is not signed by the node: {reason}")
+            }
             Self::Age {
                 off_ms, limit_ms, ..
             } => write!(
                 f,
-                "its claim was read {} s from state time; at most {} s are allowed",
+                "its attestation was made {} s from state time; at most {} s are allowed",
                 off_ms / 1000,
                 limit_ms / 1000
             ),
@@ -224,30 +226,30 @@ impl fmt::Display for ProofFault {
                 planned: Some(planned),
             } => write!(
                 f,
-                "it claims under boot {claimed}, and was planned on under {planned}"
+                "it attests boot id {claimed}, but the plan has boot id {planned}"
             ),
             Self::Boot {
                 claimed,
                 planned: None,
             } => write!(
                 f,
-                "it claims under boot {claimed}, and is assigned under none"
+                "it attests boot id {claimed}, but the assignment has no boot id"
             ),
             Self::NoCohort { class, baseline } => write!(
                 f,
-                "class {class}: it does not claim what vendor, product and GPUs it has, so it may \
-                 be meant by baseline \"{baseline}\""
+                "class {class}: its attestation does not name vendor, product and GPUs, so \
+                 baseline \"{baseline}\" may apply"
             ),
             Self::Ambiguous { class, baselines } => {
                 let names: Vec<&str> = baselines.iter().map(|name| name.as_str()).collect();
                 write!(
                     f,
-                    "class {class}: baselines {} speak for it equally",
+                    "class {class}: baselines {} apply with equal rank",
                     names.join(" and ")
                 )
             }
             Self::Unknown { class, baseline } => {
-                write!(f, "class {class} is not known, and {baseline} asks for it")
+                write!(f, "class {class} is unknown, but {baseline} requires it")
             }
             Self::Differs {
                 class,
@@ -256,7 +258,7 @@ impl fmt::Display for ProofFault {
                 found,
             } => write!(
                 f,
-                "class {class} is {}, and {baseline} asks for {}",
+                "class {class} is {}, but {baseline} requires {}",
                 shown(found),
                 shown(expected)
             ),
@@ -266,16 +268,16 @@ impl fmt::Display for ProofFault {
                 judged_by: Some(other),
             } => write!(
                 f,
-                "class {class} was held against {other}, and {baseline} is in force"
+                "class {class} was compared with {other}, but {baseline} is in force"
             ),
             Self::NotJudged {
                 class,
                 baseline,
                 judged_by: None,
-            } => write!(f, "class {class} was not held against {baseline}"),
+            } => write!(f, "class {class} was not compared with {baseline}"),
             Self::MadeOfAnother { class } => write!(
                 f,
-                "class {class} as its BMC completes it was made of another reading than it claims"
+                "class {class} was completed by its BMC from another reading than the attested one"
             ),
         }
     }

@@ -83,7 +83,7 @@ fn is_name(text: &str) -> bool {
 pub enum InvalidDemand {
     /// More than all of the input data.
     #[error(
-        "{ppm} millionths are more than the whole; {} at most",
+        "{ppm} millionths are more than the whole; use {} at most",
         Demand::WHOLE_PPM
     )]
     DataReady {
@@ -92,7 +92,7 @@ pub enum InvalidDemand {
     },
     /// A checkpoint time of 0, or above the limit.
     #[error(
-        "{ms} ms is no time that a checkpoint takes; from 1 to {}, or leave it out",
+        "{ms} ms is not a valid checkpoint time; use 1 to {}, or omit it",
         Demand::MAX_CHECKPOINT_MS
     )]
     Checkpoint {
@@ -107,8 +107,8 @@ pub enum InvalidDemand {
     },
     /// The name of a storage system is invalid.
     #[error(
-        "{system:?} is no name of a storage system: 1 to {} letters, digits, '.', '_' and '-', a letter or \
-         digit first",
+        "{system:?} is not a valid storage system name: use 1 to {} letters, digits, '.', '_' and \
+         '-', a letter or digit first",
         Demand::MAX_SYSTEM_BYTES
     )]
     System {
@@ -117,7 +117,7 @@ pub enum InvalidDemand {
     },
     /// A bandwidth of 0, or above the limit.
     #[error(
-        "{mb_s} MB/s of {system}: from 1 to {}, or leave the system out",
+        "{mb_s} MB/s of {system} is not a valid rate; use 1 to {}, or omit the system",
         Demand::MAX_MB_S
     )]
     Bandwidth {

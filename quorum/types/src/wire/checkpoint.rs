@@ -26,7 +26,7 @@ impl Rpc for WriteCheckpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum CheckpointRefused {
     /// A dispatcher with a newer epoch has already called the agent.
-    #[error("epoch {given} is over; {current} was seen")]
+    #[error("stale lease epoch {given}; current is {current}")]
     StaleEpoch {
         /// Epoch of the request.
         given: u64,
@@ -34,7 +34,7 @@ pub enum CheckpointRefused {
         current: u64,
     },
     /// A later checkpoint was ordered.
-    #[error("checkpoint {given} is over; {current} was asked for")]
+    #[error("stale checkpoint {given}; current is {current}")]
     StaleNumber {
         /// Number in the request.
         given: u32,
@@ -42,7 +42,7 @@ pub enum CheckpointRefused {
         current: u32,
     },
     /// The previous checkpoint has not ended.
-    #[error("checkpoint {current} is still being written; ask for {given} when it has ended")]
+    #[error("checkpoint {current} is still being written; request {given} when it has ended")]
     InProgress {
         /// Number in the request.
         given: u32,
@@ -50,7 +50,7 @@ pub enum CheckpointRefused {
         current: u32,
     },
     /// The rank was launched without a checkpoint mode.
-    #[error("this rank was launched without a checkpoint mode: it cannot be asked")]
+    #[error("this rank was launched without a checkpoint mode: it cannot write checkpoints")]
     NotPrepared,
     /// The order is invalid.
     #[error("{reason}")]

@@ -41,7 +41,7 @@ pub enum WalltimeStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum WalltimeRefused {
     /// A dispatcher with a newer epoch has already called the agent.
-    #[error("epoch {given} is over; {current} was seen")]
+    #[error("stale lease epoch {given}; current is {current}")]
     StaleEpoch {
         /// Epoch of the request.
         given: u64,

@@ -166,7 +166,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
     let fault = first(c.admin(planned));
     assert_eq!(
         fault.to_string(),
-        "class nic was held against baseline \"h100\" v1, and baseline \"h100\" v2 is in force"
+        "class nic was compared with baseline \"h100\" v1, but baseline \"h100\" v2 is in force"
     );
     assert!(fault.is_stale());
     told(&mut c, &judged(2)).unwrap();
@@ -236,7 +236,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
     };
     c.set("h100s", of("", Some(h100s), &[("nic", STRICT, exact(1))]));
     let fault = first(told(&mut c, &|_| {}));
-    let ambiguous = "class nic: baselines h100s and narrow speak for it equally";
+    let ambiguous = "class nic: baselines h100s and narrow apply with equal rank";
     assert_eq!(fault.to_string(), ambiguous);
 }
 
@@ -288,11 +288,11 @@ fn a_refusal_names_each_node_with_what_to_do_and_has_an_end() {
     assert_eq!(lines.len(), 18);
     assert_eq!(
         lines[1],
-        "node n000 gets no sensitive work: class nic is 090909090909, and baseline \"h100\" v1 asks \
-         for 010101010101; `lattice conformance baseline diff h100 n000` shows the keys; repair \
-         the node, or set the baseline anew"
+        "node n000 cannot run sensitive allocations: class nic is 090909090909, but baseline \
+         \"h100\" v1 requires 010101010101; `lattice conformance baseline diff h100 n000` shows \
+         the keys; repair the node, or set the baseline again"
     );
-    assert_eq!(lines[17], "and 24 faults more");
+    assert_eq!(lines[17], "and 24 more faults");
     assert_eq!(refused.code(), "unproven");
     assert_eq!(c.state.project(&common::path("t")).unwrap().own.nodes, 0);
 }

@@ -239,7 +239,7 @@ impl Run {
                 }
             }
             Err(Refusal::OwnershipConflict { .. } | Refusal::WrongState { .. }) => {}
-            Err(Refusal::Invalid { reason, .. }) if reason.contains("nodes for an") => {}
+            Err(Refusal::Invalid { reason, .. }) if reason.contains("nodes given") => {}
             Err(other) => panic!("{other}"),
         }
     }

@@ -428,8 +428,8 @@ fn work_for_a_vcluster_that_is_not_there_is_refused() {
     let refused = c.submit_as("alice", work("nihgt")).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "nobody has defined vCluster \"nihgt\"; `lattice admin vcluster list` shows those there are, and \
-         an administrator defines one: `lattice admin vcluster set nihgt`"
+        "vCluster \"nihgt\" is not defined; `lattice admin vcluster list` shows the vClusters \
+         there are, and an administrator defines one: `lattice admin vcluster set nihgt`"
     );
     // A vCluster with nodes exists, defined or not; `default` and newly defined ones need no nodes.
     c.submit_as("alice", work("main")).unwrap();
@@ -465,7 +465,7 @@ fn no_version_of_one_comes_twice() {
     let gone = c.admin(set("night", Some(&["t"]), Some(1))).unwrap_err();
     assert_eq!(
         gone.to_string(),
-        "vCluster \"night\" was at version 1 and is not defined now; look again"
+        "vCluster \"night\" was at version 1 and is not defined now; read it again"
     );
     assert_eq!(version(c.admin(set("night", None, Some(0))).unwrap()), 2);
     // Also after a snapshot.
@@ -503,7 +503,7 @@ fn a_tenant_that_a_vcluster_names_is_not_deleted() {
     let refused = c.admin(delete()).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "path: vCluster main is for tenant u; take it from its tenants first"
+        "path: vCluster main is open to tenant u; remove the tenant from the vCluster first"
     );
     c.admin(set("main", Some(&["t"]), None)).unwrap();
     c.admin(delete()).unwrap();
