@@ -41,7 +41,7 @@ pub trait Amount: Copy {
     fn from_number(number: f64) -> Result<Self, String> {
         if !(0.0..=MOST).contains(&number) {
             return Err(format!(
-                "{number} is no number of {}; give 0 or more",
+                "{number} is not a valid number of {}; give 0 or more",
                 Self::WHAT
             ));
         }
@@ -82,7 +82,7 @@ macro_rules! amount {
             type Err = String;
             fn from_str(text: &str) -> Result<Self, String> {
                 let number = text.parse::<f64>();
-                let number = number.map_err(|_| format!("{text:?} is no number"))?;
+                let number = number.map_err(|_| format!("{text:?} is not a number"))?;
                 Self::from_number(number)
             }
         }

@@ -88,7 +88,7 @@ impl From<&AuditEntry> for AuditView {
 
 /// Export line that does not match any entry as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("entry {number} is not as it was written: {reason}")]
+#[error("entry {number} was altered: {reason}")]
 pub struct Altered {
     /// Entry number in the line.
     pub number: u64,
@@ -119,7 +119,7 @@ impl TryFrom<&AuditView> for AuditEntry {
             hash: *hash.as_bytes(),
         };
         if AuditView::from(&entry) != *view {
-            return Err(altered("its words say something else than its fields"));
+            return Err(altered("its summary does not match its fields"));
         }
         Ok(entry)
     }

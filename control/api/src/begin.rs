@@ -12,8 +12,8 @@ const DAY_MS: u64 = 86_400_000;
 pub enum InvalidMoment {
     /// Not a known format.
     #[error(
-        "{text:?} is no moment; write 2026-12-01, 2026-12-01T08:00 (UTC, or with an offset such as +01:00), 16:00, \
-         noon, midnight, today, tomorrow, now, or now+1hour"
+        "{text:?} is not a valid time; write 2026-12-01, 2026-12-01T08:00 (UTC, or with an offset \
+         such as +01:00), 16:00, noon, midnight, today, tomorrow, now, or now+1hour"
     )]
     Unread {
         /// Text as given.
@@ -28,7 +28,7 @@ pub enum InvalidMoment {
         reason: &'static str,
     },
     /// Text after `now+` that is not a duration.
-    #[error("{text:?}: after now+ comes how long, like now+90minutes, now+2days or now+1h30m")]
+    #[error("{text:?}: a duration must follow now+, like now+90minutes, now+2days or now+1h30m")]
     Distance {
         /// Text as given.
         text: String,
@@ -40,7 +40,11 @@ pub enum InvalidMoment {
         text: String,
     },
     /// A deadline that has passed.
-    #[error("{text:?} is {}, which is past: it is {}", text::time(*.at), text::time(*.now))]
+    #[error(
+        "{text:?} is {}, which is in the past; the time is {}",
+        text::time(*.at),
+        text::time(*.now)
+    )]
     Past {
         /// Text as given.
         text: String,
@@ -169,7 +173,7 @@ fn length(text: &str) -> Option<u64> {
 /// Returns why a format that Slurm accepts is not supported here.
 fn unsupported(word: &str) -> Option<&'static str> {
     if matches!(word, "fika" | "teatime") || word.ends_with("am") || word.ends_with("pm") {
-        return Some("times of day are of 24 hours; write 16:00 for 4 pm");
+        return Some("times of day use the 24-hour clock; write 16:00 for 4 pm");
     }
     let is_date = word.len() > 3
         && word
@@ -177,7 +181,7 @@ fn unsupported(word: &str) -> Option<&'static str> {
             .all(|b| b.is_ascii_digit() || b"/.:-".contains(&b));
     let is_other =
         is_date && (word.contains('/') || word.contains('.') || !word.contains([':', '-']));
-    is_other.then_some("which part is the month, and which the day? write 2026-12-01")
+    is_other.then_some("month and day are ambiguous; write 2026-12-01")
 }
 
 #[cfg(test)]
@@ -231,22 +235,25 @@ mod tests {
     #[test]
     fn what_is_no_moment_is_refused_with_what_to_write() {
         for (text, why) in [
-            ("", "is no moment; write 2026-12-01,"),
-            ("soon", "is no moment"),
-            ("yesterday", "is no moment"),
-            ("1 hour", "is no moment"),
-            ("25:00", "is no moment"),
-            ("16:60", "is no moment"),
-            ("2023-02-29", "is no moment"),
-            ("2023-13-01", "is no moment"),
-            ("1969-12-31", "is no moment"),
-            ("tomorrow+1hour", "is no moment"),
-            ("now-1hour", "is no moment"),
-            ("now+", "after now+ comes how long"),
-            ("now+1fortnight", "after now+ comes how long"),
-            ("now+01:30", "after now+ comes how long"),
-            ("now+-5minutes", "after now+ comes how long"),
-            ("now+99999999999999999999days", "after now+ comes how long"),
+            ("", "is not a valid time; write 2026-12-01,"),
+            ("soon", "is not a valid time"),
+            ("yesterday", "is not a valid time"),
+            ("1 hour", "is not a valid time"),
+            ("25:00", "is not a valid time"),
+            ("16:60", "is not a valid time"),
+            ("2023-02-29", "is not a valid time"),
+            ("2023-13-01", "is not a valid time"),
+            ("1969-12-31", "is not a valid time"),
+            ("tomorrow+1hour", "is not a valid time"),
+            ("now-1hour", "is not a valid time"),
+            ("now+", "a duration must follow now+"),
+            ("now+1fortnight", "a duration must follow now+"),
+            ("now+01:30", "a duration must follow now+"),
+            ("now+-5minutes", "a duration must follow now+"),
+            (
+                "now+99999999999999999999days",
+                "a duration must follow now+",
+            ),
             ("now+5000days", "is more than ten years away"),
             ("2090-01-01", "is more than ten years away"),
             ("4pm", "write 16:00 for 4 pm"),
@@ -269,10 +276,11 @@ mod tests {
         for (text, why) in [
             (
                 "today",
-                "is 2023-11-14T00:00:00.000Z, which is past: it is 2023-11-14T22:13:20.123Z",
+                "is 2023-11-14T00:00:00.000Z, which is in the past; the time is \
+                 2023-11-14T22:13:20.123Z",
             ),
-            ("now", "which is past"),
-            ("2020-01-01", "which is past"),
+            ("now", "which is in the past"),
+            ("2020-01-01", "which is in the past"),
         ] {
             let error = deadline(text, NOW).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -110,7 +110,7 @@ impl std::str::FromStr for Wipe {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Wipe::Once, Wipe::Again, Wipe::Waive];
         let named = all.into_iter().find(|wipe| wipe.as_str() == text);
-        named.ok_or_else(|| format!("{text:?} is none of once, again, waive"))
+        named.ok_or_else(|| format!("{text:?} is not one of once, again, waive"))
     }
 }
 

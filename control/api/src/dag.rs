@@ -93,7 +93,7 @@ impl MemberRequest {
         name.filter(|name| !name.is_empty())
             .ok_or_else(|| FieldError {
                 field: format!("members[{place}].name"),
-                reason: "give the member a name: others come after it by that".to_owned(),
+                reason: "give the member a name, by which other members refer to it".to_owned(),
             })
     }
 

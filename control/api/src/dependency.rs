@@ -46,8 +46,8 @@ pub enum DependencyError {
     Space,
     /// `?` between parts.
     #[error(
-        "'?' (any one of them is enough) is not supported, all of them must come true; separate them by commas, \
-         or submit once for each"
+        "'?' (any one dependency is enough) is not supported; separate dependencies by commas, or \
+         submit once for each"
     )]
     AnyOf,
     /// A dependency type that is not supported.
@@ -60,7 +60,8 @@ pub enum DependencyError {
     },
     /// An unknown dependency type.
     #[error(
-        "{kind:?} is no kind of dependency; there are afterok, afternotok, afterany, aftercorr and singleton"
+        "{kind:?} is not a valid dependency type; valid are afterok, afternotok, afterany, \
+         aftercorr and singleton"
     )]
     Unknown {
         /// Type as written.
@@ -74,12 +75,14 @@ pub enum DependencyError {
     },
     /// `singleton:12`.
     #[error(
-        "singleton names no allocation: it is about all of the same user and name; write singleton alone"
+        "singleton takes no allocation: it applies to all of the same user and name; write \
+         singleton alone"
     )]
     SingletonOf,
     /// A text that is not an allocation number.
     #[error(
-        "{text:?} is no allocation; write its number, as 12, or one element of an array, as 12_7"
+        "{text:?} is not a valid allocation; write its number, as 12, or one element of an array, \
+         as 12_7"
     )]
     Number {
         /// Text as written.
@@ -96,7 +99,7 @@ pub enum DependencyError {
         on: JobRef,
     },
     /// Two conditions on one allocation that exclude each other.
-    #[error("{on} would have to complete and to fail; leave one of them out")]
+    #[error("{on} cannot both complete and fail; leave one condition out")]
     Contradiction {
         /// Allocation with both conditions.
         on: JobRef,
@@ -119,15 +122,16 @@ const KINDS: [(&str, Condition); 4] = [
 const UNSUPPORTED: [(&str, &str); 3] = [
     (
         "after",
-        "nothing waits for a start, only for an end; use afterany, or submit when the other one runs",
+        "an allocation can wait for an end only, not for a start; use afterany, or submit when the \
+         other one runs",
     ),
     (
         "afterburstbuffer",
-        "there are no burst buffers; use afterok, and let the work itself move its files",
+        "burst buffers are not supported; use afterok, and move the files in the job",
     ),
     (
         "expand",
-        "an allocation does not grow by another one; submit it with as many nodes as it needs",
+        "an allocation cannot be expanded; submit it with as many nodes as it needs",
     ),
 ];
 

@@ -214,7 +214,7 @@ macro_rules! settings {
                         let slot = &mut self.$group.get_or_insert_default().$field;
                         return match slot.replace(value) {
                             None => Ok(()),
-                            Some(_) => Err(wrong(name, "it is named twice; say it once")),
+                            Some(_) => Err(wrong(name, "it is given twice; give it once")),
                         };
                     }
                 )* )*
@@ -341,16 +341,16 @@ impl MovementChange {
 fn unknown(name: &str) -> String {
     let names = || SETTINGS.iter().map(|(name, _)| *name);
     if let Some(near) = nearest(name, names()) {
-        return format!("there is no such setting; did you mean {near}?");
+        return format!("unknown setting; did you mean {near}?");
     }
     let group = name.split('.').next().unwrap_or_default();
     let of_group = names().filter(|name| name.split('.').next() == Some(group));
     let of_group: Vec<_> = of_group.collect();
     match of_group.is_empty() {
-        true => "there is no such setting; those there are begin with preemption., sharing., checkpoint. \
-                 or scaling."
+        true => "unknown setting; settings begin with preemption., sharing., checkpoint. or \
+            scaling."
             .to_owned(),
-        false => format!("there is no such setting; there are {}", of_group.join(", ")),
+        false => format!("unknown setting; valid are {}", of_group.join(", ")),
     }
 }
 

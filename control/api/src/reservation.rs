@@ -102,7 +102,7 @@ impl ReservationRequest {
                 Ok(Some(from.after(ms)))
             }
             (Some(_), Some(_)) => Err(at("duration")(
-                "it says until when, and so does `until`; give one of them",
+                "it sets the end, and so does `until`; give one of them",
             )),
         }
     }

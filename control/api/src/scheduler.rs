@@ -223,7 +223,7 @@ impl SchedulerChange {
         if let Some(name) = &self.profile
             && !PROFILES.contains(&name.as_str())
         {
-            let reason = format!("{name:?} is none of {}", PROFILES.join(", "));
+            let reason = format!("{name:?} is not one of {}", PROFILES.join(", "));
             return Err(wrong("profile", reason));
         }
         // NaN is in no range, so these comparisons reject it.

@@ -344,7 +344,7 @@ mod tests {
         let refused = update.policy().unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "limit_policy: \"loose\" is no limit policy; use strict or flat"
+            "limit_policy: \"loose\" is not a valid limit policy; use strict or flat"
         );
     }
 }

@@ -38,7 +38,7 @@ pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
     let at = named(text.trim(), now)?;
     if at.0 > now.0.saturating_add(AHEAD_MS) {
         return Err(format!(
-            "{text:?} is {}, which is still to come: it is {}",
+            "{text:?} is {}, which is in the future; the time is {}",
             time(at),
             time(now)
         ));
@@ -71,8 +71,8 @@ fn named(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
         Ok(ago) => Ok(UnixMillis(now.0.saturating_sub(ago))),
         Err(why) if is_number(text) => Err(why),
         Err(_) => Err(format!(
-            "{text:?} is no moment; write 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today, UTC), \
-             today, yesterday, or how long ago: 90m, 2d"
+            "{text:?} is not a valid time; write 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of \
+             today, UTC), today, yesterday, or how long ago: 90m, 2d"
         )),
     }
 }
@@ -160,25 +160,25 @@ mod tests {
             assert_eq!(moment(text, now), Ok(UnixMillis(wanted)), "{text}");
         }
         for (text, why) in [
-            ("", "is no moment"),
-            ("tomorrow", "is no moment"),
-            ("2023-13-01", "is no moment"),
-            ("24:61", "is no moment"),
-            ("1:2:3:4", "is no moment"),
-            ("2-01:00:00", "is no moment"),
+            ("", "is not a valid time"),
+            ("tomorrow", "is not a valid time"),
+            ("2023-13-01", "is not a valid time"),
+            ("24:61", "is not a valid time"),
+            ("1:2:3:4", "is not a valid time"),
+            ("2-01:00:00", "is not a valid time"),
             ("1960-01-01", "is before 1970"),
             ("5", "has no unit; write 5s, 5m, 5h or 5d"),
             (
                 "2099-01-01",
-                "is 2099-01-01T00:00:00.000Z, which is still to come",
+                "is 2099-01-01T00:00:00.000Z, which is in the future",
             ),
             (
                 "2023-11-15",
-                "which is still to come: it is 2023-11-14T22:13:20.123Z",
+                "which is in the future; the time is 2023-11-14T22:13:20.123Z",
             ),
             (
                 "23:00",
-                "is 2023-11-14T23:00:00.000Z, which is still to come",
+                "is 2023-11-14T23:00:00.000Z, which is in the future",
             ),
         ] {
             let error = moment(text, now).unwrap_err();

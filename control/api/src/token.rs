@@ -118,7 +118,11 @@ impl TokenRequest {
         let ttl_ms = duration::parse(&self.ttl).map_err(|e| fail("ttl", e.to_string()))?;
         if ttl_ms > MAX_TTL_MS {
             let longest = duration::format(MAX_TTL_MS);
-            let reason = format!("{} is longer than {longest}; make a new one then", self.ttl);
+            let reason = format!(
+                "{} is longer than {longest}; create a new token when this one \
+                expires",
+                self.ttl
+            );
             return Err(fail("ttl", reason));
         }
         if self.uses == 0 {

@@ -133,8 +133,7 @@ pub fn read_authority(text: &str) -> Result<(Vec<u8>, Described), FieldError> {
     let described = describe(&der).map_err(fail)?;
     if !described.is_authority {
         let reason = format!(
-            "{} is no authority's certificate: it may not sign others; give ca.pem of the new \
-             authority",
+            "{} is not a CA certificate: it may not sign others; give ca.pem of the new authority",
             described.uri.as_ref().unwrap_or(&described.subject)
         );
         return Err(fail(reason));

@@ -275,7 +275,7 @@ pub async fn checkpoint(args: &CheckpointArgs, connection: &Connection) -> Resul
     let writing = shown.checkpoints.and_then(|all| all.writing);
     match writing {
         Some(writing) => eprintln!(
-            "{}: writes checkpoint {} to {}; given up at {}",
+            "{}: writes checkpoint {} to {}; times out at {}",
             args.id,
             writing.number,
             writing.directory,
@@ -350,7 +350,7 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
         let _ = write!(text, "\n  estimated start: {}", time(start));
     }
     if let Some(nodes) = &why.reserved {
-        let _ = write!(text, "\n  held back for it from then on: {nodes}");
+        let _ = write!(text, "\n  reserved for it from then on: {nodes}");
     }
     if let Some(at) = &why.as_of {
         let _ = write!(text, "\n  as of: {}", time(at));
@@ -364,9 +364,9 @@ pub(crate) fn with_details(summary: String, why: &ExplanationView) -> String {
 /// Formats the nine factors of the score, one per line.
 pub(crate) fn in_numbers(score: &ScoreView) -> String {
     let ahead = match score.ahead {
-        0 => "nothing of its queue comes before it".to_owned(),
-        1 => "1 of its queue comes before it".to_owned(),
-        ahead => format!("{ahead} of its queue come before it"),
+        0 => "first in its queue".to_owned(),
+        1 => "1 allocation ahead in its queue".to_owned(),
+        ahead => format!("{ahead} allocations ahead in its queue"),
     };
     let mut text = format!("  score {:.4}; {ahead}", score.total);
     let _ = write!(

@@ -106,21 +106,21 @@ async fn pages(
         let Some(next) = page.next_cursor else {
             return Ok(());
         };
-        let no_number = "the server's next_cursor is no number";
+        let no_number = "the server's next_cursor is not a number";
         after = next.parse().map_err(|_| Failure::refused(no_number))?;
     }
 }
 
 /// Describes a failed verification, with its exit code.
 fn broken(where_: &str, fault: &Fault) -> Failure {
-    Failure::refused(format!("{where_} does not hold: {fault}"))
+    Failure::refused(format!("{where_} is not intact: {fault}"))
 }
 
 /// Recovers the entry as it was written, or reports the difference.
 fn as_written(where_: &str, view: &AuditView) -> Result<AuditEntry, Failure> {
     AuditEntry::try_from(view).map_err(|altered| {
         let (number, reason) = (altered.number, altered.reason);
-        let reason = format!("is not as it was written: {reason}");
+        let reason = format!("was altered: {reason}");
         broken(where_, &Fault::Entry { number, reason })
     })
 }

@@ -76,7 +76,7 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
     output::print(connection.format, &found, columns, rows)?;
     if !found.unknown.is_empty() {
         eprintln!(
-            "unknown, in no group: {} (`lattice node health NODE` says why)",
+            "unknown, in no group: {} (`lattice node health NODE` shows why)",
             found.unknown
         );
     }
@@ -99,7 +99,7 @@ async fn drift(args: &OnlyArgs, connection: &Connection) -> Result<(), Failure> 
     summarise(&report.drifted);
     if let Some(brake) = &report.brake {
         eprintln!(
-            "automatic draining stands still since {}: {} (`lattice conformance brake release`)",
+            "automatic draining stopped since {}: {} (`lattice conformance brake release`)",
             time(&brake.since),
             brake.reason
         );
@@ -122,13 +122,13 @@ async fn drift(args: &OnlyArgs, connection: &Connection) -> Result<(), Failure> 
     }
     if !report.pending.is_empty() {
         eprintln!(
-            "not judged, for what it takes is not known, or not yet: {}",
+            "not checked, required readings are unknown: {}",
             report.pending
         );
     }
     if !report.alone.is_empty() {
         eprintln!(
-            "judged by nothing (no baseline, and a cohort needs four): {}",
+            "not checked (no baseline, fewer than 4 similar nodes): {}",
             report.alone
         );
     }
@@ -214,7 +214,7 @@ fn olds(drifted: &[DriftView]) -> Vec<String> {
     }
     let line = |(at, nodes): (&str, _)| {
         let nodes = folded(nodes);
-        format!("as of {}, for it does not answer: {nodes}", time(at))
+        format!("as of {}, the node does not answer: {nodes}", time(at))
     };
     by_time.into_iter().map(line).collect()
 }
@@ -224,7 +224,7 @@ fn folded(nodes: BTreeSet<&str>) -> String {
     hostlist::fold(&nodes.collect::<Vec<_>>())
 }
 
-/// Summarises drift in one sentence per key: `1 of 64 like nodes differs in nic.0.firmware`. If nodes of several
+/// Summarises drift in one sentence per key: `1 of 64 similar nodes differs in nic.0.firmware`. If nodes of several
 /// cohorts differ in one key, the sentence names the cohort.
 fn summarise(drifted: &[DriftView]) {
     for line in sentences(drifted) {
@@ -245,7 +245,7 @@ fn sentences(drifted: &[DriftView]) -> Vec<String> {
         let several = told.keys().filter(|(other, _)| other == key).count() > 1;
         let cohort = cohort.filter(|_| several);
         let cohort = cohort.map_or_else(String::new, |name| format!(" ({name})"));
-        format!("{differ} of {of} like nodes{cohort} {verb} in {key}")
+        format!("{differ} of {of} similar nodes{cohort} {verb} in {key}")
     };
     told.iter().map(sentence).collect()
 }
@@ -295,7 +295,7 @@ mod tests {
         ];
         assert_eq!(
             olds(&told),
-            ["as of 2026-11-22T02:30:00Z, for it does not answer: a[1-2]"]
+            ["as of 2026-11-22T02:30:00Z, the node does not answer: a[1-2]"]
         );
     }
 
@@ -311,11 +311,11 @@ mod tests {
         };
         assert_eq!(
             sentences(&[entry("a", 63)]),
-            ["1 of 64 like nodes differs in nic.0.firmware"]
+            ["1 of 64 similar nodes differs in nic.0.firmware"]
         );
         assert_eq!(
             sentences(&[entry("a", 62), entry("b", 62)]),
-            ["2 of 64 like nodes differ in nic.0.firmware"]
+            ["2 of 64 similar nodes differ in nic.0.firmware"]
         );
         let of = |cohort: &str, node: &str| DriftView {
             cohort: Some(cohort.to_owned()),
@@ -324,8 +324,8 @@ mod tests {
         assert_eq!(
             sentences(&[of("Dell XE9680", "a"), of("HPE XD670", "b")]),
             [
-                "1 of 64 like nodes (Dell XE9680) differs in nic.0.firmware",
-                "1 of 64 like nodes (HPE XD670) differs in nic.0.firmware",
+                "1 of 64 similar nodes (Dell XE9680) differs in nic.0.firmware",
+                "1 of 64 similar nodes (HPE XD670) differs in nic.0.firmware",
             ],
             "as many nodes with the same majority are two cohorts still"
         );

@@ -42,7 +42,7 @@ impl Connection {
     pub fn tell_age(&self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= OLD) {
             let age = text::roughly(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-            eprintln!("this is how it was {age} ago: the quorum does not answer");
+            eprintln!("state of {age} ago: the quorum does not answer");
         }
     }
 }

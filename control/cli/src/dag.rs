@@ -94,7 +94,7 @@ pub async fn run(command: DagCommand, connection: &Connection) -> Result<(), Fai
             all.retain(|dag| args.all || dag.ended_at.is_none());
             output::print(format, &all, LIST, all.iter().map(row))?;
             if all.is_empty() && !args.all {
-                eprintln!("no graph runs; `lattice dag list --all` shows what has ended");
+                eprintln!("no graph is running; `lattice dag list --all` shows what has ended");
             }
             Ok(())
         }
@@ -201,7 +201,8 @@ fn would_be(judged: &DagJudged, format: Format) -> Result<(), Failure> {
         let (count, revision) = (judged.members.len(), judged.revision.0);
         let members = if count == 1 { "member" } else { "members" };
         eprintln!(
-            "{count} {members} would be accepted (judged at revision {revision}); nothing was submitted"
+            "dry run: {count} {members} would be accepted (at revision {revision}); nothing was \
+             submitted"
         );
     }
     let rows = judged.members.iter().map(|member| {

@@ -199,7 +199,7 @@ fn drift_hosts(args: &DriftArgs, format: Format) -> anyhow::Result<()> {
     )?;
     if !report.alone.is_empty() {
         eprintln!(
-            "compared with nobody (a cohort needs four): {}",
+            "not compared (fewer than 4 similar nodes): {}",
             report.alone.join(",")
         );
     }

@@ -41,7 +41,7 @@ struct Cli {
         value_enum,
         default_value_t,
         hide_possible_values = true,
-        help_heading = "Options everywhere"
+        help_heading = "Global options"
     )]
     format: output::Format,
     /// Context file with the server address and the token; see also LATTICE_CONTEXT.
@@ -49,7 +49,7 @@ struct Cli {
         long,
         global = true,
         value_name = "FILE",
-        help_heading = "Options everywhere"
+        help_heading = "Global options"
     )]
     context: Option<PathBuf>,
     #[command(subcommand)]

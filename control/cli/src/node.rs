@@ -164,14 +164,14 @@ fn power(power: &PowerView) -> String {
         None => format!("limit {}", power.limit_state),
     };
     let range = match (power.limit_min_watts, power.limit_max_watts) {
-        (Some(min), Some(max)) => format!(" ({min} to {max} W may be set)"),
+        (Some(min), Some(max)) => format!(" (settable {min} to {max} W)"),
         _ => String::new(),
     };
     let action = power.exception_action.as_deref();
-    let action = action.map_or_else(String::new, |a| format!(", beyond it {a}"));
+    let action = action.map_or_else(String::new, |a| format!(", over the limit: {a}"));
     let read = match (&power.read_at, power.source.as_str()) {
-        (Some(at), _) if power.draw_watts.is_some() => format!("read {} by its BMC", time(at)),
-        (Some(at), _) => format!("its BMC last told any {}", time(at)),
+        (Some(at), _) if power.draw_watts.is_some() => format!("read {} by the BMC", time(at)),
+        (Some(at), _) => format!("last BMC reading {}", time(at)),
         (None, "") => "never read".to_owned(),
         (None, source) => format!("measured by the node itself ({source})"),
     };
@@ -308,7 +308,7 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
         }
         (None, None) => {
             return Err(Failure::usage(format!(
-                "with what? Another node, majority, or {} itself with --since 1d",
+                "give what to compare with: another node, majority, or {} itself with --since 1d",
                 args.left
             )));
         }

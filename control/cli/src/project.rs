@@ -131,9 +131,9 @@ const COLUMNS: Columns<'_> = Columns {
     narrow: &[
         "project",
         "max_nodes",
-        "used",
+        "nodes_used",
         "own",
-        "below",
+        "children",
         "allocations",
         "overcommitted",
     ],
@@ -207,11 +207,11 @@ async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
     const COLUMNS: Columns<'_> = Columns::only(&[
         "level",
         "max_nodes",
-        "used",
-        "left",
+        "nodes_used",
+        "nodes_left",
         "max_concurrent_allocations",
         "allocations",
-        "left",
+        "allocations_left",
     ]);
     let room = connection.client.headroom(path).await?;
     let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
@@ -233,7 +233,7 @@ async fn headroom(path: &str, connection: &Connection) -> Result<(), Failure> {
     }
     let dash = || String::from("-");
     rows.push(vec![
-        "together".to_owned(),
+        "available now".to_owned(),
         dash(),
         dash(),
         limit(room.nodes),

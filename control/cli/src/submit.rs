@@ -79,7 +79,7 @@ fn all_of(mut wrong: Vec<Wrong>) -> Failure {
     let told = told.join("\n");
     Failure::usage(match count {
         1 => told,
-        _ => format!("nothing was submitted for {count} mistakes\n{told}"),
+        _ => format!("not submitted: {count} errors\n{told}"),
     })
 }
 
@@ -112,7 +112,7 @@ fn text_of(file: &str) -> Result<String, Failure> {
     let bytes = fs::read(file).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                "; a command is written behind --, as lattice submit -- hostname"
+                "; a command is written after --, as lattice submit -- hostname"
             }
             _ => "",
         };
@@ -120,7 +120,8 @@ fn text_of(file: &str) -> Result<String, Failure> {
     })?;
     String::from_utf8(bytes).map_err(|_| {
         Failure::usage(format!(
-            "script {file}: it is no text; a program is written behind --, as lattice submit -- {file}"
+            "script {file}: it is not text; a program is written after --, as lattice submit -- \
+             {file}"
         ))
     })
 }
@@ -139,7 +140,7 @@ impl SubmitArgs {
         {
             let read = Flags::read(std::slice::from_ref(word)).err();
             let why = read.map_or_else(
-                || format!("{word:?} is no script"),
+                || format!("{word:?} is not a script"),
                 |e| script::in_words(&e),
             );
             return Err(Failure::usage(format!("{why} (see lattice submit --help)")));
@@ -246,7 +247,7 @@ impl SubmitInput {
         if self.flags.checkpoint_dir.is_some() && self.flags.checkpoint.is_none() {
             let error = FieldError {
                 field: "checkpoint.directory".to_owned(),
-                reason: "say --checkpoint too: how the work is told to write one".to_owned(),
+                reason: "give --checkpoint too: how the job is requested to write one".to_owned(),
             };
             wrong.push(self.told(&error, said));
         }
@@ -300,8 +301,8 @@ impl SubmitInput {
         }
         if let Some(name) = self.script.as_deref().and_then(slurm_variable) {
             notes.push(format!(
-                "the script names {name}, which nobody sets here; see LATTICE_ARRAY_INDEX, LATTICE_ALLOCATION_ID, \
-                 LATTICE_NNODES and LATTICE_NODE_RANK"
+                "the script uses {name}, which is not set here; see LATTICE_ARRAY_INDEX, \
+                 LATTICE_ALLOCATION_ID, LATTICE_NNODES and LATTICE_NODE_RANK"
             ));
         }
         notes
@@ -404,13 +405,11 @@ pub async fn run(args: &SubmitArgs, connection: &Connection) -> Result<(), Failu
         (Format::Table | Format::Wide, Some(id)) => Ok(output::line(&id.to_string())?),
         (Format::Table | Format::Wide, None) => {
             let revision = answer.revision.0;
-            eprintln!("would be accepted (judged at revision {revision}); nothing was submitted");
+            eprintln!("dry run: would be accepted (at revision {revision}); nothing was submitted");
             match answer.outlook {
                 Some(outlook) => Ok(output::line(&in_words(outlook))?),
                 None => {
-                    eprintln!(
-                        "this control cannot plan at present: when it would start is not known"
-                    );
+                    eprintln!("this control cannot plan at present: the start time is unknown");
                     Ok(())
                 }
             }

@@ -58,11 +58,11 @@ const TENANT: Columns<'_> = Columns {
         "tenant",
         "days",
         "node_hours",
-        "of_budget",
+        "node_budget",
         "gpu_hours",
-        "of_budget ",
-        "used",
-        "factor",
+        "gpu_budget",
+        "budget_used",
+        "priority_factor",
     ],
     wide: &[
         "idle_claimed_node_hours",
@@ -99,23 +99,24 @@ fn remarks(usage: &TenantUsage) -> Vec<String> {
     let period = usage.budget_period_days;
     if usage.budget_used.is_some() && usage.days != period {
         said.push(format!(
-            "budgets are of {period} days; the part used is of those"
+            "budgets cover {period} days; the part used is of those days"
         ));
     }
     if usage.budget_used.is_some_and(|used| used >= 1.0) {
         let tenant = &usage.tenant;
         said.push(format!(
-            "the budget of {tenant} is used up: its pending work waits behind the others', and what runs goes on"
+            "the budget of {tenant} is used up: its pending jobs rank last, its running jobs \
+             continue"
         ));
     }
     if usage.burst {
         said.push(
-            "it holds more than its share: what of its work began last is the first to make room"
+            "above its fair share: its newest jobs are preempted first, its pending jobs rank last"
                 .to_owned(),
         );
     }
     if usage.downscaled {
-        said.push("the accounting system asked that its work be put behind the others'".to_owned());
+        said.push("the accounting system requested that its pending jobs rank last".to_owned());
     }
     let paused = usage.paused.iter().map(|paused| {
         format!(

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
             StreamEvent::Observed(_) => {}
-            StreamEvent::Compacted(_) => println!("too much was missed; read the lists again"),
+            StreamEvent::Compacted(_) => println!("events were missed; read the lists again"),
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum ClientError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// This build of the SDK does not understand the answer.
-    #[error("{url} answered what is not understood: {reason}")]
+    #[error("{url} sent an unexpected response: {reason}")]
     Protocol {
         /// URL of the request.
         url: String,

@@ -179,7 +179,7 @@ impl EventStream {
     fn silent(&self) -> ClientError {
         ClientError::Unreachable {
             url: self.client.url().origin().ascii_serialization(),
-            source: "the event stream broke off".into(),
+            source: "the event stream ended unexpectedly".into(),
         }
     }
 }

@@ -52,7 +52,7 @@ impl Client {
         let made = self.submit(request, SubmitOptions::default()).await?;
         let id = made.id.ok_or_else(|| ClientError::Protocol {
             url: self.url().to_string(),
-            reason: "the allocation that was made has no number".to_owned(),
+            reason: "the response names no allocation number".to_owned(),
         })?;
         self.wait(id, within).await
     }

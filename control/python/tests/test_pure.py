@@ -50,10 +50,10 @@ def test_a_name_stays_one_segment_and_a_project_has_several() -> None:
         "/projects/a/b%20c/headroom"
     )
     for bad in ("", ".", ".."):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is not a valid name"):
             requests.fill("/nodes/{id}", {"id": bad})
     for bad in ("a//b", "a/../b", "/a"):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is not a valid name"):
             requests.fill("/projects/{path}", {"path": bad})
 
 

@@ -151,7 +151,7 @@ def test_what_is_no_server_of_ours_is_told() -> None:
     for answer, told in (
         (httpx.Response(502, text="<html>"), "502 without a problem document"),
         (httpx.Response(301, headers={"location": "https://elsewhere"}), "301 without"),
-        (httpx.Response(200, text="<html>"), "not understood"),
+        (httpx.Response(200, text="<html>"), "unexpected response"),
         (httpx.Response(200, json={"id": "physics"}), "usage is missing|is missing"),
     ):
         server = Server(answer)

@@ -46,7 +46,7 @@ pub fn write_bandwidth(gb_s: f64) -> String {
 
 fn data_ready_ppm(part: f64) -> Result<u32, FieldError> {
     if !(0.0..=1.0).contains(&part) {
-        let reason = format!("{part} is no part of a whole; it must be a number from 0 to 1");
+        let reason = format!("{part} is not a valid fraction; it must be a number from 0 to 1");
         return Err(at("data_ready")(reason));
     }
     // At most a million, so the cast is exact.

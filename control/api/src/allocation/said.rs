@@ -4,7 +4,7 @@ use super::{AllocationRequest, FieldError, RequestContext, at};
 use crate::begin;
 
 fn empty(field: &'static str) -> FieldError {
-    at(field)("it is empty; say something, or leave it out")
+    at(field)("it is empty; give a text, or leave it out")
 }
 
 impl AllocationRequest {

@@ -145,7 +145,7 @@ fn condition(word: &str) -> Option<Condition> {
 /// An unknown name; the text lists the valid ones.
 pub fn read_condition(word: &str) -> Result<Condition, String> {
     let all = || Condition::ALL.map(Condition::as_str).join(", ");
-    condition(word).ok_or_else(|| format!("{word:?} is none of {}", all()))
+    condition(word).ok_or_else(|| format!("{word:?} is not one of {}", all()))
 }
 
 impl AllocationRequest {
@@ -172,7 +172,7 @@ impl AllocationRequest {
                 text.parse().map_err(at("dependencies"))
             }
             (false, Some(_)) => Err(at("dependency")(
-                "it says the same as `dependencies`; give one of them",
+                "it has the same meaning as `dependencies`; give one of them",
             )),
         }
     }
@@ -196,7 +196,10 @@ impl AllocationRequest {
         let number = |on: JobRef| match on.index {
             None => Ok(AllocationId(on.id)),
             Some(_) => known.elements.get(&on).copied().ok_or_else(|| {
-                let reason = format!("{on} is no element of an array; name its array's number");
+                let reason = format!(
+                    "{on} is not an element of an array; give the number of the \
+                    array"
+                );
                 at(field)(reason)
             }),
         };
@@ -278,12 +281,15 @@ fn checkpoint(body: &CheckpointBody) -> Result<CheckpointTerms, FieldError> {
 fn scale(body: &ScaleBody) -> Result<Scale, FieldError> {
     let target = body.target;
     if !(target > 0.0 && target <= MAX_TARGET) {
-        let reason = format!("{target} is no target; give a number above 0, {MAX_TARGET} at most");
+        let reason = format!(
+            "{target} is not a valid target; give a number above 0, {MAX_TARGET} \
+            at most"
+        );
         return Err(at("scale.target")(reason));
     }
     let is_part = matches!(body.metric, MetricBody::Gpu | MetricBody::Cpu);
     if is_part && target > 1.0 {
-        let reason = format!("{target} is never reached: use goes from 0 to 1, which is all of it");
+        let reason = format!("{target} is never reached: utilisation is between 0 and 1");
         return Err(at("scale.target")(reason));
     }
     let length = |text: &Option<String>, field| {

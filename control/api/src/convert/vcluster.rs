@@ -144,7 +144,7 @@ impl TryFrom<v1::Reservations> for ReservationsView {
             Some(Which::All(true)) => Ok(Self::All(AllReservations::All)),
             Some(Which::First(first)) => Ok(Self::First(first)),
             Some(Which::All(false)) | None => {
-                let reason = "say which: `first` with a number, or `all` as true";
+                let reason = "give `first` with a number, or `all` as true";
                 Err(wrong("reservations", reason))
             }
         }
@@ -157,8 +157,7 @@ impl TryFrom<v1::SchedulerChange> for SchedulerChange {
     fn try_from(change: v1::SchedulerChange) -> Result<Self, FieldError> {
         let checkpoint_gb_s = match (change.checkpoint_gb_s, change.no_checkpoint_gb_s) {
             (Some(_), true) => {
-                let reason =
-                    "it is given, and taken back by no_checkpoint_gb_s; say one of the two";
+                let reason = "it is set, and unset by no_checkpoint_gb_s; give one of the two";
                 return Err(wrong("checkpoint_gb_s", reason));
             }
             (None, true) => Some(None),

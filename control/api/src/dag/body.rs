@@ -136,12 +136,11 @@ impl PartialSchema for MemberRequest {
     fn schema() -> RefOr<Schema> {
         let mut schema = AllocationRequest::schema();
         if let RefOr::T(Schema::Object(object)) = &mut schema {
-            let text =
-                "A member of a graph: a request for nodes, with its name, and what it comes after.";
+            let text = "Member of a graph: a request for nodes with a name and dependencies.";
             object.description = Some(text.to_owned());
             let name = ObjectBuilder::new()
                 .schema_type(Type::String)
-                .description(Some("Others come after it by that."))
+                .description(Some("Name by which other members refer to this member."))
                 .min_length(Some(1));
             let properties = &mut object.properties;
             properties.insert("name".to_owned(), RefOr::T(Schema::Object(name.build())));

@@ -80,7 +80,7 @@ fn a_message_and_a_body_ask_for_the_same() {
     };
     let refused = MovementChange::try_from(both).unwrap_err();
     assert_eq!(refused.field, "movement.sharing.lending_limit");
-    assert!(refused.reason.contains("named twice"), "{refused}");
+    assert!(refused.reason.contains("given twice"), "{refused}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn what_is_wrong_is_named_and_says_what_would_do() {
         (
             "preemption.return_grace_s",
             "1",
-            "there are preemption.enabled, preemption.max_victims",
+            "valid are preemption.enabled, preemption.max_victims",
         ),
         ("grace", "1", "begin with preemption., sharing.,"),
     ] {

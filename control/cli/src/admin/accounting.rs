@@ -56,7 +56,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
             let rows = found.differences.iter().map(difference);
             output::print(connection.format, &found, DIFFERENCES, rows)?;
             if found.differences.is_empty() {
-                eprintln!("every total is what was used");
+                eprintln!("every total matches the usage");
             }
             let left = found
                 .differences
@@ -66,7 +66,7 @@ pub async fn run(command: AccountingCommand, connection: &Connection) -> Result<
             match left {
                 0 => Ok(()),
                 left => Err(Failure::refused(format!(
-                    "{left} of them could not be put right"
+                    "{left} of them could not be corrected"
                 ))),
             }
         }
@@ -113,15 +113,18 @@ fn remarks(status: &AccountingStatus) -> Vec<String> {
     }
     let mut said = Vec::new();
     if !status.acts {
-        said.push("another control does the accounting: this one knows less of it".to_owned());
+        said.push(
+            "another control does the accounting: this one has only part of the data".to_owned(),
+        );
     }
-    said.extend(status.failure.iter().map(|why| format!("it waits: {why}")));
+    said.extend(status.failure.iter().map(|why| format!("waiting: {why}")));
     if status.full {
-        said.push("the disk has as many events as may be: the next one is dropped".to_owned());
+        said.push("the event queue on disk is full: the next event is dropped".to_owned());
     }
     if status.dropped > 0 {
         said.push(
-            "events were dropped; no total is another for it. `lattice admin accounting reconcile` tells them again"
+            "events were dropped; no total changes by it. `lattice admin accounting reconcile` \
+             sends them again"
                 .to_owned(),
         );
     }

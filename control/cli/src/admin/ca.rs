@@ -192,7 +192,7 @@ async fn add(file: PathBuf, connection: &Connection) -> Result<(), Failure> {
     let (pin, subject) = (short_pin(&described.pin), &described.subject);
     eprintln!("authority {pin} ({subject}) is trusted; another one still issues");
     eprintln!(
-        "  next: when every quorum member has its folder in enrolment.authority and took it up \
+        "  next: when every quorum member has its folder in enrolment.authority and has loaded it \
          (SIGHUP): lattice admin ca promote {pin}"
     );
     Ok(())
@@ -218,9 +218,9 @@ async fn retire(args: &RetireArgs, connection: &Connection) -> Result<(), Failur
     let client = &connection.client;
     client.retire_authority(&args.pin, args.force, None).await?;
     eprintln!(
-        "authority {} is trusted no more; who still shows a certificate of it is refused",
+        "authority {} is no longer trusted; its certificates are refused",
         args.pin
     );
-    eprintln!("  join tokens that know the cluster by nothing newer are of no use: make new ones");
+    eprintln!("  join tokens that name no newer authority are unusable: create new ones");
     Ok(())
 }

@@ -118,7 +118,10 @@ async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failure> {
             (None, None) => "",
             _ => " of this kind",
         };
-        eprintln!("no certificate{which} is known to have been issued by the quorum");
+        eprintln!(
+            "no certificate{which} issued by the quorum (certificates made by `ca issue` are \
+            not tracked)"
+        );
     }
     Ok(())
 }
@@ -143,7 +146,7 @@ fn members(text: &str) -> Result<(Role, Vec<NodeId>), Failure> {
 
 async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failure> {
     if args.reason.trim().is_empty() {
-        return Err(Failure::usage("--reason: say why, for the audit"));
+        return Err(Failure::usage("--reason: give the reason, for the audit"));
     }
     let wanted: Result<Vec<_>, _> = args.members.iter().map(|text| members(text)).collect();
     let mut first = None;
@@ -167,7 +170,7 @@ async fn revoke(args: &RevokeArgs, connection: &Connection) -> Result<(), Failur
     }
     for (role, names) in done {
         let names = hostlist::fold(&names);
-        eprintln!("{role}/{names}: revoked; connections end now, what runs there runs on");
+        eprintln!("{role}/{names}: revoked; connections end now, running allocations continue");
         eprintln!("  {}", comes_back(role, &names));
     }
     first.map_or(Ok(()), Err)
@@ -255,7 +258,7 @@ pub fn show(args: &ShowArgs, format: Format) -> Result<(), Failure> {
     let columns = Columns::only(&["key", "value"]);
     output::print(format, &shown, columns, rows(&shown, format))?;
     if leaf.not_after < SystemClock.now() {
-        eprintln!("it has ended: nobody accepts it");
+        eprintln!("the certificate has expired and is not accepted");
     }
     Ok(())
 }
@@ -267,7 +270,7 @@ fn rows(shown: &Shown, format: Format) -> Vec<Vec<String>> {
         (None, true) => line("authority", shown.subject.clone()),
         (None, false) => line("subject", shown.subject.clone()),
     };
-    let unknown = "not beside it (roots.pem would tell)";
+    let unknown = "unknown (not in the file, nor in roots.pem of its folder)";
     let mut rows = vec![
         line("file", shown.file.clone()),
         what,

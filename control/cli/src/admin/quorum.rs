@@ -160,7 +160,14 @@ pub async fn run(command: QuorumCommand, connection: &Connection) -> Result<(), 
 
 const STATUS: Columns<'_> = Columns {
     narrow: &[
-        "member", "address", "role", "answers", "applied", "behind", "heard", "snapshot",
+        "member",
+        "address",
+        "role",
+        "answers",
+        "applied",
+        "behind",
+        "last contact",
+        "snapshot",
     ],
     wide: &["term", "last log", "revision", "build", "format"],
 };
@@ -199,7 +206,7 @@ fn row(member: &QuorumMemberView) -> Vec<String> {
 fn headline(view: &QuorumView) -> String {
     let leader = match view.leader {
         Some(id) => format!("member {id} leads"),
-        None => "NOBODY LEADS".to_owned(),
+        None => "NO LEADER".to_owned(),
     };
     let life = match &view.restored_from {
         Some(origin) => format!(
@@ -269,7 +276,7 @@ where
             Ok(step) => {
                 heard = Instant::now();
                 let now = match (step.at, step.of, &step.fault) {
-                    (_, _, Some(fault)) => format!("{what}: it is not reached: {fault}"),
+                    (_, _, Some(fault)) => format!("{what}: unreachable: {fault}"),
                     (Some(at), Some(of), None) => {
                         format!("{what}: it has {at} of {of} log entries")
                     }
@@ -286,7 +293,7 @@ where
         }
         if Instant::now() >= until {
             return Err(Failure::refused(format!(
-                "{what}: not done within {} s; give the command again to go on",
+                "{what}: not done within {} s; repeat the command to continue",
                 wait.timeout
             )));
         }
@@ -317,7 +324,7 @@ async fn remove(
     let step = || client.remove_member(id, reason, force, Some(&key));
     let done = finish(&what, wait, step).await?;
     match done.already {
-        true => eprintln!("there is no member {id}: nothing was to be done"),
+        true => eprintln!("there is no member {id}: nothing to do"),
         false => {
             eprintln!("member {id} is removed; its machine can be stopped");
             eprintln!(

@@ -183,7 +183,7 @@ async fn revoke(ids: &[String], connection: &Connection) -> Result<(), Failure> 
     let mut first = None;
     for id in ids {
         match connection.client.revoke_token(id, None).await {
-            Ok(_) => eprintln!("{id}: withdrawn; who enrolled with it stays in"),
+            Ok(_) => eprintln!("{id}: withdrawn; members that enrolled with it stay enrolled"),
             Err(error) => Failure::note(&mut first, Failure::from(error)),
         }
     }

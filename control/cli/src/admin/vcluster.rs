@@ -426,7 +426,7 @@ fn show(vcluster: &VclusterView, format: Format) -> Result<(), Failure> {
     let weights = weights.map(|(name, weight)| line(&format!("weight {name}"), weight.to_string()));
     let moves = &vcluster.movement;
     let unread = moves.unread.iter();
-    let unread = unread.map(|text| line("not used", format!("{text}; the default holds")));
+    let unread = unread.map(|text| line("not used", format!("{text}; the default applies")));
     let moved = moved(moves).map(|(name, value)| line(name, value));
     let rows = rows.into_iter().chain(settings).chain(weights);
     let rows = rows.chain(moved).chain(unread);

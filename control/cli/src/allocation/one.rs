@@ -184,7 +184,7 @@ fn course(a: &AllocationView) -> impl Iterator<Item = Line> {
             (a.preempted > 0).then(|| a.preempted.to_string()),
         ),
         (
-            "checkpoints asked for",
+            "checkpoints requested",
             checkpoints.map(|all| {
                 let because = all.failed_because.as_ref();
                 let because = because.map_or_else(String::new, |why| format!("; the last: {why}"));

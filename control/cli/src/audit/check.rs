@@ -174,10 +174,7 @@ impl Checker {
         entry.check_follows(self.last).map_err(Fault::Chain)?;
         let number = entry.number;
         if entry.at < self.last_at {
-            return Err(Fault::at(
-                number,
-                "is of an earlier time than the one before",
-            ));
+            return Err(Fault::at(number, "is older than the entry before it"));
         }
         match &entry.action {
             AuditAction::AuthorityAdded { pin } => {
@@ -204,7 +201,10 @@ impl Checker {
             } => {
                 let sealed = self.judge(entry, of, signer, (signature, certificates));
                 let sealed = sealed.map_err(|reason| {
-                    Fault::at(number, format!("is no checkpoint of this audit: {reason}"))
+                    Fault::at(
+                        number,
+                        format!("is not a checkpoint of this audit: {reason}"),
+                    )
                 })?;
                 self.cluster.get_or_insert_with(|| of.cluster.clone());
                 self.sealed.push(sealed);
@@ -251,7 +251,12 @@ impl Checker {
         }
         match self.hash(of.number) {
             Some(hash) if of.hash == hash.into() => {}
-            Some(_) => return Err(format!("entry {} had another hash then", of.number)),
+            Some(_) => {
+                return Err(format!(
+                    "the hash of entry {} was different then",
+                    of.number
+                ));
+            }
             // The signed head covers an entry before the start of a partial export, so it covers nothing here.
             None => {}
         }
@@ -283,7 +288,9 @@ impl Checker {
             .filter(|at| by.issued_at <= **at)
         {
             let void = time(*void);
-            return Err(format!("the certificate of {signer} was void since {void}"));
+            return Err(format!(
+                "the certificate of {signer} was not valid since {void}"
+            ));
         }
         Ok(Sealed {
             entry: entry.number,
@@ -304,14 +311,14 @@ impl Checker {
         for sealed in &self.sealed {
             let is_over = self.retired.get(&sealed.authority);
             if is_over.is_some_and(|over| *over < sealed.entry) {
-                let reason = "is no checkpoint of this audit: its authority was retired before";
+                let reason = "is not a checkpoint of this audit: its authority was retired before";
                 return Err(Fault::at(sealed.entry, reason));
             }
             if !trusted.contains(&sealed.authority) {
                 let pin = &sealed.authority;
                 let reason = format!(
-                    "is a checkpoint under authority {pin}, which is none of those that are \
-                     trusted; if it was one of this cluster's, give its certificate with --ca too"
+                    "is a checkpoint under authority {pin}, which is not trusted; if it was one of \
+                     this cluster's, give its certificate with --ca too"
                 );
                 return Err(Fault::at(sealed.entry, reason));
             }

@@ -60,7 +60,7 @@ pub async fn run(args: &ExportArgs, connection: &Connection) -> Result<(), Failu
     let range = Range::find(args, connection).await?;
     if head.number == range.start.0 {
         return Err(Failure::refused(format!(
-            "nothing was written down behind entry {}",
+            "no entry follows entry {}",
             range.start.0
         )));
     }
@@ -96,8 +96,8 @@ fn tell(args: &ExportArgs, connection: &Connection, report: &Report) -> Result<(
         rows,
     )?;
     eprintln!(
-        "keep the pins of the authorities, or their certificates, elsewhere: by them the file is \
-         checked; the next export goes on --after {}",
+        "keep the pins or the certificates of the authorities elsewhere: they verify the file; \
+         continue the next export with --after {}",
         report.last
     );
     Ok(())
@@ -125,7 +125,7 @@ impl Range {
                 );
                 let first = first
                     .await?
-                    .ok_or_else(|| Failure::refused("nothing was written down since then"))?;
+                    .ok_or_else(|| Failure::refused("no entry was written since then"))?;
                 first.number - 1
             }
         };
@@ -141,7 +141,7 @@ impl Range {
                     .await?
                     .map_or(0, |entry| entry.number);
                 if last <= after {
-                    return Err(Failure::refused("nothing was written down in that time"));
+                    return Err(Failure::refused("no entry was written in that time"));
                 }
                 Some(last)
             }

@@ -191,7 +191,7 @@ impl<R: BufRead> Reader<R> {
             last: (0, [0; 32]),
             entries: 0,
         };
-        let none = "this is no export of an audit: its first line is not that of one";
+        let none = "this is not an audit export: its first line is not an export header";
         let not_one = || Unread::Other(anyhow::anyhow!(none));
         reader.next_line()?;
         let form: serde_json::Value = reader.parsed().map_err(|_| not_one())?;
@@ -209,7 +209,7 @@ impl<R: BufRead> Reader<R> {
         let header: Header = reader.canonical()?;
         let start = header
             .start()
-            .ok_or_else(|| reader.spoiled("its hash is none"))?;
+            .ok_or_else(|| reader.spoiled("its hash is not valid"))?;
         reader.digest.update(reader.line.as_bytes());
         reader.last = start;
         Ok((header, start, reader))
@@ -235,7 +235,7 @@ impl<R: BufRead> Reader<R> {
         }
         let line: Line = self.canonical()?;
         let entry = AuditEntry::try_from(&line.entry).map_err(|altered| {
-            let reason = format!("is not as it was written: {}", altered.reason);
+            let reason = format!("was altered: {}", altered.reason);
             Fault::Entry {
                 number: altered.number,
                 reason,
@@ -244,8 +244,7 @@ impl<R: BufRead> Reader<R> {
         if line.bytes.0 != entry.hashed_bytes() {
             return Err(Unread::Fault(Fault::Entry {
                 number: entry.number,
-                reason: "is not as it was written: its fields are not those of its bytes"
-                    .to_owned(),
+                reason: "was altered: its fields do not match its bytes".to_owned(),
             }));
         }
         self.digest.update(self.line.as_bytes());
@@ -261,17 +260,17 @@ impl<R: BufRead> Reader<R> {
         if found != (end.entries, end.last, end.hash) {
             let (last, _, said) = (self.last.0, end.entries, end.last);
             let what =
-                format!("the file ends with entry {last}, but says that it ends with {said}");
+                format!("the file ends with entry {last}, but its last line names entry {said}");
             return Err(Fault::Unsigned(what).into());
         }
         if digest != end.digest {
-            let what = "a line of the file was changed: its digest is another".to_owned();
+            let what = "a line of the file was changed: its digest differs".to_owned();
             return Err(Fault::Unsigned(what).into());
         }
         self.next_line()?;
         match self.line.is_empty() {
             true => Ok(()),
-            false => Err(self.spoiled("something follows the end")),
+            false => Err(self.spoiled("data follows the end line")),
         }
     }
 
@@ -295,7 +294,7 @@ impl<R: BufRead> Reader<R> {
             .map_err(|error| self.spoiled(&error.to_string()))?;
         match serde_json::to_string(&value) {
             Ok(text) if text == self.line.trim_end_matches('\n') => Ok(value),
-            _ => Err(self.spoiled("it is not written as an export writes it")),
+            _ => Err(self.spoiled("it is not in the format of an export")),
         }
     }
 

@@ -118,7 +118,7 @@ fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failur
         };
         if was != is {
             let name = &before.name;
-            let reason = format!("is another one than was exported to {name}");
+            let reason = format!("differs from the one that was exported to {name}");
             return Err(broken(where_, &Fault::Entry { number, reason }));
         }
         same += u64::from(number > 0);
@@ -126,7 +126,7 @@ fn compare(now: &Checker, where_: &str, before: &Exported) -> Result<u64, Failur
     if last < exported {
         let number = last + 1;
         let name = &before.name;
-        let reason = format!("is missing: {name} goes on to entry {exported}");
+        let reason = format!("is missing: {name} continues to entry {exported}");
         return Err(broken(where_, &Fault::Entry { number, reason }));
     }
     if same == 0 {
@@ -145,8 +145,8 @@ pub fn offline(args: &VerifyArgs, format: Format) -> Result<(), Failure> {
     let pins = args.pins()?;
     if pins.is_empty() && !args.chain_only {
         return Err(Failure::usage(
-            "by whose signature? Give the certificate of the cluster's authority with --ca, or its \
-             pin with --pin; --chain-only looks at the hashes alone",
+            "--ca or --pin is required: the certificate of the cluster's authority, or its pin; \
+             --chain-only checks the hashes alone",
         ));
     }
     let (_, exported) = read(path, args.cluster.as_deref())?;
@@ -185,7 +185,7 @@ pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Fa
     .await?;
     if checker.last().0 < head.number {
         let (number, last) = (checker.last().0 + 1, head.number);
-        let reason = format!("is missing: the audit goes on to entry {last}");
+        let reason = format!("is missing: the audit continues to entry {last}");
         return Err(broken(where_, &Fault::Entry { number, reason }));
     }
     end(args, checker, &pins, where_, connection.format)
@@ -209,10 +209,13 @@ fn end(
             .finish(pins)
             .map_err(|fault| broken(where_, &fault))?,
     };
-    output::title(format, &format!("{where_} holds"))?;
+    output::title(format, &format!("{where_} is intact"))?;
     let mut rows = rows(&report);
     if let (Some(compared), Some(against)) = (compared, &args.against) {
-        let text = format!("{compared} entries are those of {}", against.display());
+        let text = format!(
+            "{compared} entries are identical to those of {}",
+            against.display()
+        );
         rows.push(vec!["compared".to_owned(), text]);
     }
     let columns = Columns::only(&["what", "found"]);
@@ -236,7 +239,7 @@ pub fn rows(report: &Report) -> Vec<Vec<String>> {
     if report.covered == 0 {
         row(
             "signed",
-            "not looked at: whoever could write all of it could have made it".to_owned(),
+            "not checked: a writer of the whole log could have forged it".to_owned(),
         );
         return rows;
     }

@@ -122,7 +122,10 @@ pub async fn run(command: BaselineCommand, connection: &Connection) -> Result<()
             let deleted = client
                 .delete_baseline(&args.name, args.expected_version, None)
                 .await?;
-            let words = format!("baseline {} is deleted: nobody is judged by it", args.name);
+            let words = format!(
+                "baseline {} is deleted: no node is checked against it",
+                args.name
+            );
             let document = json!({"name": args.name, "revision": deleted.revision});
             let mut all = ResultList::new(connection.format);
             all.add(document, &words);
@@ -191,7 +194,7 @@ fn told(set: &BaselineSet) -> Vec<String> {
     }
     match (set.dry_run, standing.judged_count) {
         (true, _) => lines.push("nothing is set: --dry-run".to_owned()),
-        (false, 0) => lines.push("it speaks for no node now".to_owned()),
+        (false, 0) => lines.push("it matches no nodes now".to_owned()),
         (false, _) => {}
     }
     lines
@@ -327,10 +330,13 @@ fn judged(nodes: Option<&str>) -> String {
 
 fn speaks_for(baseline: &BaselineView) -> String {
     let Some(count) = baseline.judged_count else {
-        return format!("nobody is judged by version {} now", baseline.version);
+        return format!(
+            "no node is checked against version {} now",
+            baseline.version
+        );
     };
     format!(
-        "speaks for {count} nodes: {}; differ: {}; unknown: {}",
+        "matches {count} nodes: {}; differ: {}; unknown: {}",
         judged(baseline.judged.as_deref()),
         judged(baseline.differ.as_deref()),
         judged(baseline.unknown.as_deref())
@@ -398,7 +404,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
     }
     for (class, rule) in &found.classes {
         if let Some(why) = &rule.unreadable {
-            eprintln!("class {class} judges nobody: {why}");
+            eprintln!("class {class} checks no node: {why}");
         }
     }
     eprintln!("{}", speaks_for(&found));
@@ -421,7 +427,7 @@ async fn diff(args: &DiffArgs, connection: &Connection) -> Result<(), Failure> {
     let columns = ["verdict", "class", "key", &found.left, &found.right];
     output::print(connection.format, &found, Columns::only(&columns), rows)?;
     if found.differences.is_empty() {
-        eprintln!("no difference: {} is what {} asks", found.right, found.left);
+        eprintln!("no difference: {} matches {}", found.right, found.left);
     }
     Ok(())
 }
@@ -486,7 +492,10 @@ mod tests {
             "classes": {}, "by": "olga", "at": "2026-01-01T00:00:00Z", "bytes": 1,
         }))
         .unwrap();
-        assert_eq!(speaks_for(&baseline), "nobody is judged by version 2 now");
+        assert_eq!(
+            speaks_for(&baseline),
+            "no node is checked against version 2 now"
+        );
         assert_eq!(judged(baseline.differ.as_deref()), "not yet");
         baseline.judged = Some("gpu[001-003]".to_owned());
         baseline.judged_count = Some(3);
@@ -494,7 +503,7 @@ mod tests {
         baseline.unknown = Some("gpu003".to_owned());
         assert_eq!(
             speaks_for(&baseline),
-            "speaks for 3 nodes: gpu[001-003]; differ: -; unknown: gpu003"
+            "matches 3 nodes: gpu[001-003]; differ: -; unknown: gpu003"
         );
     }
 
@@ -531,7 +540,7 @@ mod tests {
             ["differ: gpu005", "to be drained: gpu005", warning]
         );
         set.standing = BaselineStanding::default();
-        assert_eq!(told(&set), ["it speaks for no node now"]);
+        assert_eq!(told(&set), ["it matches no nodes now"]);
     }
 
     #[test]

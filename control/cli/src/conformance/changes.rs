@@ -75,8 +75,8 @@ fn notes(found: &ChangesView) -> Vec<String> {
     }
     if let Some(at) = &found.reaches_back_to {
         notes.push(format!(
-            "what changed between {} and {} is not looked at, for it is too much for one answer: \
-             `lattice node history NODE --kind change` shows it of a node",
+            "changes between {} and {} are not listed, too many for one answer: `lattice node \
+             history NODE --kind change` lists those of a node",
             time(&found.since),
             time(at)
         ));

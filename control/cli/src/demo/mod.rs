@@ -205,12 +205,12 @@ impl Demo {
         let client = cluster.client()?;
         let joined = tokio::time::timeout(JOIN_TIMEOUT, all_joined(&client, self.nodes.len()))
             .await
-            .context("the agents did not all join in time; LATTICE_LOG=info says more")??;
+            .context("the agents did not all join in time; set LATTICE_LOG=info for details")??;
         let seconds = self.started.elapsed().as_secs_f64();
         progress.say(&format!("{joined} nodes are ready after {seconds:.1} s"));
         scenario::create_tree(&client).await?;
         let refusal = scenario::refused_submit(&client).await?;
-        progress.say(&format!("refused, as it must be:\n{refusal}"));
+        progress.say(&format!("refused, as expected:\n{refusal}"));
         let mut played = play::play(&client, &self.jobs, progress).await?;
         played.refusals.insert(0, refusal);
         let endings = endings(&self.jobs, &played);
@@ -264,7 +264,7 @@ fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
     match (asked, root) {
         (Some(0), _) => Err(Failure::usage("--run-as 0: jobs never run as root")),
         (Some(_), false) => Err(Failure::usage(
-            "--run-as needs root; without it jobs run as the user who starts the demo",
+            "--run-as needs root; without it jobs run as the user of the demo",
         )),
         (None, true) => Ok(Some(UNPRIVILEGED_ID)),
         (asked, _) => Ok(asked),

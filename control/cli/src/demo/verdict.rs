@@ -132,7 +132,7 @@ impl fmt::Display for Fault {
             Fault::Ending(e) => {
                 write!(
                     f,
-                    "{} ended as {}, the log says {}",
+                    "{} ended as {}, the log has state {}",
                     e.name, e.came, e.wanted
                 )
             }
@@ -205,9 +205,9 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
         "elapsed".to_owned(),
         format!("{:.1} s", outcome.elapsed_s),
     ]);
-    output::print(format, outcome, Columns::only(&["what", "came out"]), rows)?;
+    output::print(format, outcome, Columns::only(&["what", "result"]), rows)?;
     for fault in faults {
-        eprintln!("not as it must be: {fault}");
+        eprintln!("unexpected result: {fault}");
     }
     Ok(())
 }
@@ -236,12 +236,12 @@ fn changed(changed: &Changed) -> Vec<Vec<String>> {
             output::short(&group.digest),
             group.nodes
         );
-        vec!["alike since".to_owned(), text]
+        vec!["identical since".to_owned(), text]
     }));
     if let (Some(drift), Some(after)) = (&changed.drift, changed.drifted_after_s) {
         let since = drift.since.as_deref().map_or("-".to_owned(), output::time);
         let text = format!(
-            "{} {}: {} (expected {}), since {since}, told {after:.1} s after the flash",
+            "{} {}: {} (expected {}), since {since}, detected {after:.1} s after the flash",
             drift.node, drift.key, drift.found, drift.expected
         );
         rows.push(vec!["differs since".to_owned(), text]);
@@ -398,7 +398,7 @@ mod tests {
         assert!(texts[0].contains("24 agents were started, 23 joined"));
         assert!(texts[1].contains("gpu005 was not found to differ in nic.0.firmware"));
         assert!(texts[2].contains("gpu002 differs in nic.3.firmware"));
-        assert!(texts[3].contains("kth-001 ended as failed, the log says completed"));
+        assert!(texts[3].contains("kth-001 ended as failed, the log has state completed"));
         assert!(texts[4].contains("the refusal lacks"));
     }
 

@@ -48,12 +48,12 @@ struct Of<T> {
 fn in_words(node: &NodeId, args: &DrainArgs, drained: &Drained) -> String {
     match (&drained.given_up, args.force_release) {
         (Some(held), _) => format!(
-            "{node}: allocation {} attempt {} is told lost on {node}; its processes may still run \
-             there; the node stays drained",
+            "{node}: taken from allocation {} attempt {}, which counts as lost on {node}; its \
+             processes may still run there; the node stays drained",
             held.allocation, held.attempt
         ),
-        (None, true) => format!("{node}: drained; nothing held it, so nothing is given up"),
-        (None, false) => format!("{node}: drained; what runs there goes on"),
+        (None, true) => format!("{node}: drained; no allocation held it, so none was released"),
+        (None, false) => format!("{node}: drained; running allocations continue"),
     }
 }
 
@@ -62,8 +62,8 @@ pub async fn drain(args: &DrainArgs, connection: &Connection) -> Result<(), Fail
     let nodes = expand(&args.nodes)?;
     if args.reason.trim().is_empty() {
         let why = match args.force_release {
-            true => "--reason: say why, and how it is known that nothing runs there",
-            false => "--reason: say why, for those who find the node drained",
+            true => "--reason: give the reason, and how it is known that nothing runs there",
+            false => "--reason: give the reason, which is shown with the node",
         };
         return Err(Failure::usage(why));
     }

@@ -52,11 +52,11 @@ fn nothing_ended(clear: &str, found: &NodeHealthView) -> Failure {
         .iter()
         .filter(|reason| reason.code == code && part.is_none_or(|part| part == reason.entity));
     let why = match same.next() {
-        Some(_) => "its BMC names it, and ends it itself",
-        None => "its agent names no such reason",
+        Some(_) => "its BMC reports it, and clears it itself",
+        None => "its agent reports no such reason",
     };
     Failure::refused(format!(
-        "nothing is ended on {} by --clear {clear}: {why}",
+        "nothing is cleared on {} by --clear {clear}: {why}",
         found.node
     ))
 }
@@ -83,7 +83,13 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
     };
     let columns = Columns {
         narrow: &[
-            "severity", "code", "part", "evidence", "helps", "told by", "since",
+            "severity",
+            "code",
+            "part",
+            "evidence",
+            "helps",
+            "reported by",
+            "since",
         ],
         wide: &["last seen", "count"],
     };
@@ -92,25 +98,24 @@ pub async fn health(args: &HealthArgs, connection: &Connection) -> Result<(), Fa
     match &args.clear {
         None => {}
         Some(clear) if found.cleared == 0 => return Err(nothing_ended(clear, &found)),
-        Some(_) => eprintln!("ended: {}", found.cleared),
+        Some(_) => eprintln!("cleared: {}", found.cleared),
     }
     if let Some(error) = &found.agent_error {
         // An incomplete or old result must not exit with success.
         return Err(Failure::unreachable(match &found.as_of {
             Some(at) => format!(
-                "this is old: its last pass that was heard of, at {} or before, and what its BMC tells: \
-                 {error}",
+                "last known state, from {} or before, and its BMC readings: {error}",
                 time(at)
             ),
-            None => format!("only what its BMC tells is shown: {error}"),
+            None => format!("only its BMC readings are shown: {error}"),
         }));
     }
     if found.reasons.is_empty() {
         let bmc = match &found.bmc_read_at {
-            Some(at) => format!(", nor by its BMC (looked at {})", time(at)),
+            Some(at) => format!("; BMC checked {}", time(at)),
             None => String::new(),
         };
-        eprintln!("nothing is wrong by table {}{bmc}", found.table);
+        eprintln!("healthy: no check failed (rules {}{bmc})", found.table);
     }
     Ok(())
 }

@@ -44,7 +44,15 @@ pub struct HistoryArgs {
 
 const COLUMNS: Columns<'_> = Columns {
     narrow: &["when", "number", "kind", "what"],
-    wide: &["told by", "class", "key", "from", "to", "cause", "boot id"],
+    wide: &[
+        "reported by",
+        "class",
+        "key",
+        "from",
+        "to",
+        "cause",
+        "boot id",
+    ],
 };
 
 const AROUND: Columns<'_> = Columns {
@@ -222,7 +230,7 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
         }
     }
     if page.next_cursor.is_some() {
-        eprintln!("there is more: raise --limit");
+        eprintln!("more lines exist: raise --limit");
     }
     Ok(())
 }

@@ -126,7 +126,7 @@ pub async fn list(args: &ListArgs, connection: &Connection) -> Result<(), Failur
         eprintln!("none of {all} nodes matches");
     }
     if args.drifted && not_judged > 0 {
-        eprintln!("of {not_judged} nodes it is not known whether they drift");
+        eprintln!("drift of {not_judged} nodes is unknown");
     }
     Ok(())
 }

@@ -26,19 +26,19 @@ fn in_words(read: &Reprobed) -> String {
         None => format!("{}: incomplete: {}", read.node, incomplete.join(", ")),
     };
     text.push_str(&match read.differs.is_empty() {
-        true => "; as it announces".to_owned(),
+        true => "; unchanged".to_owned(),
         false => format!(
-            "; other than it announces: {} (announced once read twice)",
+            "; differs from the published inventory: {} (published after a second reading)",
             read.differs.join(", ")
         ),
     });
     match &read.bmc {
         None => {}
         Some(bmc) => text.push_str(&match (&bmc.error, bmc.differs.is_empty()) {
-            (Some(why), _) => format!("; its BMC says nothing: {why}"),
-            (None, true) => "; its BMC: as before".to_owned(),
+            (Some(why), _) => format!("; BMC not read: {why}"),
+            (None, true) => "; BMC unchanged".to_owned(),
             (None, false) => format!(
-                "; its BMC tells otherwise than before: {} (counts once read twice)",
+                "; BMC changed: {} (counts after a second reading)",
                 bmc.differs.join(", ")
             ),
         }),

@@ -337,8 +337,6 @@ fn faults(args: &CompareArgs, outcomes: &[Vec<Outcome>]) -> Result<ExitCode, Fai
     }
     match found {
         0 => Ok(ExitCode::SUCCESS),
-        _ => Err(Failure::refused(
-            "schedules are not as they must be; see above",
-        )),
+        _ => Err(Failure::refused("schedules violate checks; see above")),
     }
 }

@@ -67,7 +67,7 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
     }
     if !is_whole {
         return Err(Failure::unreachable(
-            "the answer ended in the middle of a line; ask again",
+            "the response ended in the middle of a line; repeat the command",
         ));
     }
     written.finish().with_context(about)?;

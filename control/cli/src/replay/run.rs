@@ -116,7 +116,7 @@ impl HowArgs {
         let has_weights = |decider: &Decider| matches!(decider, Decider::Lattice(Some(_)));
         if !deciders.iter().any(has_weights) {
             return Err(Failure::usage(
-                "--vcluster: it says whose weights are replaced, and no weights are given",
+                "--vcluster: it selects the weights to replace, but no weights are given",
             ));
         }
         let known: Vec<&str> = match machine {
@@ -260,9 +260,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     print(&report, format)?;
     match is_sound {
         true => Ok(ExitCode::SUCCESS),
-        false => Err(Failure::refused(
-            "the schedule is not as it must be; see above",
-        )),
+        false => Err(Failure::refused("the schedule violates a check; see above")),
     }
 }
 
@@ -274,8 +272,8 @@ pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
     let alike: Vec<&str> = alike.map(|(name, _)| name.as_str()).collect();
     if let (Machine::Cluster(cluster), false) = (machine, alike.is_empty()) {
         say(format!(
-            "note: {} takes the cluster's {} nodes as all alike: groups, vClusters, limits, hardware and power count \
-             for lattice alone",
+            "note: {} treats the cluster's {} nodes as identical: groups, vClusters, limits, \
+             hardware and power count for lattice only",
             alike.join(", "),
             cluster.nodes.len()
         ));
@@ -430,7 +428,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
         let again = if checked.same_again {
             "the same"
         } else {
-            "ANOTHER SCHEDULE"
+            "SCHEDULE DIFFERS"
         };
         add(
             "checked",

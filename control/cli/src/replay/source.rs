@@ -190,14 +190,15 @@ fn note_hardware(workload: &mut Workload, machine: &Machine) {
     let asking = workload.jobs.iter().filter(|job| asks(job)).count();
     if asking > 0 && !is_known {
         workload.notes.push(format!(
-            "{asking} jobs ask for GPUs, memory or features; nothing is known of what this machine's nodes are, so that \
-             counts for nothing (--cluster describes them)"
+            "{asking} jobs request GPUs, memory or features; these requests are ignored, as the \
+             nodes of this machine are not described (--cluster describes them)"
         ));
     }
     if let (Machine::Cluster(cluster), Unit::Processors) = (machine, workload.unit)
         && cluster.has_groups()
     {
-        let note = "sizes are processors, and each has a node of its own here; --procs-per-node counts them in nodes";
+        let note = "sizes are processors, and each counts as one node here; --procs-per-node \
+            counts them in nodes";
         workload.notes.push(note.to_owned());
     }
 }
@@ -282,14 +283,14 @@ impl MachineArgs {
                 _ => String::new(),
             };
             workload.notes.push(format!(
-                "the machine has {said} {unit}{of}, as the trace says"
+                "the machine has {said} {unit}{of}, according to the trace"
             ));
             Some(said)
         });
         let Some(size) = size else {
             return Err(Failure::usage(
-                "the trace does not say how large its machine was: name one with --procs, --cluster, --machine or \
-                 --dragonfly",
+                "the trace does not give the size of its machine: name one with --procs, \
+                 --cluster, --machine or --dragonfly",
             ));
         };
         match size {
@@ -327,7 +328,7 @@ fn live(context: Option<&Path>) -> Result<Cluster, Failure> {
     match cluster.nodes.is_empty() {
         false => Ok(cluster),
         true => Err(Failure::refused(
-            "the control that was asked schedules no vCluster with nodes; ask the one that does",
+            "the contacted control schedules no vCluster with nodes; contact the one that does",
         )),
     }
 }

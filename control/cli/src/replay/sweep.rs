@@ -224,8 +224,8 @@ fn tried(
             value.ok_or_else(|| {
                 let name = objective.name;
                 Failure::usage(format!(
-                    "--objective {name}: it is not known of this work on this machine (targets and groups come from \
-                     --cluster)"
+                    "--objective {name}: it is not available for these jobs on this machine \
+                     (targets and groups come from --cluster)"
                 ))
             })
         });
@@ -248,11 +248,11 @@ fn told(values: &[Vec<f64>], base: usize, objectives: &[&Measure]) -> ReportedVe
     let found = best(values, &front, objectives).unwrap_or(base);
     if (0..values.len()).all(is_base) {
         say(format!(
-            "note: all {} come to the same: what is varied does not matter for this work",
+            "note: all {} give the same result: the varied settings do not matter for these jobs",
             count(values.len(), "vector")
         ));
     } else if is_base(found) {
-        say("note: nothing that was tried is better than what is not varied, which is taken");
+        say("note: no tried variation is better than the one not varied, which is used");
     }
     let mut places: Vec<usize> = front.into_iter().filter(|place| !is_base(*place)).collect();
     places.push(base);
@@ -306,8 +306,9 @@ fn points(
     points.sort_by(|a, b| a.values[first].total_cmp(&b.values[first]));
     if points.iter().any(|point| !point.confirmed) {
         say(
-            "note: with the quorum as the judge some of these serve otherwise: it refuses submits that do not fit under \
-             a limit, and they come again, where here they wait; what that comes to is in brackets",
+            "note: with the quorum as the judge, some of these give other results: it refuses \
+             submits over a limit, and they are repeated, where here they wait; these results are \
+             in brackets",
         );
     }
     Ok(points)

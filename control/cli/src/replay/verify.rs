@@ -31,15 +31,13 @@ pub fn run(args: &VerifyArgs, format: Format) -> Result<ExitCode, Failure> {
     if let Some(first) = &verdict.first_divergence {
         let at = text::time(first.at);
         say(format!(
-            "plan {} (line {}, vCluster {}, {at}) is another one: {}\nlattice: cause: {}",
+            "plan {} (line {}, vCluster {}, {at}) differs: {}\nlattice: cause: {}",
             first.cycle, first.line, first.vcluster, first.what, first.cause
         ));
     }
     match verdict.is_same() {
         true => Ok(ExitCode::SUCCESS),
-        false => Err(Failure::refused(
-            "the record is not decided again as it was",
-        )),
+        false => Err(Failure::refused("the replay differs from the record")),
     }
 }
 

@@ -208,7 +208,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
             .iter()
             .find(|directive| directive.given.flag == given.flag);
         if let Some(before) = before.filter(|before| !may_repeat && before.line != line.number) {
-            let reason = format!("line {} says it already; say it once", before.line);
+            let reason = format!("line {} gives it already; give it once", before.line);
             return Err(fault(line, &option, reason));
         }
         all.push(Directive {
@@ -287,7 +287,7 @@ fn slurm_option(
                 let (place, flag) = (before.line, flag);
                 let other = &before.option;
                 return Err(fail(format!(
-                    "{other} on line {place} says something else of the same (--{flag}); leave one of them out"
+                    "{other} on line {place} contradicts it (--{flag}); leave one of them out"
                 )));
             }
         }

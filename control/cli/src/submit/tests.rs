@@ -62,7 +62,7 @@ fn what_is_missing_or_too_much_is_named() {
         "{why}"
     );
     for (words, why) in [
-        (&["nosuch.sh"] as &[&str], "a command is written behind --"),
+        (&["nosuch.sh"] as &[&str], "a command is written after --"),
         (
             &["--nodez", "4", "--", "true"],
             "there is no option \"--nodez\"; is --nodes meant? (see",
@@ -97,7 +97,7 @@ fn what_is_missing_or_too_much_is_named() {
     fs::write(&program, [0x7f, b'E', b'L', b'F', 0xff]).unwrap();
     let why = request(&[&program]).unwrap_err();
     assert!(
-        why.contains("it is no text; a program is written behind --"),
+        why.contains("it is not text; a program is written after --"),
         "{why}"
     );
 }
@@ -111,7 +111,7 @@ fn a_mistake_is_told_where_it_was_made() {
     let [told, account, walltime] = why.lines().collect::<Vec<_>>()[..] else {
         panic!("{why}")
     };
-    assert_eq!(told, "nothing was submitted for 2 mistakes");
+    assert_eq!(told, "not submitted: 2 errors");
     assert!(account.starts_with(&format!("{file}:2: #SBATCH --account: project path")));
     assert!(walltime.starts_with(&format!("{file}:3: #LATTICE --walltime: \"soon\" is not")));
     let why = usage(&["-p", "a", &file]);
@@ -125,7 +125,7 @@ fn a_mistake_is_told_where_it_was_made() {
     let why = request(&[&file]).unwrap_err();
     let lines: Vec<&str> = why.lines().collect();
     let begins = [
-        "nothing was submitted for 3 mistakes",
+        "not submitted: 3 errors",
         "--project: name the project",
         &format!("{file}:1: #SBATCH --qos: "),
         &format!("{file}:2: #SBATCH --nice: "),
@@ -152,7 +152,7 @@ fn all_mistakes_are_told_at_once() {
     assert_eq!(
         places,
         [
-            "nothing was submitted for 7 mistakes",
+            "not submitted: 7 errors",
             "--reservation",
             ":2",
             ":3",
@@ -225,7 +225,7 @@ fn who_knows_sbatch_is_told_of_times_and_variables_that_are_not_as_there() {
         &[],
     );
     assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("the script names SLURM_ARRAY_TASK_ID, which"));
+    assert!(told[0].starts_with("the script uses SLURM_ARRAY_TASK_ID, which"));
 }
 
 #[test]

@@ -143,8 +143,8 @@ fn forced(cluster: &Cluster, held: &str) {
     assert_eq!(
         said.trim(),
         format!(
-            "gpu003: allocation {held} attempt 1 is told lost on gpu003; its processes may still \
-             run there; the node stays drained"
+            "gpu003: taken from allocation {held} attempt 1, which counts as lost on gpu003; its \
+             processes may still run there; the node stays drained"
         )
     );
     let table = cluster.run(&["status", held]).stdout;
@@ -171,7 +171,11 @@ fn written_down(cluster: &Cluster, held: &str) {
         forced[0]["action"]["force_released"]["reason"],
         "power is off"
     );
-    holds(cluster, &["audit", "verify"], "the cluster's audit holds");
+    holds(
+        cluster,
+        &["audit", "verify"],
+        "the cluster's audit is intact",
+    );
     cluster.said(&["node", "undrain", "gpu003", "--skip-gate"]);
     let skipped = cluster.json(&["audit", "query", "--action", "gate_skipped"]);
     assert_eq!(skipped[0]["by"], "demo");
@@ -185,15 +189,16 @@ fn written_down(cluster: &Cluster, held: &str) {
     let (file, forged) = (arg("audit.jsonl"), arg("forged.jsonl"));
     cluster.said(&["audit", "export", &file]);
     let compared = ["audit", "verify", "--against", &file];
-    holds(cluster, &compared, &format!("entries are those of {file}"));
+    holds(
+        cluster,
+        &compared,
+        &format!("entries are identical to those of {file}"),
+    );
     let export = fs::read_to_string(&file).unwrap();
     fs::write(&forged, export.replace("power is off", "power is on")).unwrap();
     let changed = cluster.run(&["audit", "verify", &forged, "--chain-only"]);
     assert_eq!(changed.code, Some(1), "{changed:?}");
-    assert!(
-        changed.stderr.contains("is not as it was written"),
-        "{changed:?}"
-    );
+    assert!(changed.stderr.contains("was altered"), "{changed:?}");
 }
 
 fn holds(cluster: &Cluster, verify: &[&str], words: &str) {

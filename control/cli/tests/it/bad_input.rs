@@ -282,7 +282,7 @@ fn each_flag_of_administrators_names_its_mistakes() {
                 "--reason",
                 " ",
             ],
-            &["--reason: say why"],
+            &["--reason: give the reason"],
         ),
         (
             vec!["admin", "certificate", "revoke", "gpu1", "--reason", "x"],
@@ -308,7 +308,7 @@ fn each_flag_of_administrators_names_its_mistakes() {
                 "--reason",
                 "x",
             ],
-            &["runs upwards"],
+            &["must be ascending"],
         ),
         (
             vec!["admin", "certificate", "list", "--ending-within", "soon"],
@@ -322,7 +322,7 @@ fn each_flag_of_administrators_names_its_mistakes() {
         ),
         (
             vec!["node", "drain", "gpu1", "--force-release", "--reason", " "],
-            &["--reason: say why, and how it is known that nothing runs there"],
+            &["--reason: give the reason, and how it is known that nothing runs there"],
         ),
         (
             vec!["node", "drain", "gpu[1-", "--reason", "x"],
@@ -453,7 +453,7 @@ fn a_certificate_tells_what_it_is_without_a_cluster() {
         &sandbox,
         &add,
         2,
-        &["spiffe://site/quorum/1", "no authority's"],
+        &["spiffe://site/quorum/1", "is not a CA certificate"],
     );
 }
 
@@ -469,7 +469,7 @@ fn an_export_is_checked_without_a_cluster() {
             &sandbox,
             &verify,
             1,
-            &["export.jsonl", "no export of an audit"],
+            &["export.jsonl", "is not an audit export"],
         );
     }
 }

@@ -132,7 +132,7 @@ fn one_more_edited_firmware_is_found_and_fails_the_demo() {
     assert_eq!(found.len(), 3);
     assert!(
         done.stderr
-            .contains("not as it must be: gpu103 differs in nic.")
+            .contains("unexpected result: gpu103 differs in nic.")
     );
 }
 

@@ -323,7 +323,7 @@ fn wrong_input_is_named() {
     refused(
         &lattice(&["run", "--trace", &theta]),
         2,
-        &["does not say how large its machine was"],
+        &["does not give the size of its machine"],
     );
     let site = written(
         &sandbox,
@@ -352,7 +352,7 @@ fn wrong_input_is_named() {
     refused(
         &sweep("mean_wait_s", &over),
         1,
-        &["over.yaml", "there is no weight \"speed\""],
+        &["over.yaml", "weight \"speed\" does not exist"],
     );
     refused(&sweep("speed", &over), 2, &["--objective", "mean_wait_s"]);
     let over = written(&sandbox, "over.yaml", SPACE);
@@ -364,12 +364,12 @@ fn wrong_input_is_named() {
     refused(
         &lattice(&["compare", "recorded", "--trace", &theta, "--procs", "5000"]),
         1,
-        &["for how long its jobs waited"],
+        &["no wait times of its jobs"],
     );
     refused(
         &lattice(&["verify", &good]),
         1,
-        &["no record of decisions", "replay record"],
+        &["not a record of decisions", "replay record"],
     );
 }
 

@@ -182,7 +182,7 @@ def _of_scalar(kind: Any) -> Decoder:
 def _of_literal(words: tuple[Any, ...]) -> Decoder:
     def literal(value: Any, place: str) -> Any:
         if value not in words:
-            raise DecodeError(f"{place}: {value!r} is none of {', '.join(map(repr, words))}")
+            raise DecodeError(f"{place}: {value!r} is not one of {', '.join(map(repr, words))}")
         return value
 
     return literal

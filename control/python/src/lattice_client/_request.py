@@ -83,7 +83,7 @@ def fill(template: str, names: Mapping[str, Name]) -> str:
         parts = text.split("/") if key == "path" else [text]
         # Anything else would be another path.
         if any(part in ("", ".", "..") for part in parts):
-            raise ValueError(f"{text!r} is no name")
+            raise ValueError(f"{text!r} is not a valid name")
         template = template.replace(f"{{{key}}}", "/".join(quote(p, safe="") for p in parts))
     return template
 

@@ -40,7 +40,7 @@ def _trust(made: ssl.SSLContext, ca_pem: str) -> None:
     except (ssl.SSLError, ValueError) as error:
         raise EndpointError(f"the authority's certificate cannot be used: {error}") from error
     if not made.get_ca_certs():
-        raise EndpointError("the authority's certificate is no certificate of an authority")
+        raise EndpointError("the authority's certificate is not a CA certificate")
 
 
 def digest_of(pin: str) -> bytes:

@@ -114,12 +114,12 @@ def _check(meta: os.stat_result, about: str, path: str) -> None:
 
 def _parse(value: Any) -> Context:
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
 
     def text(name: str) -> str:
         found = value.get(name)
         if not isinstance(found, str):
-            raise ValueError(f"{name} is missing, or no text")
+            raise ValueError(f"{name} is missing, or not text")
         return found
 
     pid = value.get("demo_pid")

@@ -140,7 +140,7 @@ class ProtocolError(LatticeError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.url} answered what is not understood: {self.reason}"
+        return f"{self.url} sent an unexpected response: {self.reason}"
 
 
 class EndpointError(LatticeError):

@@ -105,7 +105,7 @@ fn what_cannot_be_is_refused_by_its_field() {
     };
     for (asked, field, why) in [
         (json!({"array": "0-9:0"}), "array", "the step is at least 1"),
-        (json!({"array": "9-0"}), "array", "runs downwards"),
+        (json!({"array": "9-0"}), "array", "is descending"),
         (json!({"array": "0-9%0"}), "array", "at least 1"),
         (
             json!({"dependency": "after:12"}),
@@ -115,7 +115,7 @@ fn what_cannot_be_is_refused_by_its_field() {
         (
             json!({"dependency": "afterok:9_1"}),
             "dependency",
-            "9_1 is no element",
+            "9_1 is not an element",
         ),
         (
             json!({"dependency": "afterok:1", "dependencies": [{"condition": "any", "on": 1}]}),
@@ -131,12 +131,12 @@ fn what_cannot_be_is_refused_by_its_field() {
             json!({"dependencies": [{"condition": "success", "on": 1},
                 {"condition": "failure", "on": 1}]}),
             "dependencies",
-            "would have to complete and to fail",
+            "cannot both complete and fail",
         ),
         (
             json!({"dependencies": [{"condition": "any", "on": 0}]}),
             "dependencies",
-            "is no allocation",
+            "is not a valid allocation",
         ),
         (
             json!({"singleton": true, "mutex": "m"}),
@@ -149,7 +149,11 @@ fn what_cannot_be_is_refused_by_its_field() {
             "give it a name",
         ),
         (json!({"begin": "teatime"}), "begin", "16:00"),
-        (json!({"deadline": "2023-11-14"}), "deadline", "is past"),
+        (
+            json!({"deadline": "2023-11-14"}),
+            "deadline",
+            "is in the past",
+        ),
         (
             json!({"checkpoint": {"mode": "sigusr1"}}),
             "checkpoint.mode",

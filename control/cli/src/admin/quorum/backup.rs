@@ -125,7 +125,7 @@ To restore it into new machines:
     certificates, the authority's folder. None of it is in the backup.
  3. On every member, with the same file and an empty data_dir:
       lattice-quorum --config member-N.yaml restore {file}
- 4. Start them. They found the cluster together; no one is special. Then start the controls.
+ 4. Start them. They found the cluster together; all members are equal. Then start the controls.
 
 What was done after {at} is not in it: look through what was submitted, ended and revoked since.",
         header.revision

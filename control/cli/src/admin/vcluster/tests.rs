@@ -116,23 +116,20 @@ fn what_is_wrong_is_named_by_its_flag() {
         ),
         (
             "set ml --set sharing.lending_limits=1",
-            "--set sharing.lending_limits: there is no such setting; did you mean sharing.lending_limit?",
+            "--set sharing.lending_limits: unknown setting; did you mean sharing.lending_limit?",
         ),
         (
             "set ml --set scaling.retries=1 --unset scaling.retries",
-            "--unset scaling.retries: it is named twice",
+            "--unset scaling.retries: it is given twice",
         ),
-        (
-            "set ml --unset nope",
-            "--unset nope: there is no such setting; ",
-        ),
+        ("set ml --unset nope", "--unset nope: unknown setting; "),
         (
             "set-weights ml --wait-time 2e6",
             "--wait-time: it is 2000000.0; ",
         ),
         (
             "set-weights ml --profile HPC",
-            "--profile: \"HPC\" is none of hpc-batch, ",
+            "--profile: \"HPC\" is not one of hpc-batch, ",
         ),
     ] {
         let words = std::iter::once("vcluster").chain(line.split(' '));

@@ -136,7 +136,7 @@ fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
             "of cluster other",
         ),
     ] {
-        assert!(said.starts_with("entry 4 is no checkpoint"), "{said}");
+        assert!(said.starts_with("entry 4 is not a checkpoint"), "{said}");
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     let other = Site::new("other");
@@ -171,7 +171,7 @@ fn a_member_whose_certificates_were_revoked_signs_nothing_any_more() {
     site.sign(&mut all, 1);
     let said = verdict(&site, &all).unwrap_err();
     assert!(
-        said.contains("entry 6") && said.contains("void since"),
+        said.contains("entry 6") && said.contains("not valid since"),
         "{said}"
     );
 }

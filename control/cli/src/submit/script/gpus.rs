@@ -26,7 +26,7 @@ fn counted(text: &str) -> Result<Gpus<'_>, String> {
         Some((model, count)) => (Some(model), count),
         None => (None, text),
     };
-    let wrong = || format!("{text:?} is no number of GPUs; write it like 4, or a100:4");
+    let wrong = || format!("{text:?} is not a valid number of GPUs; write it like 4, or a100:4");
     if model.is_some_and(|model| model.is_empty() || model.contains(':')) {
         return Err(wrong());
     }
@@ -71,7 +71,7 @@ pub(super) fn in_all(job: &Job<'_>, text: &str) -> Words {
     match count.is_multiple_of(nodes.max(1)) {
         true => Ok(words((model, count / nodes.max(1)))),
         false => Err(format!(
-            "{count} GPUs on {nodes} nodes: each node is asked for the same number; write --gpus-per-node"
+            "{count} GPUs on {nodes} nodes: each node needs the same number; write --gpus-per-node"
         )),
     }
 }

@@ -51,8 +51,8 @@ fn comment(line: &str) -> Comment<'_> {
         .is_some_and(|c| c == '-' || c.is_ascii_alphabetic());
     if matches!(marker, "#PBS" | "#BSUB") && (rest.is_empty() || rest.starts_with([' ', '\t'])) {
         return Comment::Other(
-            "only #LATTICE and #SBATCH are read; write it with one of them, or, where it is for another system, \
-             say #SBATCH --ignore-pbs",
+            "only #LATTICE and #SBATCH are read; write it with one of them, or, where it is for \
+             another system, add #SBATCH --ignore-pbs",
         );
     }
     let Some(kind) = MARKERS.into_iter().find(|kind| {
@@ -125,8 +125,7 @@ pub(super) fn read(text: &str) -> Header<'_> {
         let is_comment = line.trim_start().starts_with('#');
         match (first_command, is_comment) {
             (None, true) if line.ends_with('\r') => {
-                let reason =
-                    "it ends as lines do on DOS; take the carriage returns out of the file";
+                let reason = "it has a DOS line ending; remove the carriage returns from the file";
                 if !std::mem::replace(&mut is_dos, true) {
                     header.faults.push(fault(reason));
                 }

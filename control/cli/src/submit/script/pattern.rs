@@ -72,7 +72,7 @@ fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
             Some((_, Stands::For(ours))) => file += ours,
             Some((_, Stands::Not(why))) => return fail(why),
             Some((_, Stands::Name)) => match job.name {
-                None => return fail("this has no name; say --job-name"),
+                None => return fail("the job has no name; give --job-name"),
                 Some(name) if name.contains('/') => {
                     return fail("the name has a / in it; write the file itself");
                 }
@@ -82,9 +82,7 @@ fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
                 return fail("numbers are written as they are; leave the width out");
             }
             None => {
-                return fail(
-                    "it stands for nothing here; there are %j, %A, %a, %N, %n, %t, %x and %%",
-                );
+                return fail("it is not supported; valid are %j, %A, %a, %N, %n, %t, %x and %%");
             }
         }
     }

@@ -58,28 +58,33 @@ const PROCESSES: Meaning = Refused(
      it out",
 );
 const BINDING: Meaning = Refused(
-    "nothing is bound to parts of a node, which is given whole; let the program bind itself, and leave it out",
+    "processes are not bound, nodes are allocated whole; let the program bind itself, and leave it \
+     out",
 );
 const PROCESSORS: Meaning =
     Refused("nodes are not chosen by their processors; name such nodes by a feature, --constraint");
-const WHOLE: Meaning = Refused("nodes are given whole, and are never shared; leave it out");
+const WHOLE: Meaning = Refused("nodes are allocated whole, and are never shared; leave it out");
 const BURST_BUFFER: Meaning =
-    Refused("there are no burst buffers; let the script move its files, and leave it out");
+    Refused("burst buffers are not supported; let the script move its files, and leave it out");
 const ACCOUNT: Meaning =
-    Refused("work runs as the account of whoever submits it, whom the token names; leave it out");
+    Refused("jobs run as the submitting user, named by the token; leave it out");
 const COMMAND_LINE: Meaning = Refused("it belongs on the command line; see lattice submit --help");
 const CLUSTER: Meaning = Refused(
-    "one cluster is asked, that of the context file; leave it out, and say --context on the command line",
+    "only the cluster of the context file is used; leave it out, and give --context on the command \
+     line",
 );
 const PRIORITY: Meaning =
     Refused("priority is a class here; write #LATTICE --class, 0 to 10 (5 when it is left out)");
 const GROUPS: Meaning = Refused(
     "nodes are of as few groups as possible anyway; leave it out, or write #LATTICE --spread",
 );
-const BOOT: Meaning = Refused("no node is booted for work; leave it out");
-const SETTING: Meaning = Refused("that is not set for work; leave it out, or set it in the script");
+const BOOT: Meaning = Refused("nodes are not rebooted for a job; leave it out");
+const SETTING: Meaning = Refused(
+    "that is not set for a job; leave it out, or set it in the \
+    script",
+);
 const GPU_SETTING: Meaning =
-    Refused("that is not set for work; leave it out, and say --gpus-per-node");
+    Refused("that is not set for a job; leave it out, and give --gpus-per-node");
 const CONTAINER: Meaning =
     Refused("no container is started; start it in the script, and leave it out");
 
@@ -143,7 +148,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "gpus-per-socket",
         Required,
-        Refused("GPUs are counted by nodes; write --gpus-per-node"),
+        Refused("GPUs are requested per node; write --gpus-per-node"),
     ),
     // One process runs on each node, so this equals the number per node.
     row("", "gpus-per-task", Required, Read(gpus::per_node)),
@@ -177,7 +182,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "mail-user",
         Required,
-        Refused("no mail is sent; leave it out, and ask lattice status"),
+        Refused("no mail is sent; leave it out, and see lattice status"),
     ),
     row(
         "",
@@ -191,13 +196,13 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "mem-per-cpu",
         Required,
-        Refused("memory is asked for by nodes; write --mem, that of each node"),
+        Refused("memory is requested per node; write --mem, that of each node"),
     ),
     row(
         "",
         "mem-per-gpu",
         Required,
-        Refused("memory is asked for by nodes; write --mem, that of each node"),
+        Refused("memory is requested per node; write --mem, that of each node"),
     ),
     row("", "mincpus", Required, PROCESSORS),
     row("", "network", Required, SETTING),
@@ -206,7 +211,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "k",
         "no-kill",
         Optional,
-        Refused("what loses a node ends or is queued again (--requeue); leave it out"),
+        Refused("a job that loses a node ends or is requeued (--requeue); leave it out"),
     ),
     row("", "no-requeue", Bare, Read(values::no_requeue)),
     row(
@@ -239,27 +244,28 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "prefer",
         Required,
-        Refused("what is not required is not asked for; leave it out, or see --constraint"),
+        Refused("optional features are not supported; leave it out, or see --constraint"),
     ),
     row("", "priority", Required, PRIORITY),
     row(
         "",
         "profile",
         Required,
-        Refused("nothing is profiled; leave it out"),
+        Refused("profiling is not supported; leave it out"),
     ),
     row(
         "",
         "propagate",
         Optional,
-        Refused("limits of where you submit from are not sent; set them in the script"),
+        Refused("resource limits of the submitting shell are not sent; set them in the script"),
     ),
     row(
         "q",
         "qos",
         Required,
         Refused(
-            "a project's limits hold for all its work, and priority is a class; write #LATTICE --class, 0 to 10",
+            "a project's limits apply to all its jobs, and priority is a class; write #LATTICE \
+             --class, 0 to 10",
         ),
     ),
     row("Q", "quiet", Bare, Always),
@@ -273,16 +279,14 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "signal",
         Required,
-        Refused(
-            "no signal comes some time before the end; leave it out, and catch the SIGTERM that comes at the end",
-        ),
+        Refused("no signal is sent before the end; leave it out, and catch the SIGTERM at the end"),
     ),
     row("", "sockets-per-node", Required, PROCESSORS),
     row(
         "",
         "spread-job",
         Bare,
-        Refused("every node is given whole; leave it out, or write #LATTICE --spread spread"),
+        Refused("every node is allocated whole; leave it out, or write #LATTICE --spread spread"),
     ),
     row("", "stepmgr", Bare, PROCESSES),
     row("", "switches", Required, GROUPS),
@@ -297,7 +301,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "test-only",
         Bare,
-        Refused("say --dry-run on the command line"),
+        Refused("give --dry-run on the command line"),
     ),
     row("", "thread-spec", Required, WHOLE),
     row("", "threads-per-core", Required, PROCESSORS),
@@ -330,7 +334,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "W",
         "wait",
         Bare,
-        Refused("submit does not wait for the end; leave it out, and ask lattice status"),
+        Refused("submit does not wait for the end; leave it out, and see lattice status"),
     ),
     row(
         "",
@@ -342,7 +346,7 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
         "",
         "wckey",
         Required,
-        Refused("work is counted by its project; leave it out, and see --account"),
+        Refused("usage is charged to the project; leave it out, and see --account"),
     ),
     row(
         "",
@@ -429,7 +433,7 @@ fn command() -> Command {
 pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<SlurmDirective<'a>>) -> Result<(), Fault> {
     let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
     if let Some(word @ ("hetjob" | "packjob")) = words.first().map(String::as_str) {
-        let reason = "work of unlike parts is not supported; submit each part, one after the other";
+        let reason = "heterogeneous jobs are not supported; submit each part, one after the other";
         return Err(fault(line, word, reason));
     }
     let matches = command().try_get_matches_from(words);
@@ -439,7 +443,7 @@ pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<SlurmDirective<'a>>) ->
             continue;
         };
         if let Some(before) = all.iter().find(|said| said.option.long == option.long) {
-            let reason = format!("line {} says it already; say it once", before.line.number);
+            let reason = format!("line {} gives it already; give it once", before.line.number);
             return Err(fault(line, &format!("--{}", option.long), reason));
         }
         all.push(SlurmDirective {

@@ -110,7 +110,7 @@ fn time_limits_are_read_as_slurm_reads_them() {
     for (text, why) in [
         ("2h", "numbers, colons and one dash only"),
         ("30s", "write minutes, minutes:seconds"),
-        ("''", "is no time limit"),
+        ("''", "is not a valid time limit"),
         ("1:2:3:4", "too many colons"),
         ("1:90:00", "run from 0 to 59"),
         ("10:75", "run from 0 to 59"),
@@ -154,7 +154,7 @@ fn memory_is_that_of_a_node() {
         refused(
             &format!("--mem={text}"),
             "--mem",
-            "is no size; write it like 512G",
+            "is not a valid size; write it like 512G",
         );
     }
 }
@@ -199,13 +199,13 @@ fn gpus_are_counted_by_nodes() {
             "6 GPUs on 4 nodes: each node is asked for the same number",
         ),
         ("-G a100:1,v100:1", "--gpus", "several models together"),
-        ("-G a100", "--gpus", "is no number of GPUs"),
-        ("-G :4", "--gpus", "is no number of GPUs"),
-        ("-G a:b:4", "--gpus", "is no number of GPUs"),
+        ("-G a100", "--gpus", "is not a valid number of GPUs"),
+        ("-G :4", "--gpus", "is not a valid number of GPUs"),
+        ("-G a:b:4", "--gpus", "is not a valid number of GPUs"),
         (
             "--gpus-per-node=-1",
             "--gpus-per-node",
-            "is no number of GPUs",
+            "is not a valid number of GPUs",
         ),
         (
             "--gres=nvme:1",
@@ -223,12 +223,16 @@ fn gpus_are_counted_by_nodes() {
             "several models together",
         ),
         ("--gres=gpu:", "--gres", "write it like gpu:4"),
-        ("--gres=gpu:a100:x", "--gres", "is no number of GPUs"),
+        (
+            "--gres=gpu:a100:x",
+            "--gres",
+            "is not a valid number of GPUs",
+        ),
         ("--gres=gpus:4", "--gres", "GPUs are the only such resource"),
         (
             "--gres=gpu:4 --gpus-per-node=8",
             "--gres",
-            "--gpus-per-node on line 2 says something else of the same (--gpus-per-node); leave one of them out",
+            "--gpus-per-node on line 2 contradicts it (--gpus-per-node); leave one of them out",
         ),
     ] {
         refused(options, option, why);
@@ -255,7 +259,7 @@ fn nodes_and_processes_are_as_many_as_they_can_be() {
             "--nodes",
             "\"2-4\": a range is not supported; write one number",
         ),
-        ("-N 1k", "--nodes", "is no number of nodes"),
+        ("-N 1k", "--nodes", "is not a valid number of nodes"),
         ("-N 99999999999", "--nodes", "invalid value '99999999999'"),
         (
             "-n 4",
@@ -281,7 +285,7 @@ fn nodes_and_processes_are_as_many_as_they_can_be() {
         (
             "-w n[1-3] -N 2",
             "--nodelist",
-            "it names 3 nodes, and --nodes says 2",
+            "it names 3 nodes, and --nodes is 2",
         ),
         ("-w n[1-", "--nodelist", "']' is missing"),
         ("-w ./nodes", "--nodelist", "no file of nodes is read"),
@@ -348,11 +352,11 @@ fn what_is_not_supported_is_refused_by_its_name() {
         ("-C !a", "--constraint", "'!' (without a feature)"),
         ("-C 'a&'", "--constraint", "a feature is missing"),
         ("-p a,b", "--partition", "name one of them"),
-        ("-D run", "--chdir", "write the whole path"),
+        ("-D run", "--chdir", "write the absolute path"),
         (
             "--export=ALL",
             "--export",
-            "ALL: the variables of where you submit from are not sent",
+            "ALL: the variables of the submitting shell are not sent",
         ),
         ("--export=ALL,A=b", "--export", "ALL: "),
         (
@@ -364,7 +368,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (
             "--exclusive=user",
             "--exclusive",
-            "\"user\": nodes are given whole",
+            "\"user\": nodes are allocated whole",
         ),
         (
             "--open-mode=truncate",
@@ -375,7 +379,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (
             "--kill-on-invalid-dep=no",
             "--kill-on-invalid-dep",
-            "what can never begin is cancelled",
+            "a job that can never start is cancelled",
         ),
         (
             "--wait-all-nodes=0",
@@ -398,7 +402,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (
             "--requeue --no-requeue",
             "--requeue",
-            "--no-requeue on line 2 says something else",
+            "--no-requeue on line 2 contradicts it",
         ),
         ("--tiem=4", "", "there is no option \"--tiem\"; is --time"),
         ("--frobnicate", "", "there is no option \"--frobnicate\""),
@@ -569,7 +573,7 @@ fn lines_that_nobody_would_read_are_refused() {
         ("#SBTACH -N 4", "is #SBATCH meant?"),
         ("#SLURM -N 4", "is #SBATCH meant?"),
         ("#LATICE -N 4", "is #LATTICE meant?"),
-        ("#PBS -l nodes=4", "say #SBATCH --ignore-pbs"),
+        ("#PBS -l nodes=4", "add #SBATCH --ignore-pbs"),
         ("#BSUB -n 4", "only #LATTICE and #SBATCH are read"),
         (
             "#!/bin/sh\r\n#SBATCH -N 4\r\ntrue\r\n",

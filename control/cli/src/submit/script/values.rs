@@ -92,7 +92,9 @@ pub(super) fn nodes(_: &Job<'_>, text: &str) -> Words {
         false if text.contains('-') => Err(format!(
             "{text:?}: a range is not supported; write one number"
         )),
-        false => Err(format!("{text:?} is no number of nodes; write it like 4")),
+        false => Err(format!(
+            "{text:?} is not a valid number of nodes; write it like 4"
+        )),
     }
 }
 
@@ -105,8 +107,8 @@ pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Words {
              write #LATTICE --nodes {listed}"
         )),
         Some(nodes) if nodes < listed => Err(format!(
-            "it names {listed} nodes, and --nodes says {nodes}; say the same, or write #LATTICE --nodelist, of which \
-             as many are used as --nodes says"
+            "it names {listed} nodes, and --nodes is {nodes}; give the same number, or write \
+             #LATTICE --nodelist, of which --nodes many are used"
         )),
         Some(_) => Ok(vec![Word::new("nodelist", list)]),
         None => Ok(vec![
@@ -147,8 +149,8 @@ pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
     }
     let fail = |reason: &str| {
         format!(
-            "{text:?} is no time limit: {reason}; write minutes, minutes:seconds, hours:minutes:seconds, days-hours, \
-             days-hours:minutes or days-hours:minutes:seconds"
+            "{text:?} is not a valid time limit: {reason}; write minutes, minutes:seconds, \
+             hours:minutes:seconds, days-hours, days-hours:minutes or days-hours:minutes:seconds"
         )
     };
     if !text
@@ -172,7 +174,7 @@ pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
 
 /// Reads the memory per node: a number with K, M, G or T (powers of 1,024); without a unit, M.
 pub(super) fn memory(_: &Job<'_>, text: &str) -> Words {
-    let wrong = || format!("{text:?} is no size; write it like 512G, 16000M or 1T");
+    let wrong = || format!("{text:?} is not a valid size; write it like 512G, 16000M or 1T");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -219,7 +221,7 @@ pub(super) fn features(_: &Job<'_>, text: &str) -> Words {
 pub(super) fn vcluster(_: &Job<'_>, text: &str) -> Words {
     match text.contains(',') {
         true => Err(format!(
-            "{text:?}: work is in one vCluster; name one of them"
+            "{text:?}: a job runs in one vCluster; name one of them"
         )),
         false => Ok(vec![Word::new("vcluster", text)]),
     }
@@ -229,7 +231,7 @@ pub(super) fn folder(_: &Job<'_>, text: &str) -> Words {
     match text.starts_with('/') {
         true => Ok(vec![Word::new("chdir", text)]),
         false => Err(format!(
-            "{text:?}: a node knows no folder where you submit from; write the whole path, from / on"
+            "{text:?}: a relative path is not known on the nodes; write the absolute path"
         )),
     }
 }
@@ -243,8 +245,8 @@ pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
     for pair in text.split(',') {
         if pair.eq_ignore_ascii_case("all") {
             return Err(
-                "ALL: the variables of where you submit from are not sent; write --export=NONE, or the variables that \
-                 are needed, as --export=NAME=VALUE"
+                "ALL: the variables of the submitting shell are not sent; write --export=NONE, or \
+                 the variables that are needed, as --export=NAME=VALUE"
                     .to_owned(),
             );
         }
@@ -259,7 +261,7 @@ pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
             }
             None => {
                 return Err(format!(
-                    "{pair:?}: its value where you submit from is not sent; write NAME=VALUE"
+                    "{pair:?}: its value in the submitting shell is not sent; write NAME=VALUE"
                 ));
             }
         }
@@ -320,7 +322,7 @@ pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Words {
     only(
         text,
         "",
-        "nodes are given whole to one allocation; write --exclusive alone, or leave it out",
+        "nodes are allocated whole; write --exclusive alone, or leave it out",
     )
 }
 
@@ -328,7 +330,7 @@ pub(super) fn ended_with_its_dependency(_: &Job<'_>, text: &str) -> Words {
     only(
         text,
         "yes",
-        "what can never begin is cancelled; leave it out",
+        "a job that can never start is cancelled; leave it out",
     )
 }
 
@@ -336,7 +338,7 @@ pub(super) fn no_mail(_: &Job<'_>, text: &str) -> Words {
     only(
         text,
         "none",
-        "no mail is sent; leave it out, and ask lattice status",
+        "no mail is sent; leave it out, and see lattice status",
     )
 }
 
@@ -352,6 +354,6 @@ pub(super) fn all_nodes_ready(_: &Job<'_>, text: &str) -> Words {
     only(
         text,
         "1",
-        "work starts on nodes that are ready; leave it out",
+        "jobs start on nodes that are ready; leave it out",
     )
 }
