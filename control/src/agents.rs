@@ -155,8 +155,8 @@ impl Agents {
         if told.len() > MAX_ATTEMPTS {
             let (node, told) = (node.clone(), told.len());
             let reason = format!(
-                "it names {told} attempts, and no agent has more than {MAX_ATTEMPTS}: look what is \
-                 wrong with it"
+                "it reports {told} attempts, more than the maximum of {MAX_ATTEMPTS} per agent: \
+                 check the agent"
             );
             return Err(AgentError::Refused { node, reason });
         }

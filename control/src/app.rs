@@ -520,7 +520,9 @@ fn open_history(folder: Option<&Path>) -> Result<History, StartError> {
             path: folder.to_owned(),
             reason: source.to_string(),
         })?,
-        None => tracing::warn!("without data_dir the nodes' history is kept in memory alone"),
+        None => tracing::warn!(
+            "without data_dir, node history is held in memory only and lost at restart"
+        ),
     }
     Ok(History::open(folder)?)
 }

@@ -59,7 +59,8 @@ impl CheckpointStorage {
             return;
         }
         let pause_ms = known.map_or(FIRST_MS, |known| (known.pause_ms * 2).min(LONGEST_MS));
-        tracing::warn!(%place, user, reason, pause_ms, "checkpoints cannot be written; requests are paused");
+        tracing::warn!(%place, user, reason, pause_ms, "checkpoint storage not writable; \
+            checkpoint requests paused");
         let until = now.after(pause_ms);
         of_place.insert(user.to_owned(), Outage { until, pause_ms });
     }
@@ -73,7 +74,7 @@ impl CheckpointStorage {
         if of_place.remove(user).is_none() {
             return;
         }
-        tracing::info!(%place, user, "checkpoints can be written again");
+        tracing::info!(%place, user, "checkpoint storage writable again");
         // The outage counted for all users and now ends for all, or no user is left in it.
         if of_place.len() + 1 >= ALL || of_place.is_empty() {
             outages.remove(place);
@@ -139,7 +140,7 @@ impl Core {
         let known: BTreeSet<&VclusterName> = view.vclusters.keys().chain(&default).collect();
         to.gauges(
             "lattice_checkpoint_storage_unavailable",
-            "1 while checkpoints of a vCluster, or of some of its work, cannot be written.",
+            "1 while checkpoints of a vCluster, or of some of its allocations, cannot be written.",
             ["vcluster"],
             known.into_iter().map(|vcluster| {
                 let is_out = hit.contains(vcluster) || writes_nothing(view, vcluster);

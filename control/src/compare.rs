@@ -194,7 +194,7 @@ impl Core {
             }
             Some(ClassMark::Disabled) => ClassRecord::disabled(class, "switched off at the node"),
             None if class.is_optional() => {
-                ClassRecord::disabled(class, "not asked for at the node")
+                ClassRecord::disabled(class, "not requested on the node")
             }
             Some(ClassMark::Incomplete) | None => {
                 let record = told.and_then(|inventory| inventory.records.get(&class));
@@ -208,8 +208,8 @@ impl Core {
                     None => unknown(
                         class,
                         match told {
-                            Some(_) => "the node tells nothing of it",
-                            None => "the node does not tell it now",
+                            Some(_) => "the node does not report it",
+                            None => "the node does not report it at present",
                         },
                     ),
                 };
@@ -227,7 +227,7 @@ impl Core {
 pub(crate) fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
     let is_unknown = node.said(record.class) == Some(ClassMark::Incomplete);
     match is_unknown && record.state().digest().is_some() {
-        true => record.unsettled("the node announces the class as incomplete"),
+        true => record.unsettled("the node publishes the class as incomplete"),
         false => record,
     }
 }

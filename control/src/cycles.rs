@@ -18,7 +18,8 @@ impl Default for Cycles {
     fn default() -> Self {
         Self(histogram(
             "lattice_scheduling_cycle_duration_seconds",
-            "How long a scheduling cycle took, from its begin until what it decided was answered.",
+            "Duration of a scheduling cycle in seconds, from its start until its decisions are \
+             answered.",
             &["vcluster"],
             &BOUNDS,
         ))

@@ -177,7 +177,7 @@ impl Effect {
 pub(crate) fn differs(found: &[Deviation]) -> String {
     let mut differ = found.iter().filter(|d| d.verdict == Verdict::Differs);
     let Some(first) = differ.next() else {
-        return "nothing that is known".to_owned();
+        return "no known value".to_owned();
     };
     let words = format!("{} is {}, not {}", first.key, first.found, first.expected);
     match differ.count() {
@@ -285,7 +285,7 @@ fn judge_node(
     };
     let speaking = view.baselines.of(&entry.id, cohort.as_ref());
     if cohort.is_none() && view.baselines.might_concern_sensitive(&speaking) {
-        let why = "its cohort is not known, and so not which baseline it has";
+        let why = "the cohort of the node is unknown, so its baseline is unknown";
         effect.no_sensitive = Some(why.to_owned());
     }
     for (class, chosen) in speaking {
@@ -337,7 +337,7 @@ fn ambiguous(
         .map(|kept| kept.record.name.to_string())
         .collect();
     let why = format!(
-        "baselines {} speak for it equally: name the node in one of them",
+        "baselines {} match it equally: name the node in one of them",
         names.join(" and ")
     );
     let rules = || both.iter().filter_map(|kept| kept.classes().get(&class));

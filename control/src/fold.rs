@@ -43,7 +43,7 @@ pub(crate) async fn follow(core: Arc<Core>) {
                 }
                 WatchItem::Idle(revision) => advance(&core, revision),
                 WatchItem::Compacted { oldest } => {
-                    tracing::info!(%oldest, "fell behind the watch; reading the state anew");
+                    tracing::info!(%oldest, "watch fell behind; reading the full state again");
                 }
             }
         }
@@ -101,8 +101,8 @@ async fn read_hot(core: &Core) -> Revision {
                 core.hears_of_trust(TrustNews::Unknown);
                 return revision;
             }
-            Ok(other) => tracing::error!(?other, "the quorum answered another question"),
-            Err(error) => tracing::warn!(%error, "the state cannot be read yet"),
+            Ok(other) => tracing::error!(?other, "the quorum's answer does not match the request"),
+            Err(error) => tracing::warn!(%error, "quorum state unreadable, retrying"),
         }
         tokio::time::sleep(READ_PAUSE).await;
     }
@@ -136,11 +136,11 @@ async fn read<T: Default>(core: &Core, query: Query, of: fn(Answer) -> Option<T>
         match core.store.read(query.clone()).await {
             Ok(answer) => {
                 return of(answer).unwrap_or_else(|| {
-                    tracing::error!(?query, "the quorum answered another question");
+                    tracing::error!(?query, "the quorum's answer does not match the request");
                     T::default()
                 });
             }
-            Err(error) => tracing::warn!(?query, %error, "the state cannot be read yet"),
+            Err(error) => tracing::warn!(?query, %error, "quorum state unreadable, retrying"),
         }
         tokio::time::sleep(READ_PAUSE).await;
     }

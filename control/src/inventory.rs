@@ -84,7 +84,7 @@ fn by_own_meter(measured: Power) -> Power {
     match measured.limit_state {
         LimitState::Absent | LimitState::Uncapped => Power {
             limit_state: LimitState::Unknown,
-            limit: Reading::failed("its BMC was not read yet"),
+            limit: Reading::failed("BMC not read yet"),
             ..measured
         },
         LimitState::Set | LimitState::Unknown => measured,
@@ -94,7 +94,7 @@ fn by_own_meter(measured: Power) -> Power {
 /// Unknown record for a class where agent and BMC use schemas without a common version.
 fn apart(class: Class) -> ClassRecord {
     let mut record = ClassRecord::new(class);
-    let why = "agent and BMC speak schemas that have nothing in common";
+    let why = "agent and BMC have no schema version in common";
     record.require("class", Reading::<Value>::failed(why));
     record
 }

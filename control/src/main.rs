@@ -82,7 +82,7 @@ async fn serve(config: &Config, settings: Settings) -> anyhow::Result<()> {
     app.stop().await;
     anyhow::ensure!(
         !unserved,
-        "the interfaces are no longer served; the log says why"
+        "the API server stopped; see the log for the cause"
     );
     Ok(())
 }
@@ -93,7 +93,7 @@ fn renew_tokens(app: &App, config: &Config) {
         Ok(()) => tracing::info!("tokens renewed"),
         Err(error) => {
             let error = anyhow::Error::from(error);
-            tracing::error!("tokens not renewed, the former ones stay: {error:#}");
+            tracing::error!("tokens not reloaded, the previous ones stay in force: {error:#}");
         }
     }
 }

@@ -69,7 +69,8 @@ impl Default for Counts {
     fn default() -> Self {
         let checkpoints = histogram(
             "lattice_preemption_checkpoint_duration_seconds",
-            "How long checkpoints of work that makes room took, from being asked for until they were whole.",
+            "Duration of checkpoints of preempted allocations in seconds, from request to \
+             completion.",
             UNLABELLED,
             &BOUNDS,
         );
@@ -130,21 +131,21 @@ impl Moved {
         let preemptions = counts.preemptions.iter();
         to.counters(
             "lattice_preemptions_total",
-            "Work of a vCluster that began to make room, by why; counted by the control that dispatches.",
+            "Preemptions of a vCluster's allocations, by reason; counted by the control that \
+             dispatches.",
             ["vcluster", "reason"],
-            preemptions.map(|((vcluster, reason), n)| {
-                ([vcluster.to_string(), (*reason).to_owned()], *n)
-            }),
+            preemptions
+                .map(|((vcluster, reason), n)| ([vcluster.to_string(), (*reason).to_owned()], *n)),
         );
         to.collect(&counts.checkpoints);
         to.counter(
             "lattice_preemption_victim_requeue_total",
-            "Work that had made room and waits for nodes again.",
+            "Preempted allocations requeued.",
             counts.requeued,
         );
         to.counter(
             "lattice_preemption_failed_checkpoint_total",
-            "Checkpoints of work that makes room that came to nothing.",
+            "Failed checkpoints of preempted allocations.",
             counts.failed_checkpoints,
         );
     }

@@ -90,8 +90,8 @@ impl Planned {
         let why = match self.is_own {
             true => "that is under way",
             false => {
-                "the control that schedules its vCluster does that, or knows why not (`lattice admin \
-                 vcluster show` names it)"
+                "the control that schedules its vCluster reports the reason (`lattice admin \
+                 vcluster show` names that control)"
             }
         };
         let blocker = Blocker::NotAssigned {

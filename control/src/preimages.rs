@@ -47,10 +47,10 @@ pub(crate) struct NotHad {
 impl fmt::Display for NotHad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (digest, asked, holders) = (self.digest.short(), self.asked.len(), self.holders);
-        write!(f, "what {digest} names is not at hand; ")?;
+        write!(f, "preimage of {digest} not available; ")?;
         match holders {
-            1 => f.write_str("one node names it")?,
-            _ => write!(f, "{holders} nodes name it, {asked} were asked now")?,
+            1 => f.write_str("one node publishes it")?,
+            _ => write!(f, "{holders} nodes publish it, {asked} were queried")?,
         }
         let mut before = ": ";
         for (node, why) in &self.asked {
@@ -183,10 +183,10 @@ async fn fetch<'a, T>(
                         (why, true)
                     }
                 },
-                Ok(None) => ("it does not have it".to_owned(), false),
+                Ok(None) => ("the node does not have it".to_owned(), false),
                 Err(error) => (shortened(error.cause()), error.is_too_long()),
             };
-            tracing::debug!(%node, %digest, why, "preimage not had");
+            tracing::debug!(%node, %digest, why, "preimage not available");
             slot.asked().in_vain(node, was_wrong);
             asked.push((node.clone(), why));
         }

@@ -100,7 +100,7 @@ pub enum StartError {
         source: AuthError,
     },
     /// [`crate::App::start`] was called before.
-    #[error("this control was started before")]
+    #[error("this control is already started")]
     StartedBefore,
     /// A gossip cell cannot be joined.
     #[error(transparent)]

@@ -39,7 +39,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns [`Unavailable`] when no majority answers in time.
     async fn sign_audit(&self) -> Result<Result<AuditHead, String>, Unavailable> {
         Ok(Err(
-            "there is no quorum whose members could sign it".to_owned()
+            "this store has no quorum whose members could sign it".to_owned()
         ))
     }
 

@@ -113,7 +113,7 @@ fn main() {
     let held = resident_mib() - before;
     println!("allocations behind it        {allocations}");
     println!("read at a start              {read:.2} s");
-    println!("drawn anew (other GPUs)      {drawn:.2} s");
+    println!("read again (other GPUs)      {drawn:.2} s");
     println!(
         "memory                       {held:.0} MiB, {:.0} B an allocation",
         held * f64::from(1 << 20) / allocations as f64

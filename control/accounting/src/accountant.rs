@@ -199,7 +199,7 @@ impl Accountant {
                 tracing::warn!(
                     read = self.collected,
                     last = head.last,
-                    "there are fewer facts than were read"
+                    "quorum has fewer usage facts than were read"
                 );
                 self.collected = head.acknowledged;
                 self.told.clear();
@@ -222,7 +222,8 @@ impl Accountant {
                 if dropped > 0 {
                     tracing::error!(
                         dropped,
-                        "memory and disk are full of events; the newest are dropped"
+                        "accounting buffers in memory and on disk are full; the newest events are \
+                         dropped"
                     );
                 }
                 self.note(|status| status.dropped += dropped as u64);
@@ -236,7 +237,7 @@ impl Accountant {
         let Settings { folder, bounds, .. } = &self.settings;
         let (journal, recovered) = Journal::open(folder, *bounds, acknowledged)?;
         if recovered != Recovered::default() {
-            tracing::info!(?recovered, "events of before are in the journal");
+            tracing::info!(?recovered, "earlier events found in the journal");
         }
         self.collected = journal.last().max(acknowledged);
         self.journal = Some(journal);
@@ -293,7 +294,11 @@ impl Accountant {
 
     fn park(&self, key: &str, reason: String) {
         let since = self.site.now();
-        tracing::error!(what = key, reason, "Waldur refuses it; it is set aside");
+        tracing::error!(
+            what = key,
+            reason,
+            "Waldur rejects the request; it is set aside"
+        );
         self.note(|status| {
             let tried_at = since;
             let parked = status.parked.entry(key.to_owned());

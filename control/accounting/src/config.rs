@@ -150,13 +150,16 @@ impl AccountingConfig {
         if let Some(provider) = &self.provider
             && provider != "waldur"
         {
-            problems.add("provider", format!("{provider:?} is none; there is waldur"));
+            problems.add(
+                "provider",
+                format!("{provider:?} is not a valid provider; there is waldur"),
+            );
         }
         match &self.waldur {
             Some(waldur) => problems.within("waldur", |problems| {
                 waldur.settings(problems);
             }),
-            None if self.enabled => problems.add("waldur", "say how it is reached"),
+            None if self.enabled => problems.add("waldur", "give its address, token and offering"),
             None => {}
         }
     }
@@ -195,7 +198,7 @@ impl WaldurConfig {
         if vault.is_none() && (in_vault(&token) || in_vault(&hook_secret)) {
             problems.add(
                 "vault",
-                "say where Vault is: `{address: …, token_ref: file:///…}`",
+                "give the address of Vault: `{address: …, token_ref: file:///…}`",
             );
         }
         if let Some(vault) = &vault
@@ -264,12 +267,12 @@ impl WaldurConfig {
 
 /// Accepts both forms: a URL that ends in `/api/`, and the server alone.
 fn api_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("is not a valid URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
-        return Err("it begins with https:// or http://".to_owned());
+        return Err("must begin with https:// or http://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it has a password in it; secrets are given by reference".to_owned());
+        return Err("contains a password; give secrets by reference".to_owned());
     }
     let path = url.path().trim_end_matches('/');
     let path = path.strip_suffix("/api").unwrap_or(path).to_owned();
@@ -285,7 +288,10 @@ fn zone(text: &str) -> Result<TimeZone, String> {
     }
     let known = TimeZone::get(text).or_else(|_| TimeZone::posix(text));
     known.map_err(|_| {
-        format!("{text:?} is no time zone; write a name like Europe/Tallinn, or as POSIX does: EET-2EEST,M3.5.0/3,M10.5.0/4")
+        format!(
+            "{text:?} is not a valid time zone; write a name like Europe/Tallinn, or as \
+            POSIX does: EET-2EEST,M3.5.0/3,M10.5.0/4"
+        )
     })
 }
 
@@ -357,7 +363,7 @@ accounting:
         assert!(
             read("accounting: {enabled: true}")
                 .unwrap_err()
-                .contains("say how it is reached")
+                .contains("give its address, token and offering")
         );
     }
 
@@ -378,8 +384,8 @@ accounting:
         let said = read(text).unwrap_err();
         for wanted in [
             "sun grid",
-            "secrets are given by reference",
-            "no reference to a secret",
+            "give secrets by reference",
+            "is not a valid reference to a secret",
             "1 to 3600 seconds",
             "Mars/Olympus",
             "offerings.main",

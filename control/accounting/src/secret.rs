@@ -32,7 +32,8 @@ impl FromStr for SecretRef {
     fn from_str(text: &str) -> Result<Self, String> {
         let form = || {
             format!(
-                "{text:?} is no reference to a secret; write vault://MOUNT/PATH, file:///PATH or env://NAME"
+                "{text:?} is not a valid reference to a secret; write vault://MOUNT/PATH, \
+                 file:///PATH or env://NAME"
             )
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
@@ -161,8 +162,8 @@ impl Secrets {
         let status = answer.status();
         if !status.is_success() {
             return Err(match status.as_u16() {
-                403 => "Vault does not let this token read it".to_owned(),
-                404 => "there is no such secret".to_owned(),
+                403 => "Vault does not permit this token to read it".to_owned(),
+                404 => "Vault has no such secret".to_owned(),
                 other => format!("Vault answered with status {other}"),
             });
         }
@@ -170,7 +171,7 @@ impl Secrets {
         let answer: Answer = answer
             .json()
             .await
-            .map_err(|_| "it is no secret of version 2".to_owned())?;
+            .map_err(|_| "it is not a secret of version 2".to_owned())?;
         let fields = answer.data.data;
         let one = match field {
             Some(field) => fields.get(field),
@@ -190,7 +191,7 @@ fn at_hand(from: &SecretRef) -> Result<SecretString, String> {
             return private_file::read_secret(path).map_err(|error| with_causes(&error));
         }
         SecretRef::Env(name) => {
-            std::env::var(name).map_err(|_| "there is no such variable".to_owned())?
+            std::env::var(name).map_err(|_| "the environment has no such variable".to_owned())?
         }
         SecretRef::Vault { .. } => return Err("Vault's own token cannot be in Vault".to_owned()),
     };

@@ -53,7 +53,7 @@ pub enum WaldurError {
         retry_after: Option<Duration>,
     },
     /// Waldur rejects the token.
-    #[error("Waldur does not take the token: {reason}")]
+    #[error("Waldur rejects the token: {reason}")]
     Denied {
         /// Reason from the reply.
         reason: String,
@@ -189,7 +189,7 @@ impl Waldur {
             let place = [("page", page), ("page_size", PAGE)];
             let answer = self.ask(path, ask.query(&place)).await?;
             let Value::Array(items) = answer.body else {
-                let reason = format!("{path} is no list");
+                let reason = format!("{path} is not a list");
                 return Err(WaldurError::Unreached { reason });
             };
             let is_empty = items.is_empty();
@@ -275,7 +275,7 @@ impl Waldur {
                 Ok(body) => body,
                 // Waldur replies to unknown routes with an HTML page.
                 Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
-                Err(_) => return Err(unreached("its answer is no JSON".to_owned())),
+                Err(_) => return Err(unreached("its answer is not valid JSON".to_owned())),
             },
         };
         if status == StatusCode::UNAUTHORIZED {
@@ -318,7 +318,11 @@ impl Waldur {
         let ask = self.http.request(Method::POST, self.url(&path));
         let ask = ask.header("Idempotency-Key", key).json(item);
         let answer = self.ask(&path, ask).await?;
-        tracing::trace!(status = answer.status.as_u16(), key, "an event was told");
+        tracing::trace!(
+            status = answer.status.as_u16(),
+            key,
+            "accounting event reported"
+        );
         Ok(())
     }
 }
@@ -326,7 +330,7 @@ impl Waldur {
 /// Error text of a reply, in one line.
 fn said(body: &Value) -> String {
     let text = match body {
-        Value::Null => return "nothing more is said".to_owned(),
+        Value::Null => return "accounting notices suppressed".to_owned(),
         Value::Object(fields) if fields.len() == 1 => match fields.get("detail") {
             Some(Value::String(detail)) => detail.clone(),
             _ => body.to_string(),

@@ -40,7 +40,7 @@ impl Wire {
         let answer = answers(node, request).map(Box::<dyn Any>::downcast::<R::Reply>);
         Some(match answer {
             Some(Ok(reply)) => Ok(*reply),
-            Some(Err(_)) => panic!("{} is answered by something else", R::METHOD),
+            Some(Err(_)) => panic!("the answer to {} is of another type", R::METHOD),
             None => Err(AgentError::NotSeen { node: node.clone() }),
         })
     }

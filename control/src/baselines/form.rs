@@ -86,7 +86,7 @@ fn problem(faults: &[FieldError]) -> Problem {
         .checked_sub(MAX_FAULTS)
         .filter(|more| *more > 0)
     {
-        told.push(format!("and {more} mistakes more"));
+        told.push(format!("and {more} more errors"));
     }
     let mut problem = Problem::field("", "");
     problem.field = faults.first().map(|fault| fault.field.clone());
@@ -112,7 +112,10 @@ pub(crate) fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBasel
         faults.add("nodes", error.to_string());
     }
     if request.nodes.is_none() && request.cohort.is_none() {
-        faults.add("nodes", "say for whom: nodes as a hostlist, or a cohort");
+        faults.add(
+            "nodes",
+            "give the nodes it applies to: a hostlist, or a cohort",
+        );
     }
     let model = match (&request.from_node, &request.from_group) {
         (Some(_), Some(_)) => {
@@ -142,7 +145,7 @@ pub(crate) fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBasel
             let known: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
             faults.add(
                 field,
-                format!("no such class; there are {}", known.join(", ")),
+                format!("not a valid class; there are {}", known.join(", ")),
             );
             continue;
         };
@@ -245,7 +248,7 @@ fn constraint(key: &str, value: &Value) -> Result<Constraint, String> {
                     ("absent" | "or_absent", value) => or_absent = flag(value)?,
                     (other, _) => {
                         return Err(format!(
-                            "{other:?} means nothing here; write a value, or any_of, value, \
+                            "{other:?} is not valid here; write a value, or any_of, value, \
                              or_absent, absent"
                         ));
                     }
@@ -272,7 +275,9 @@ fn scalar(value: &Value) -> Result<Scalar, String> {
         }
         Value::String(text) => Ok(Scalar::Text(text.clone())),
         Value::Number(number) => number.as_i64().map(Scalar::Number).ok_or_else(|| {
-            format!("{number} is no whole number; a version is text: write \"{number}\" in quotes")
+            format!(
+                "{number} is not a whole number; a version is text: write \"{number}\" in quotes"
+            )
         }),
         Value::Array(items) => {
             let text = |item: &Value| {

@@ -25,7 +25,7 @@ pub(super) struct Ask {
 }
 
 /// Reason reported while a worker restarts after a panic, which is a bug in control.
-pub(crate) const BROKE_DOWN: &str = "what reads it broke down, and is started again";
+pub(crate) const BROKE_DOWN: &str = "the BMC reader task panicked and restarts";
 
 /// Result of a requested reading.
 #[derive(Debug, Clone, PartialEq, Eq)]

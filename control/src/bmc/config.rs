@@ -122,7 +122,7 @@ pub enum BmcFileError {
         source: std::io::Error,
     },
     /// The file is not YAML of the expected structure.
-    #[error("bmcs: {path} is no list of BMCs", path = .path.display())]
+    #[error("bmcs: {path} is not a valid list of BMCs", path = .path.display())]
     Shape {
         /// Path of the file.
         path: PathBuf,

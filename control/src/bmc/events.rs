@@ -71,7 +71,7 @@ impl Deeds {
                 }
                 Some((_, Reading::Absent)) => self.found_for = 0,
                 Some((list, why)) => {
-                    tracing::debug!(bmc = bmc.address(), %list, ?why, "what it did is not read");
+                    tracing::debug!(bmc = bmc.address(), %list, ?why, "BMC log not read");
                     self.rest(number);
                     // The other lists are read at the next reading, because a slow BMC is slow for every list.
                     break;

@@ -120,8 +120,8 @@ impl Wrong {
             Some(NodeMatch::Unverified) => (
                 UNVERIFIED,
                 Severity::Inform,
-                "neither serial number, UUID, vendor nor product is told by both the host and \
-                 its BMC: whether it is this node's is not known"
+                "no serial number, UUID, vendor or product is reported by both host and BMC: \
+                 cannot verify that the BMC belongs to this node"
                     .to_owned(),
             ),
         };

@@ -89,7 +89,7 @@ impl Node {
             route: None,
             is_lost: false,
             history: History::default(),
-            published: unread(&Reading::failed("its BMC was not read yet")),
+            published: unread(&Reading::failed("BMC not read yet")),
             wrong,
             system: None,
             waits: false,
@@ -119,7 +119,7 @@ impl Node {
                 self.history = history;
             }
             Err(error) => tracing::error!(node = %self.name, error = told(&error),
-                "what its BMC told before is not known: its history begins anew"),
+                "earlier BMC readings not available: BMC history of the node starts again"),
         }
     }
 
@@ -271,7 +271,7 @@ impl Node {
     }
 
     fn silent(&mut self, why: &str, reading: &Reading<String>, look: &Look) -> Next {
-        tracing::warn!(node = %self.name, why, "the node's BMC says nothing of it");
+        tracing::warn!(node = %self.name, why, "the node's BMC does not report it");
         // A change to unknown counts at once, and so does the return to the last known value.
         self.observe(&unread(reading), look);
         self.wrong.silent(look.at, self.unknown_since(look.at), why);
@@ -369,7 +369,7 @@ impl Node {
         match write(kept, &self.name, &self.unwritten, now).await {
             Ok(()) => self.unwritten.clear(),
             Err(error) => tracing::error!(node = %self.name, error = told(&error),
-                "what its BMC told is not written yet"),
+                "BMC reading not written yet"),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn keep(target: BmcTarget, shared: Shared) {
             },
             Err(error) => with_causes(&error),
         };
-        tracing::error!(bmc, why, "a BMC is not read now");
+        tracing::error!(bmc, why, "BMC reading paused");
         if began_at.elapsed() >= shared.plan.interval {
             failures = 0;
         }

@@ -93,7 +93,7 @@ pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     }
     while let Some(ended) = workers.join_next().await {
         if let Err(error) = ended {
-            tracing::error!(%error, "a BMC is not read any more");
+            tracing::error!(%error, "BMC reading stopped");
         }
     }
 }
@@ -169,7 +169,7 @@ impl<'n> Worker<'n> {
         if timeout(CLOSE_WITHIN, self.bmc.close()).await.is_err() {
             tracing::warn!(
                 bmc = self.bmc.address(),
-                "its session stays until it ends it"
+                "BMC session stays open until it expires"
             );
         }
         match ended {
@@ -249,7 +249,7 @@ impl<'n> Worker<'n> {
             Ok(Ok(password)) => password,
             Ok(Err(why)) => {
                 let bmc = self.bmc.address();
-                tracing::warn!(bmc, why, "its password stays the former one");
+                tracing::warn!(bmc, why, "BMC password unchanged");
                 return false;
             }
             // The runtime shuts down.
@@ -266,15 +266,12 @@ impl<'n> Worker<'n> {
                 self.endpoint = endpoint;
                 let _ = timeout(CLOSE_WITHIN, former.close()).await;
                 let bmc = self.bmc.address();
-                tracing::info!(
-                    bmc,
-                    "its password file has another password, which is tried"
-                );
+                tracing::info!(bmc, "BMC password file changed; trying the new password");
                 true
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::error!(error, "the other password is not tried");
+                tracing::error!(error, "new BMC password not tried");
                 false
             }
         }
@@ -370,7 +367,7 @@ impl<'n> Worker<'n> {
             let kept = edges.history.append_deeds(name.to_string(), told, now.0);
             if let Err(error) = kept.await {
                 let error: &dyn std::error::Error = &error;
-                tracing::error!(node = %name, error, "what its BMC did is not written yet");
+                tracing::error!(node = %name, error, "BMC log entries not written yet");
                 self.deeds.forget();
             }
         }

@@ -55,7 +55,7 @@ impl OidcConfig {
         if self.audience.trim().is_empty() {
             problems.add(
                 "audience",
-                "give what the issuer's tokens for this cluster are for",
+                "give the audience of the issuer's tokens for this cluster",
             );
         }
         for (key, claim) in [
@@ -68,13 +68,13 @@ impl OidcConfig {
             }
         }
         if self.roles.is_empty() {
-            let text = "map at least one value of the claim to a role, or nobody is let in";
+            let text =
+                "map at least one value of the claim to a role; without one no caller has access";
             problems.add("roles", text);
         }
         let deans = self.roles.iter().filter(|(_, r)| **r == Role::TenantAdmin);
         for (value, role) in deans.filter(|_| self.tenants_claim.is_none()) {
-            let text =
-                format!("the role {role} is for tenants that are named: give `tenants_claim`");
+            let text = format!("the role {role} is limited to named tenants: give `tenants_claim`");
             problems.add(format!("roles.{value}"), text);
         }
         if self.leeway_s > MOST_LEEWAY_S {
@@ -92,17 +92,17 @@ impl OidcConfig {
 }
 
 fn check_issuer(text: &str) -> Result<(), String> {
-    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("is not a valid URL: {error}"))?;
     if url.scheme() != "https" {
         return Err(
-            "must be an https URL: whoever could answer in its place could let anybody in".into(),
+            "must be an https URL: over http an attacker could replace the issuer's keys".into(),
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must have no query and no fragment".into());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must name no user".into());
+        return Err("must not contain a user name".into());
     }
     Ok(())
 }

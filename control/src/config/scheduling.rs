@@ -238,7 +238,7 @@ impl EnergyPriceConfig {
         match (&self.file, &self.url) {
             (Some(_), None) => {
                 if self.token_file.is_some() {
-                    problems.add("token_file", "is for an `url`; a file asks for none");
+                    problems.add("token_file", "is for `url` only; a file needs no token");
                 }
             }
             (None, Some(url)) => check_url("url", url, self.token_file.is_some(), problems),
@@ -255,13 +255,14 @@ impl DataReadinessConfig {
             Err(unknown) => problems.add(
                 "url",
                 format!(
-                    "{{{unknown}}} stands for nothing; there are {{id}}, {{project}}, {{user}}"
+                    "{{{unknown}}} is not a valid placeholder; valid are {{id}}, {{project}}, \
+                     {{user}}"
                 ),
             ),
             Ok(url) => check_url("url", &url, self.token_file.is_some(), problems),
         }
         if !self.url.contains("{id}") {
-            problems.add("url", "must say {id}: which allocation is meant");
+            problems.add("url", "must contain {id}, the number of the allocation");
         }
         let max_age_s = Some(self.max_age_s);
         check_spans(self.refresh_s, max_age_s, self.deadline_s, problems);
@@ -328,15 +329,15 @@ fn check_spans(refresh_s: u64, max_age_s: Option<u64>, deadline_s: u64, problems
     if let Some(max_age_s) = max_age_s
         && max_age_s < refresh_s
     {
-        let text = "is less than `refresh_s`: every answer would be forgotten before the next";
+        let text = "is less than `refresh_s`: every answer would expire before the next one";
         problems.add("max_age_s", text);
     }
     if let Some(max_age_s) = max_age_s
         && deadline_s > max_age_s
         && deadline_s <= MOST_DEADLINE_S
     {
-        let text = "is more than `max_age_s`: what is known would be forgotten while the next answer is \
-                    waited for";
+        let text =
+            "is more than `max_age_s`: values would expire while the next answer is outstanding";
         problems.add("deadline_s", text);
     }
 }
@@ -344,14 +345,14 @@ fn check_spans(refresh_s: u64, max_age_s: Option<u64>, deadline_s: u64, problems
 fn check_url(key: &str, text: &str, has_token: bool, problems: &mut Problems) {
     let url = match Url::parse(text) {
         Ok(url) => url,
-        Err(error) => return problems.add(key, format!("is no URL: {error}")),
+        Err(error) => return problems.add(key, format!("is not a valid URL: {error}")),
     };
     let is_secret = !url.username().is_empty() || url.password().is_some();
     match url.scheme() {
-        _ if is_secret => problems.add(key, "must hold no password; give `token_file`"),
+        _ if is_secret => problems.add(key, "must not contain a password; give `token_file`"),
         "https" => {}
         "http" if has_token && !is_this_host(&url) => {
-            let text = "would carry the token in the clear; write https";
+            let text = "would send the token unencrypted; write https";
             problems.add(key, text);
         }
         "http" => {}

@@ -103,9 +103,9 @@ fn every_mistake_about_an_issuer_is_named_at_once() {
     let errors = with_issuer(text).unwrap_err().to_string();
     for part in [
         "https.oidc.issuer: must be an https URL",
-        "https.oidc.audience: give what",
+        "https.oidc.audience: give the audience",
         "https.oidc.name_claim: is the name of a claim",
-        "https.oidc.roles.pi: the role tenant-admin is for tenants that are named",
+        "https.oidc.roles.pi: the role tenant-admin is limited to named tenants",
         "https.oidc.leeway_s: give 0 to 600",
         "https.oidc.refresh_s: give 60 to 86400",
         "rolls_claim",
@@ -119,7 +119,7 @@ fn every_mistake_about_an_issuer_is_named_at_once() {
         ),
         (
             "issuer: 'https://u@x', audience: a, roles: {a: user}",
-            "name no user",
+            "not contain a user name",
         ),
         (
             "issuer: 'https://x', audience: a, roles: {}",

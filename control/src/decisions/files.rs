@@ -181,7 +181,7 @@ impl Book {
                 self.is_broken = true;
                 let source = std::error::Error::source(&error).map(ToString::to_string);
                 let source = source.unwrap_or_default();
-                tracing::warn!(%error, source, "decisions are not written down");
+                tracing::warn!(%error, source, "scheduling decisions not written");
             }
             Err(_) => {}
         }

@@ -265,7 +265,7 @@ fn a_node_whose_cohort_is_not_known_gets_no_sensitive_work_where_it_may_matter()
         .no_sensitive
         .clone()
         .unwrap();
-    assert!(why.contains("its cohort is not known"), "{why}");
+    assert!(why.contains("its baseline is unknown"), "{why}");
 }
 
 #[test]

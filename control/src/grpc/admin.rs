@@ -423,7 +423,7 @@ impl v1::admin_service_server::AdminService for Service {
                 bytes: bytes.to_vec(),
             }),
             Err(error) => Err(Status::unavailable(format!(
-                "the backup broke off: {error}; make another one"
+                "the backup was interrupted: {error}; make another one"
             ))),
         });
         let stop = self.0.stop().clone().cancelled_owned();

@@ -26,8 +26,8 @@ use tonic_reflection::server::{Builder, Error};
 const WATCHED: Duration = Duration::from_secs(1);
 /// Stream shares of clients without a token. Health and reflection have separate shares, so that reflection clients
 /// cannot keep health watches out.
-const WATCHES: &str = "who watches health";
-const READS: &str = "who reads what there is";
+const WATCHES: &str = "clients of the health service";
+const READS: &str = "clients of the reflection service";
 
 /// Adds health and reflection; reflection also in the version that older clients use.
 pub(super) fn add(router: Router, api: &Api, names: Vec<&'static str>) -> Result<Router, Error> {

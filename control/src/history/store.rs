@@ -60,7 +60,10 @@ pub(crate) struct HistoryEntry {
     pub(crate) left_out: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
 const fn is_none(number: &u32) -> bool {
     *number == 0
 }

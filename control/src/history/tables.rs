@@ -34,8 +34,9 @@ pub(super) const FORMAT: u64 = 1;
 pub enum HistoryError {
     /// Another version of Lattice wrote the database.
     #[error(
-        "the history at {} has {}; this version of Lattice reads format {FORMAT}. Nothing was changed. Start the \
-         version that wrote it, or move the file away: a new one begins with what agents still have in their journals",
+        "the history at {} has {}; this version of Lattice reads format {FORMAT}. Nothing was \
+         changed. Start the version that wrote it, or move the file away: a new history starts \
+         with the entries that agents still have in their journals",
         .path.display(), found.map_or("no format".to_owned(), |found| format!("format {found}"))
     )]
     Format {

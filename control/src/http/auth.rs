@@ -42,7 +42,10 @@ struct TokenFile {
 impl Check for TokenFile {
     fn check(&self, problems: &mut Problems) {
         if self.tokens.is_empty() {
-            problems.add("tokens", "give at least one, or nobody can ask anything");
+            problems.add(
+                "tokens",
+                "give at least one; without a token no caller has access",
+            );
         }
         for (n, entry) in self.tokens.iter().enumerate() {
             if let Err(reason) = check(entry) {
@@ -79,7 +82,7 @@ fn check(entry: &TokenEntry) -> Result<(), String> {
     let names_none = entry.tenants.as_ref().is_none_or(Vec::is_empty);
     if entry.role == Role::TenantAdmin && names_none {
         return Err(format!(
-            "{} looks after tenants and names none; give `tenants: [...]`",
+            "the role of {} is limited to tenants and names none; give `tenants: [...]`",
             entry.name
         ));
     }
@@ -186,7 +189,7 @@ impl Auth {
         {
             return judged;
         }
-        let detail = "the token is not known here; ask an administrator for one";
+        let detail = "this token is unknown; ask an administrator for a valid one";
         Err(Problem::new(
             Kind::Unauthenticated,
             "unauthenticated",

@@ -178,8 +178,8 @@ impl Caller {
         match self.is_accounting() {
             false => Ok(self),
             true => Err(Self::forbidden(format!(
-                "{} has the role service: it reads tenants and what was used, and sets what tenants may \
-                 use, and nothing else",
+                "{} has the role service: it may read tenants and usage, set the limits of \
+                 tenants, and nothing else",
                 self.name
             ))),
         }

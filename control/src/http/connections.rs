@@ -50,7 +50,10 @@ impl<S> Accept<TcpStream, S> for Connections {
                 _place: place,
             }),
             Err(_) => {
-                tracing::debug!(max = self.max, "a connection too many was closed");
+                tracing::debug!(
+                    max = self.max,
+                    "connection closed: connection limit reached"
+                );
                 Err(io::ErrorKind::ConnectionRefused.into())
             }
         };

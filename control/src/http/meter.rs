@@ -32,7 +32,7 @@ impl Default for Meter {
     fn default() -> Self {
         Self(histogram(
             "lattice_http_request_duration_seconds",
-            "Time to the head of an answer.",
+            "Time to the response head in seconds.",
             &["method", "route", "status"],
             &BOUNDS,
         ))
@@ -102,13 +102,13 @@ fn nodes(all: &mut Exposition, view: &View) {
     );
     all.gauge(
         "lattice_nodes_drifted",
-        "Nodes that differ from their baseline, or else from the majority of their cohort, of those \
-         that were judged; no series before any was.",
+        "Nodes that differ from their baseline, or without a baseline from the majority of their \
+         cohort; no series before the first comparison.",
         status::nodes_drifted(view).map(|nodes| nodes as f64),
     );
     all.gauge(
         "lattice_nodes_not_judged",
-        "Nodes of which it is not known, or not yet, whether they differ.",
+        "Nodes not yet compared with a baseline or cohort, or with an unknown result.",
         status::nodes_not_judged(view) as f64,
     );
     all.gauges(
@@ -128,14 +128,14 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
     if let Some(age) = core.view_age_ms() {
         all.gauge(
             "lattice_view_age_seconds",
-            "Time since the quorum was last heard.",
+            "Seconds since the last update from the quorum.",
             age as f64 / 1_000.0,
         );
     }
     if let Some(certificate) = core.certificate() {
         all.gauge(
             "lattice_control_certificate_left_seconds",
-            "Until this control's certificate ends.",
+            "Seconds until this control's certificate expires.",
             certificate.expires_at.since(core.now()) as f64 / 1000.0,
         );
     }
@@ -152,7 +152,8 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
     let schedules = view.schedules.iter();
     all.gauges(
         "lattice_control_schedules",
-        "Epoch of the lease under which this control schedules a vCluster; no series of others.",
+        "Epoch of the lease under which this control schedules a vCluster; no series for other \
+         vClusters.",
         ["vcluster"],
         schedules.map(|(vcluster, epoch)| ([vcluster.to_string()], *epoch as f64)),
     );
@@ -165,46 +166,46 @@ fn accounting(all: &mut Exposition, core: &Core) {
     let status = desk.status();
     all.gauges(
         "lattice_accounting_buffered_events",
-        "Events that the accounting system does not have yet.",
+        "Events not yet delivered to the accounting system.",
         ["in"],
         [("memory", status.in_memory), ("disk", status.on_disk)]
             .map(|(place, n)| ([place.to_owned()], n as f64)),
     );
     all.gauge(
         "lattice_accounting_buffer_full",
-        "Whether as many events are on the disk as may be: the next one is dropped.",
+        "1 while the accounting buffer on disk is full and the next event would be dropped.",
         f64::from(status.is_full),
     );
     all.gauge(
         "lattice_accounting_parked",
-        "Things that the accounting system refuses.",
+        "Accounting requests rejected by the backend.",
         status.parked.len() as f64,
     );
     all.gauge(
         "lattice_accounting_unacknowledged_facts",
-        "Facts that the accounting system does not have yet.",
+        "Accounting facts not yet acknowledged by the accounting system.",
         status.last.saturating_sub(status.acknowledged) as f64,
     );
     if let Some(pushed_at) = status.pushed_at {
         all.gauge(
             "lattice_accounting_pushed_age_seconds",
-            "Time since the accounting system last had everything there was.",
+            "Seconds since the accounting system last had all events and reports.",
             core.now().since(pushed_at) as f64 / 1_000.0,
         );
     }
     all.counter(
         "lattice_accounting_events_dropped_total",
-        "Events that were dropped because memory and disk were full.",
+        "Accounting events dropped because memory and disk buffers were full.",
         status.dropped,
     );
     all.counter(
         "lattice_accounting_events_sent_total",
-        "Events that were sent.",
+        "Accounting events sent.",
         status.sent,
     );
     all.counter(
         "lattice_accounting_reports_total",
-        "Reports of usage that were sent.",
+        "Usage reports sent.",
         status.reported,
     );
 }
@@ -212,19 +213,20 @@ fn accounting(all: &mut Exposition, core: &Core) {
 fn port(all: &mut Exposition, api: &Api) {
     all.gauge(
         "lattice_streams_open",
-        "Event streams and followed logs.",
+        "Open event streams and followed logs.",
         api.streams().count() as f64,
     );
     if let Some(issuer) = api.auth().issuer() {
         all.gauge(
             "lattice_oidc_keys_age_seconds",
-            "Time since the keys of tokens were read from their issuer; no series before the first time.",
+            "Seconds since the token keys were read from their issuer; no series before the first \
+             read.",
             issuer.keys_age().map(|age| age.as_secs_f64()),
         );
     }
     all.gauge(
         "lattice_connections_open",
-        "Connections to this port.",
+        "Open connections to this port.",
         api.connections().open() as f64,
     );
 }
@@ -235,24 +237,24 @@ fn power(all: &mut Exposition, core: &Core, view: &View) {
     let sum: Option<f64> = (!power.draws.is_empty()).then_some(sum);
     all.gauges(
         "lattice_node_power_draw_watts",
-        "What a node draws, by its BMC; no series while it is not known.",
+        "Power draw of a node in watts, as its BMC reports it; no series while unknown.",
         ["node", "source"],
         power.draws,
     );
     all.gauges(
         "lattice_node_power_limit_watts",
-        "The limit that is set, by its BMC; no series while there is none, or it is not known.",
+        "Power limit of a node in watts, as its BMC reports it; no series while unset or unknown.",
         ["node", "source"],
         power.limits,
     );
     all.gauge(
         "lattice_power_draw_watts",
-        "Sum of the draws that are known; no series where none is.",
+        "Sum of the known power draws of nodes in watts; no series while none is known.",
         sum,
     );
     all.gauges(
         "lattice_node_bmc_up",
-        "1 where the last look at a node's BMC was answered; no series before the first.",
+        "1 if the BMC of the node answered the last reading; no series before the first reading.",
         ["node"],
         power.answers,
     );
@@ -262,13 +264,13 @@ fn projects(all: &mut Exposition, caller: &Caller, view: &View) {
     let seen = || view.projects.values().filter(|p| caller.sees(&p.path));
     all.gauges(
         "lattice_project_nodes_used",
-        "Nodes held by a project and below.",
+        "Nodes held by a project and its children.",
         ["project"],
         seen().map(|p| ([p.path.to_string()], p.total().nodes as f64)),
     );
     all.gauges(
         "lattice_project_nodes_limit",
-        "Its max_nodes, where it has one.",
+        "max_nodes limit of a project; no series without a limit.",
         ["project"],
         seen().filter_map(|p| Some(([p.path.to_string()], p.limits.max_nodes? as f64))),
     );

@@ -142,11 +142,11 @@ pub(crate) async fn watch_over(
         return;
     }
     let reason = match outcome {
-        Ok(Ok(())) => "the server ended by itself".to_owned(),
+        Ok(Ok(())) => "HTTP server task ended unexpectedly".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
-    tracing::error!(reason, "the interfaces are no longer served");
+    tracing::error!(reason, "API server stopped");
     ended.cancel();
 }
 

@@ -110,7 +110,7 @@ impl Api {
         let taken = self.0.limiter.take(&caller.name, self.0.core.now());
         taken.map_err(|wait_ms| {
             let detail = format!(
-                "{} asks too often; wait {wait_ms} ms, or read events instead of lists",
+                "{} sends too many requests; wait {wait_ms} ms, or read events instead of lists",
                 caller.name
             );
             Problem::new(Kind::TooMany, "too_many_requests", detail)

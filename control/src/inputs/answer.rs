@@ -11,7 +11,7 @@ const SHOWN: usize = 60;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {
     /// The reply is not JSON.
-    #[error("the answer is no JSON: {reason}")]
+    #[error("the answer is not valid JSON: {reason}")]
     NotJson {
         /// Parse error with line and column.
         reason: String,

@@ -101,7 +101,7 @@ impl Series {
                 Ok(row) => row,
                 Err(error) => {
                     let line = error.position().map(csv::Position::line);
-                    faults.add(line, "text", "is no UTF-8");
+                    faults.add(line, "text", "is not valid UTF-8");
                     continue;
                 }
             };
@@ -141,8 +141,8 @@ impl Series {
             [.., (before, _), (last, Some(_))] => last.after(last.since(*before)),
             _ => {
                 return Err(
-                    "it has one line, which does not say until when its price holds; add a line with \
-                     the time of its end and no price, like 2026-11-24T00:00:00Z,",
+                    "it has one line, which gives no end of its price; add a line with the time of \
+                     its end and no price, like 2026-11-24T00:00:00Z,",
                 );
             }
         };
@@ -197,7 +197,7 @@ fn step(row: &csv::StringRecord) -> Result<(UnixMillis, Option<f64>), Wrong> {
     if price.is_empty() {
         return Ok((at, None));
     }
-    let wrong = |what: &str| ("price", format!("{} is no {what}", shown(price)));
+    let wrong = |what: &str| ("price", format!("{} is not a {what}", shown(price)));
     let number: f64 = price.parse().map_err(|_| wrong("number"))?;
     if !number.is_finite() {
         return Err(wrong("finite number; leave it out where none is known"));
@@ -220,7 +220,7 @@ fn timestamp(text: &str) -> Result<UnixMillis, String> {
     let millis = stamp.and_then(|stamp| u64::try_from(stamp.as_millisecond()).ok());
     millis.map(UnixMillis).ok_or_else(|| {
         format!(
-            "{} is no time; write one with its offset, like 2026-11-23T14:00:00Z or \
+            "{} is not a valid time; write one with its offset, like 2026-11-23T14:00:00Z or \
              2026-11-23T15:00:00+01:00, or seconds since 1970",
             shown(text)
         )

@@ -314,7 +314,9 @@ fn bearer(path: &Path) -> Result<HeaderValue, FetchError> {
     let value = HeaderValue::from_str(text.expose_secret());
     let mut value = value.map_err(|_| {
         let path = path.display();
-        wrong(format!("{path} holds signs that no header may have"))
+        wrong(format!(
+            "{path} has characters that are not valid in a header"
+        ))
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -389,7 +391,7 @@ impl OnDisk {
 pub(crate) fn whole(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     // Reading a pipe could block for ever.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     let most = u64::try_from(most).unwrap_or(u64::MAX);

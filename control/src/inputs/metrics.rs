@@ -30,7 +30,7 @@ pub(crate) enum Missing {
     #[error("Prometheus: {0}")]
     Unanswered(#[from] FetchError),
     /// The reply is not in the Prometheus format.
-    #[error("the answer is none of Prometheus: {reason}")]
+    #[error("the answer is not one of Prometheus: {reason}")]
     Other {
         /// Why the reply is invalid.
         reason: String,
@@ -59,7 +59,7 @@ pub(crate) enum Missing {
         count: usize,
     },
     /// The value is NaN or infinite.
-    #[error("the query gives {found}, no finite number")]
+    #[error("the query gives {found}, which is not a finite number")]
     NotFinite {
         /// Value as written in the reply.
         found: String,
@@ -200,7 +200,7 @@ fn value(body: &[u8]) -> Result<f64, Missing> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         Ok(_) => Err(Missing::NotFinite { found: text }),
-        Err(_) => Err(other(format!("{text:?} is no number"))),
+        Err(_) => Err(other(format!("{text:?} is not a number"))),
     }
 }
 

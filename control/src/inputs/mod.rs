@@ -37,9 +37,9 @@ pub(crate) fn note(
         return;
     }
     match result {
-        Ok(()) => tracing::info!(%source, "a source of scheduling answers again"),
+        Ok(()) => tracing::info!(%source, "scheduling source answers again"),
         Err(failure) => {
-            tracing::warn!(%source, %failure, "a source of scheduling does not answer as it should");
+            tracing::warn!(%source, %failure, "scheduling source failed");
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) enum UsedError {
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// The source has no data.
-    #[error("{pointer} is null: it does not know")]
+    #[error("{pointer} is null: the value is unknown")]
     Unknown {
         /// JSON pointer of the number.
         pointer: String,

@@ -57,7 +57,7 @@ fn restless() -> World {
     world
 }
 
-const WHY: &str = "the node announces the class as incomplete";
+const WHY: &str = "the node publishes the class as incomplete";
 
 #[tokio::test]
 async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {

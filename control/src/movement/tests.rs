@@ -208,7 +208,7 @@ fn the_whole_must_fit_together() {
             usual,
             &[("sharing.lending_limit", "5")][..],
             "sharing.lending_limit",
-            "lending_limit is 5, and the vCluster has 4 nodes; say at most 4",
+            "lending_limit is 5, and the vCluster has 4 nodes; set at most 4",
         ),
         (
             usual,

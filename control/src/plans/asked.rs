@@ -20,7 +20,7 @@ pub(super) const DRY_RUNS: usize = 8;
 
 /// The maximum number of dry runs is planned or waits already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{DRY_RUNS} dry runs are being planned here already; ask again in a few seconds")]
+#[error("{DRY_RUNS} dry runs are being planned already; try again in a few seconds")]
 pub(crate) struct Busy;
 
 /// A plan made for one view.
@@ -118,7 +118,7 @@ impl PlanCache {
                 is_own: false,
             }),
             Err(error) => {
-                tracing::error!(%vcluster, %error, "planning because somebody asked broke down");
+                tracing::error!(%vcluster, %error, "dry run task panicked");
                 None
             }
         }

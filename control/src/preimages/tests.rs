@@ -134,10 +134,10 @@ async fn four_liars_with_low_names_keep_no_record_from_being_had() {
     let why = why.unwrap_err().to_string();
     println!("{why}");
     for part in [
-        "5 nodes name it, 4 were asked now",
+        "5 nodes publish it, 4 were queried",
         "a0: ",
         "a1: ",
-        "a2: it does not have it",
+        "a2: the node does not have it",
         "a3: a message of",
         "is above the limit of",
     ] {

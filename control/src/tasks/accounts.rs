@@ -75,7 +75,7 @@ struct ReconcileRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReconcileError {
     /// The queue of requests is full.
-    #[error("so many reconciliations wait already; ask again by and by")]
+    #[error("too many reconciliations are queued; try again later")]
     Busy,
     /// The reconciliation did not complete.
     #[error("{reason}")]
@@ -139,7 +139,7 @@ impl Desk {
             });
         }
         self.wake.notify_one();
-        let gone = || "another control acts by now; ask again".to_owned();
+        let gone = || "another control does the accounting now; try again".to_owned();
         let answer = answered.await.unwrap_or_else(|_| Err(gone()));
         answer.map_err(|reason| ReconcileError::Failed { reason })
     }
@@ -171,7 +171,7 @@ impl Desk {
                 Some(secret)
             }
             Err(error) => {
-                tracing::warn!(%error, "the hook's secret cannot be read");
+                tracing::warn!(%error, "hook secret unreadable");
                 None
             }
         }
@@ -326,7 +326,9 @@ impl Site for ControlSite {
         let unavailable = |reason: String| SiteError::Unavailable { reason };
         match self.core.read(query).await {
             Ok(Answer::Facts(facts, head)) => Ok((facts, head)),
-            Ok(_) => Err(unavailable("it answered another question".to_owned())),
+            Ok(_) => Err(unavailable(
+                "the answer does not match the request".to_owned(),
+            )),
             Err(error) => Err(unavailable(error.to_string())),
         }
     }

@@ -142,7 +142,7 @@ impl Reconciler for Attempts {
         while let Some(answered) = self.asks.join_next().await {
             let report = self.note(answered);
             if report.stopped + report.orphans > 0 {
-                tracing::warn!(?report, "an agent runs other than what it should");
+                tracing::warn!(?report, "agent runs other attempts than the quorum records");
             }
         }
         std::future::pending().await
@@ -195,7 +195,7 @@ impl Attempts {
             Ok(answered) => answered,
             Err(error) => {
                 // The failed task does not identify its agent, so all agents are queried again.
-                tracing::error!(%error, "asking an agent for its attempts broke down");
+                tracing::error!(%error, "attempt query task panicked, all agents are queried again");
                 self.asks = JoinSet::new();
                 self.under_way.clear();
                 return report;
@@ -244,7 +244,7 @@ async fn ask(
 ) -> Option<Compared> {
     let told = orphans::list(core, node).await;
     let told = told
-        .inspect_err(|error| tracing::debug!(%node, %error, "attempts not had"))
+        .inspect_err(|error| tracing::debug!(%node, %error, "attempts of agent not available"))
         .ok()?;
     let compared = timeout(COMPARE_TIMEOUT, compare(core, fence, node, expected, &told)).await;
     Some(compared.unwrap_or(Compared {
@@ -274,7 +274,7 @@ async fn compare(
         Ok(present) => present,
         Err(error) => {
             compared.unfinished = true;
-            tracing::warn!(%node, %error, "it cannot be told yet whether its attempts are its own");
+            tracing::warn!(%node, %error, "attempts of agent cannot be verified yet");
             return compared;
         }
     };
@@ -283,7 +283,7 @@ async fn compare(
             Ok(stopped) => compared.stopped += usize::from(stopped),
             Err(error) => {
                 compared.unfinished = true;
-                tracing::warn!(%node, id = %key.allocation, %error, "not stopped yet");
+                tracing::warn!(%node, id = %key.allocation, %error, "surplus attempt not stopped yet");
             }
         }
     }
@@ -297,7 +297,7 @@ async fn compare(
         }
         Err(error) => {
             compared.unfinished = true;
-            tracing::warn!(%node, %error, "it cannot be told yet whether its attempts are its own");
+            tracing::warn!(%node, %error, "attempts of agent cannot be verified yet");
         }
     }
     compared
@@ -307,7 +307,7 @@ async fn compare(
 /// [`faults::readmit`] clears the drain reason.
 async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
     let names = orphans::names(orphans);
-    tracing::error!(%node, orphans = names, "it runs what its node is not held for; ending it");
+    tracing::error!(%node, orphans = names, "agent runs orphaned attempts; ending them");
     let view = core.view();
     let known = view
         .node(node)
@@ -318,7 +318,7 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
         match faults::keep_out(core, fence.clone(), node, &reason).await {
             // A node without a record has no assignments either.
             Ok(()) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
-            Err(error) => tracing::warn!(%node, %error, "not kept out yet"),
+            Err(error) => tracing::warn!(%node, %error, "node not drained yet"),
         }
     }
     let ending = orphans.iter().take(ENDED_AT_ONCE).map(|key| async {
@@ -330,9 +330,9 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
             Ok(Ok(_)) => {}
             Ok(Err(refused)) => {
                 let refused = sanitize::shortened(refused.to_string());
-                tracing::warn!(%node, refused, "an orphan is not ended yet");
+                tracing::warn!(%node, refused, "orphaned attempt not ended yet");
             }
-            Err(error) => tracing::warn!(%node, %error, "an orphan is not ended yet"),
+            Err(error) => tracing::warn!(%node, %error, "orphaned attempt not ended yet"),
         }
     });
     join_all(ending).await;
@@ -407,7 +407,7 @@ async fn stop_lost(
     if !still_runs {
         return Ok(false);
     }
-    tracing::error!(%node, %id, attempt = lost.attempt, "its agent has no record of a rank that runs");
+    tracing::error!(%node, %id, attempt = lost.attempt, "agent has no record of a running rank");
     let node = node.clone();
     let command = Command::Stop {
         id,

@@ -292,13 +292,13 @@ impl Borrow {
         let answers = match answers.await {
             Ok(answers) => answers,
             Err(error) => {
-                tracing::warn!(%error, "moves of nodes not answered; looked at anew");
+                tracing::warn!(%error, "node moves not answered; trying again");
                 return report;
             }
         };
         for (command, answer) in commands.iter().zip(answers) {
             if let Err(refusal) = answer {
-                tracing::debug!(%refusal, "a move of a node was refused; looked at anew");
+                tracing::debug!(%refusal, "node move refused; trying again");
                 report.refused += 1;
                 continue;
             }

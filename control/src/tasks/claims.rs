@@ -80,7 +80,7 @@ impl Claims {
                 self.refuse(node, reason);
             }
             Err(error) => {
-                tracing::error!(%error, "asking for a claim broke down; all are asked again");
+                tracing::error!(%error, "attestation task panicked; all nodes are queried again");
                 self.asked.abort_all();
                 self.under_way.clear();
             }
@@ -188,7 +188,7 @@ impl Claims {
     }
 
     fn refuse(&mut self, node: NodeId, reason: String) {
-        tracing::warn!(%node, reason, "node gets no sensitive work for now");
+        tracing::warn!(%node, reason, "node excluded from sensitive allocations for now");
         let refused = BTreeMap::from([(node.clone(), Some(reason))]);
         observe::claims(&self.core, &refused);
         self.known

@@ -227,11 +227,11 @@ impl Conformance {
                 Ok(was) => found.extend(was),
                 // A repeated read of this history entry would fail as well.
                 Err(error @ HistoryError::Entry { .. }) => {
-                    tracing::warn!(%node, %error, "what the node was is not known");
+                    tracing::warn!(%node, %error, "earlier conformance of the node is unknown");
                 }
                 // Read again in the next round.
                 Err(error) => {
-                    tracing::warn!(%node, %error, "what the node was cannot be read now");
+                    tracing::warn!(%node, %error, "earlier conformance of the node is unreadable");
                     break;
                 }
             }

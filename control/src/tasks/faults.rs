@@ -51,7 +51,7 @@ pub(crate) async fn keep_out(
     if view.node(node).and_then(|entry| own_reason(entry)) == Some(&reason) {
         return Ok(());
     }
-    tracing::warn!(%node, reason, "node cannot run work; drained");
+    tracing::warn!(%node, reason, "node cannot run allocations; drained");
     let envelope = drain_envelope(core, fence, node, Some(reason));
     proposed(core, envelope).await.map(|_| ())
 }
@@ -195,7 +195,7 @@ impl Readmit {
             Err(error) if error.is_cancelled() => {}
             // The failed task does not identify its node, so no query counts as under way.
             Err(error) => {
-                tracing::error!(%error, "asking a node broke down");
+                tracing::error!(%error, "node query task panicked");
                 self.asking.clear();
             }
         }
@@ -251,10 +251,10 @@ pub(crate) async fn let_in(
         }
     };
     match (proposed(core, command).await, &passed) {
-        (Ok(_), Ok(())) => tracing::info!(%node, "node takes work again"),
-        (Ok(_), Err(reason)) => tracing::warn!(%node, %reason, "node is not let back in"),
+        (Ok(_), Ok(())) => tracing::info!(%node, "node undrained"),
+        (Ok(_), Err(reason)) => tracing::warn!(%node, %reason, "node stays drained"),
         (Err(error), _) => {
-            tracing::warn!(%node, %error, "node not let back in yet");
+            tracing::warn!(%node, %error, "node not undrained yet");
             return said;
         }
     }

@@ -51,8 +51,7 @@ pub(crate) enum GateError {
     },
     /// The node runs attempts that the quorum does not assign to it.
     #[error(
-        "node {node}: {} still run there though nothing holds the node for them; they are being \
-         ended", orphans::names(.attempts)
+        "node {node}: leftover processes of {} are being ended", orphans::names(.attempts)
     )]
     StillRuns {
         /// Node with foreign attempts.
@@ -61,7 +60,7 @@ pub(crate) enum GateError {
         attempts: Vec<AttemptKey>,
     },
     /// Health checks of the node report a fault that requires an empty node.
-    #[error("node {node}: its health checks name {what}")]
+    #[error("node {node}: its health checks report {what}")]
     Faulty {
         /// Node with the fault.
         node: NodeId,
@@ -85,7 +84,7 @@ pub(crate) enum GateError {
         what: String,
     },
     /// Some input is unknown, and unknown does not count as sound.
-    #[error("node {node}: whether it is sound is not known: {why}")]
+    #[error("node {node}: health unknown: {why}")]
     Unverified {
         /// Node with unknown state.
         node: NodeId,

@@ -123,7 +123,7 @@ async fn sweeps(core: &Core) {
     for pause in pauses {
         tokio::time::sleep(pause).await;
         if let Err(error) = core.history.sweep().await {
-            tracing::warn!(%error, "records that nothing names are kept for now");
+            tracing::warn!(%error, "preimage garbage collection failed; unused records are kept for now");
         }
     }
 }
@@ -133,7 +133,7 @@ async fn sweeps(core: &Core) {
 enum ReadError {
     #[error(transparent)]
     Agent(#[from] AgentError),
-    #[error("node {node}: its journal cannot be read: {reason}")]
+    #[error("node {node}: journal unreadable: {reason}")]
     Journal { node: NodeId, reason: String },
     #[error(transparent)]
     History(#[from] HistoryError),
@@ -223,7 +223,7 @@ impl ReadHistories {
                     report.failed += 1;
                     let before = self.failed.get(&node).map(|failed| failed.pause);
                     let pause = before.map_or(PERIOD, |pause| (pause * 2).min(LONGEST_PAUSE));
-                    tracing::debug!(%node, %error, ?pause, "history not read");
+                    tracing::debug!(%node, %error, ?pause, "node history not read");
                     let ask_again_at = Instant::now() + pause;
                     let failed = Failed {
                         ask_again_at,
@@ -264,7 +264,7 @@ async fn read_within(
     read.unwrap_or_else(|_| {
         Err(ReadError::Journal {
             node: node.clone(),
-            reason: format!("it takes more than {NODE_TIMEOUT:?}"),
+            reason: format!("it takes longer than {NODE_TIMEOUT:?}"),
         })
     })
 }
@@ -340,14 +340,14 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<Record>, ReadError> {
         serde_json::from_slice(&page.entries).map_err(|error| unreadable(error.to_string()))?;
     if told.len() > PAGE as usize {
         return Err(unreadable(format!(
-            "{} entries came where {PAGE} were asked for",
+            "{} entries received where {PAGE} were requested",
             told.len()
         )));
     }
     let mut before = None;
     for record in &told {
         let Some(seq) = record.seq() else {
-            return Err(unreadable("an entry has no number".to_owned()));
+            return Err(unreadable("an entry has no sequence number".to_owned()));
         };
         let weight = serde_json::to_vec(record).map_or(usize::MAX, |json| json.len());
         let is_long = match record {
@@ -355,7 +355,7 @@ fn parse(node: &NodeId, page: &HistoryPage) -> Result<Vec<Record>, ReadError> {
             Record::Event(_) | Record::Other(_) => weight > MOST_EVENT_BYTES,
         };
         if is_long {
-            let reason = format!("entry {seq} is longer than an agent makes them");
+            let reason = format!("entry {seq} exceeds the size limit of an entry");
             return Err(unreadable(reason));
         }
         if before >= Some(seq) {
@@ -393,8 +393,8 @@ async fn keep_records(
         } else {
             tracing::warn!(
                 %node, %digest, bytes = bytes.len(),
-                "a record of its history is not kept: more than {MOST_RECORDS_BYTES} bytes of them \
-                 came within an hour"
+                "history record of the node dropped: more than {MOST_RECORDS_BYTES} bytes of \
+                 records within an hour"
             );
         }
     }
@@ -414,7 +414,7 @@ async fn fetch_record(
     }
     let answer = match core.agents.preimage(view, node, digest, TIMEOUT).await {
         Err(error) if error.is_too_long() => {
-            tracing::warn!(%node, %digest, %error, "a record of its history is not kept");
+            tracing::warn!(%node, %digest, %error, "history record of the node not stored");
             None
         }
         answer => answer?,

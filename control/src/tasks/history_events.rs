@@ -124,7 +124,7 @@ impl NoteNodes {
                 Ok(_) => {}
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "what happened to nodes is not noted; tried again");
+                    tracing::warn!(error, "node events not recorded; trying again");
                 }
             }
         }

@@ -194,7 +194,7 @@ impl Lease {
     pub(crate) async fn reconcile(self: &Arc<Self>, core: &Core) -> LeaseReport {
         let mut said = Self::ask_for(core, std::slice::from_ref(self)).await;
         said.pop().unwrap_or(LeaseReport::NoAnswer {
-            reason: "nothing was asked".to_owned(),
+            reason: "the request was empty".to_owned(),
         })
     }
 
@@ -245,7 +245,7 @@ impl Lease {
             return;
         }
         if let Err(error) = core.store.propose(returns).await {
-            tracing::info!(%error, "leases not given back; they run out by themselves");
+            tracing::info!(%error, "leases not released; they expire by themselves");
         }
     }
 }

@@ -94,7 +94,7 @@ impl Moves {
                 Ok(_) if is_resumed => report.resumed += 1,
                 Ok(_) => report.expired += 1,
                 Err(error) => {
-                    tracing::debug!(%id, %error, "not resumed or expired; tried again");
+                    tracing::debug!(%id, %error, "allocation not resumed or expired yet; trying again");
                     self.refused.insert(id, now + AGAIN_AFTER);
                     report.refused += 1;
                 }

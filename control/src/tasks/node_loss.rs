@@ -75,11 +75,13 @@ impl NodeLoss {
         };
         for (node, id) in due {
             if connected.contains(node.as_str()) {
-                tracing::warn!(%node, %id, "nobody reaches its node, but its agent speaks to us; not stopped");
+                tracing::warn!(%node, %id, "node is unreachable for its peers, but its agent \
+                    answers this control; allocation not stopped");
                 continue;
             }
             let after_s = self.stop_after.as_secs();
-            tracing::error!(%node, %id, after_s, "its node has been unreachable for long; stopping it");
+            tracing::error!(%node, %id, after_s, "node unreachable beyond the limit; stopping \
+                its allocation");
             let cause = StopCause::NodeLost { node };
             let command = Command::Stop { id, cause };
             match self
@@ -88,7 +90,7 @@ impl NodeLoss {
                 .await
             {
                 Ok(_) => stopped += 1,
-                Err(error) => tracing::warn!(%id, %error, "not stopped yet"),
+                Err(error) => tracing::warn!(%id, %error, "allocation not stopped yet"),
             }
         }
         stopped

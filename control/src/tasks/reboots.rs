@@ -120,7 +120,7 @@ impl Reboots {
         let taken = match Taken::read(&self.core).await {
             Ok(taken) => taken,
             Err(error) => {
-                tracing::warn!(%error, "lost ranks are not reported yet");
+                tracing::warn!(%error, "lost ranks not reported yet");
                 return report;
             }
         };
@@ -128,7 +128,8 @@ impl Reboots {
         let confirm = |lost: Over| async move {
             let confirmed = confirm(core, fence, taken, &lost).await;
             confirmed.unwrap_or_else(|error| {
-                tracing::warn!(node = %lost.node, id = %lost.key.allocation, %error, "a lost rank is not reported yet");
+                tracing::warn!(node = %lost.node, id = %lost.key.allocation, %error, "lost rank \
+                    not reported yet");
                 false
             })
         };
@@ -244,7 +245,7 @@ pub(crate) async fn report_never_started(
     let evidence = sanitize::shortened(format!(
         "boot {then} was over before a launch was taken, {now} is"
     ));
-    tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank ended before it began");
+    tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "rank never started");
     let exit = RankExit::NeverStarted { evidence };
     propose(core, fence, node, key, exit, core.now()).await
 }
@@ -281,7 +282,7 @@ async fn report_lost(
         true => format!("its name was taken over with a token, boot {boot} is over"),
         false => format!("node rebooted: boot {boot} is over, {now} is"),
     };
-    tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "a rank is lost");
+    tracing::warn!(%node, id = %key.allocation, attempt = key.attempt, evidence, "rank lost");
     propose(core, fence, node, *key, RankExit::Lost { evidence }, at).await
 }
 

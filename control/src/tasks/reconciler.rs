@@ -51,7 +51,7 @@ where
     loop {
         let run = AbortOnDropHandle::new(tokio::spawn(work()));
         if let Err(error) = run.await {
-            tracing::error!(task = name, %error, "a task broke down and is started again");
+            tracing::error!(task = name, %error, "reconciler task panicked, restarting");
         }
         tokio::time::sleep(RESTART_PAUSE).await;
     }

@@ -137,7 +137,7 @@ impl Register {
                 Some(Err(error)) => {
                     // The failed task does not identify its node, so all nodes are queried again.
                     if error.is_panic() {
-                        tracing::error!(%error, "asking a node broke down");
+                        tracing::error!(%error, "node query task panicked");
                     }
                     self.progress.retain(|_, p| *p != Progress::Asking);
                     return Vec::new();
@@ -200,7 +200,7 @@ impl Register {
                 Err(_) => ASK_AGAIN,
             };
             if let Err(error) = &passed {
-                tracing::warn!(%node, %error, "node is not accepted for work yet");
+                tracing::warn!(%node, %error, "node not accepted yet");
                 report.failed += 1;
             }
             let until = Instant::now() + pause.min(self.core.timings.gate_every);

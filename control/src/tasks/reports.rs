@@ -58,7 +58,7 @@ fn judged(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
             reason: refusal.to_string(),
         }),
         other => {
-            tracing::error!(refusal = %other, "a report was refused for a reason of ours");
+            tracing::error!(refusal = %other, "report refused because of a fault of this control");
             Err(Unavailable::Busy)
         }
     }

@@ -260,7 +260,7 @@ impl Scale {
                 match value {
                     Ok(value) => {
                         if known.is_silent {
-                            tracing::info!(%id, "the metric of a service is known again");
+                            tracing::info!(%id, "service metric available again");
                         }
                         known.is_silent = false;
                         core.scaling.shows(vcluster, id, Some(value), policy.target);
@@ -268,7 +268,7 @@ impl Scale {
                     }
                     Err(why) => {
                         if !known.is_silent {
-                            tracing::warn!(%id, %why, "the metric of a service is not known; it stays as it is");
+                            tracing::warn!(%id, %why, "service metric unavailable; size unchanged");
                         }
                         known.is_silent = true;
                         core.scaling.failed(vcluster);
@@ -289,7 +289,7 @@ impl Scale {
             headroom: service::headroom(view, &service.spec.project),
         };
         let outcome = decide(&input, policy, &mut known.state);
-        tracing::trace!(%id, ?metric, decision = ?outcome.decision, "a service was evaluated");
+        tracing::trace!(%id, ?metric, decision = ?outcome.decision, "service evaluated");
         Some(outcome)
     }
 
@@ -327,12 +327,12 @@ impl Scale {
         let proposed = self.core.propose_as_service(Some(fence.clone()), command);
         match proposed.await {
             Ok(applied) => {
-                tracing::info!(%id, given, "a service gives back what its owners want");
+                tracing::info!(%id, given, "service returns nodes that their owners reclaim");
                 report.shrunk += 1;
                 report.revision = report.revision.max(applied.revision);
             }
             Err(error) => {
-                tracing::debug!(%id, %error, "nodes are not given back yet");
+                tracing::debug!(%id, %error, "nodes not returned yet");
                 report.refused += 1;
             }
         }
@@ -356,7 +356,7 @@ impl Scale {
                 answer
             }
             Decision::Shrink { node, cause } => {
-                tracing::info!(%id, %node, ?cause, "a service gives a node back");
+                tracing::info!(%id, %node, ?cause, "service returns a node");
                 let nodes = vec![node];
                 let command = Command::Shrink { id, nodes };
                 let answer = self.propose(order, command, report).await;
@@ -387,21 +387,21 @@ impl Scale {
             Ok(nodes) => nodes,
             Err(Blocker::QuotaHeadroom { .. }) => return Some(Answer::LimitReached),
             Err(blocker) => {
-                tracing::info!(%id, %blocker, ?cause, "there is no node for a service");
+                tracing::info!(%id, %blocker, ?cause, "no free node for service");
                 return Some(Answer::Refused);
             }
         };
         let nodes = match under_boots(order.view, order.service, &nodes) {
             Ok(nodes) => nodes,
             Err(nameless) => {
-                tracing::info!(%id, ?nameless, "nodes for a service have not named their boot yet");
+                tracing::info!(%id, ?nameless, "boot id of the service's new nodes not published yet");
                 return Some(Answer::Refused);
             }
         };
         // Nodes chosen for one service are not given to another in this pass.
         let names = nodes.iter().map(|expected| expected.node.clone());
         taken.extend(names);
-        tracing::info!(%id, nodes = nodes.len(), ?cause, "a service grows");
+        tracing::info!(%id, nodes = nodes.len(), ?cause, "service grows");
         self.propose(order, Command::Grow { id, nodes }, report)
             .await
     }
@@ -423,11 +423,11 @@ impl Scale {
             }
             Err(ProposeError::Refused(refusal)) => refusal,
             Err(ProposeError::Unavailable(error)) => {
-                tracing::warn!(%id, %error, "a change of a service was not answered; it is looked at anew");
+                tracing::warn!(%id, %error, "service change not answered; evaluating again");
                 return None;
             }
         };
-        tracing::info!(%id, %refusal, "a service is not changed");
+        tracing::info!(%id, %refusal, "service change refused");
         match refusal {
             Refusal::LimitExceeded { .. } => Some(Answer::LimitReached),
             Refusal::StaleEpoch { .. } => {
@@ -443,13 +443,15 @@ impl Scale {
         for alert in alerts {
             match alert {
                 Alert::MetricMissing { in_a_row } => {
-                    tracing::warn!(%id, in_a_row, "the metric of a service stays unknown: see to its query, or to its nodes");
+                    tracing::warn!(%id, in_a_row, "service metric stays unavailable; check its \
+                        query and its nodes");
                 }
                 Alert::BelowMin { nodes, min_nodes } => {
-                    tracing::warn!(%id, nodes, min_nodes, "a service has fewer nodes than it must have");
+                    tracing::warn!(%id, nodes, min_nodes, "service has fewer nodes than its minimum");
                 }
                 Alert::Oscillating { turns } => {
-                    tracing::warn!(%id, turns, "a service grows and shrinks in turns: give it a longer cooldown, or a lower threshold");
+                    tracing::warn!(%id, turns, "service size oscillates; use a longer cooldown \
+                        or a lower threshold");
                 }
             }
             self.core.scaling.alerted(&self.vcluster, *alert);

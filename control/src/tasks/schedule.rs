@@ -243,7 +243,7 @@ impl Schedule {
                         reason: why.to_string(),
                     };
                     core.decisions.outcome(vcluster, plan.made_at, id, outcome);
-                    tracing::debug!(%id, %why, "not assigned yet");
+                    tracing::debug!(%id, %why, "allocation not assigned yet");
                     self.unassigned.hold_back(of, &why);
                 }
             }
@@ -264,7 +264,7 @@ impl Schedule {
                 bytes: bytes as u64,
                 limit_bytes: most as u64,
             };
-            tracing::warn!(id = %of.placed.id, %blocker, "an allocation is not assigned");
+            tracing::warn!(id = %of.placed.id, %blocker, "allocation not assigned");
             self.unassigned.is_too_long(of, blocker);
             self.is_due = true;
         }
@@ -284,7 +284,7 @@ impl Schedule {
         let answers = match self.core.store.propose(envelopes).await {
             Ok(answers) => answers,
             Err(error) => {
-                tracing::warn!(%error, "assignments not answered; the next cycle plans on what became of them");
+                tracing::warn!(%error, "assignments not answered; the next cycle plans on their outcome");
                 let why = Why::NoAnswer(error.to_string());
                 for of in proposed {
                     self.unassigned.hold_back(of, &why);
@@ -323,9 +323,10 @@ impl Schedule {
         match self.unassigned.refuse(of, refusal, Instant::now()) {
             true => {
                 self.is_due = true;
-                tracing::warn!(%id, %refusal, "refused again and again; others may have its nodes for a while");
+                tracing::warn!(%id, %refusal, "assignment refused repeatedly; its nodes are open \
+                    to other allocations for a while");
             }
-            false => tracing::debug!(%id, %refusal, "assignment refused; planned again"),
+            false => tracing::debug!(%id, %refusal, "assignment refused; planning again"),
         }
     }
 
@@ -432,7 +433,7 @@ impl Schedule {
         for Sought { id, command } in sought {
             let proposed = self.core.propose_as_service(Some(fence.clone()), command);
             if let Err(error) = proposed.await {
-                tracing::info!(%id, %error, "nobody makes room; sought again");
+                tracing::info!(%id, %error, "preemption not started; victims are selected again");
             }
         }
     }
@@ -442,7 +443,7 @@ impl Schedule {
         if misfits != self.misfits && !misfits.is_empty() {
             let settings: Vec<String> = misfits.iter().map(Misfit::to_string).collect();
             let (vcluster, settings) = (&self.vcluster, settings.join(", "));
-            tracing::warn!(%vcluster, settings, "settings do not fit together; defaults apply");
+            tracing::warn!(%vcluster, settings, "scheduling settings are inconsistent; defaults apply");
         }
         self.misfits = misfits;
     }

@@ -109,7 +109,7 @@ impl Schedulers {
             self.leases.lock().remove(&name);
             // A lease that is not released expires.
             let _ = timeout(GIVE_BACK, lease.give_back(&self.core)).await;
-            tracing::info!(vcluster = %name, "no scheduler any more: the vCluster is gone");
+            tracing::info!(vcluster = %name, "vCluster deleted; its scheduler stopped");
         }
         for name in there {
             if running.contains_key(name) {

@@ -174,7 +174,7 @@ impl Trust {
                 }
                 Ok(_) => Some(Instant::now() + TELL_AGAIN),
                 Err(reason) => {
-                    tracing::info!(%node, reason, "an agent did not take the trust bundle");
+                    tracing::info!(%node, reason, "trust bundle not accepted by agent");
                     report.failed += 1;
                     Some(Instant::now() + TELL_AGAIN)
                 }
@@ -214,10 +214,11 @@ pub(crate) async fn catch_up(core: Arc<Core>) {
         if contradicts && !core.trust_contradicts() {
             tracing::error!(
                 in_force = number,
-                "the quorum's state demands an older, or another, trust bundle than is in force \
-                 here: it was founded anew or restored. What it revokes is not in force. Stop this \
-                 control and every agent, remove trust.bundle beside their certificates, and start \
-                 them; or found the cluster with a new authority and enrol everybody anew"
+                "the quorum's state requires an older or different trust bundle than the one in \
+                 force here: the cluster was recreated or restored. Revocations of the quorum's \
+                 bundle are not in force. Stop this control and every agent, remove trust.bundle \
+                 from the folder of their certificates, and start them; or create the cluster with \
+                 a new authority and enrol every node and control again"
             );
         }
         if stands.is_some() {
@@ -292,7 +293,7 @@ pub(crate) async fn watch_own(core: Arc<Core>) {
             let error = state.as_ref().and_then(|state| state.last_error.clone());
             match problem {
                 Some(reason) => tracing::error!(reason, ?error, "this control's certificate"),
-                None => tracing::info!("this control's certificate is good again"),
+                None => tracing::info!("this control's certificate is valid again"),
             }
             said = problem;
         }

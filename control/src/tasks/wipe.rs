@@ -94,18 +94,18 @@ impl Wipes {
             };
             match core.propose_as_service(Some(fence.clone()), command).await {
                 Ok(_) => {
-                    tracing::info!(%node, wipe, outcome = words, "a wipe has ended");
+                    tracing::info!(%node, wipe, outcome = words, "node wipe ended");
                     ended += 1;
                 }
                 Err(error) => {
-                    tracing::warn!(%node, wipe, %error, "the end of a wipe is not committed yet")
+                    tracing::warn!(%node, wipe, %error, "result of node wipe not committed yet")
                 }
             }
         }
         drop(answers);
         for (node, reason) in said {
             if self.said.get(&node) != Some(&reason) {
-                tracing::warn!(%node, reason, "not wiped yet");
+                tracing::warn!(%node, reason, "node not wiped yet");
                 self.said.insert(node, reason);
             }
         }

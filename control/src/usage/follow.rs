@@ -38,7 +38,7 @@ pub(crate) async fn follow(core: Arc<Core>) {
     loop {
         match Following::begin(&core, &mut gpus).await {
             Ok(mut following) => following.go_on().await,
-            Err(error) => tracing::warn!(%error, "what was used cannot be read yet"),
+            Err(error) => tracing::warn!(%error, "usage unreadable, retrying"),
         }
         core.books.set(None);
         tokio::time::sleep(READ_PAUSE).await;
@@ -76,7 +76,7 @@ impl<'a> Following<'a> {
         gpus.learn(&view);
         count(&mut ledger, gpus);
         ledger.draw();
-        tracing::debug!(stretches = ledger.len(), "the ledger is read");
+        tracing::debug!(stretches = ledger.len(), "usage ledger read");
         core.books.set(Some(ledger));
         Ok(Self {
             core: core.clone(),
@@ -104,7 +104,7 @@ impl<'a> Following<'a> {
             match self.catch_up(known).await {
                 Ok(true) => asked_at = Some(self.core.now()),
                 Ok(false) => return,
-                Err(error) => tracing::debug!(%error, "what was used since cannot be read yet"),
+                Err(error) => tracing::debug!(%error, "new usage unreadable, retrying"),
             }
         }
     }
@@ -118,7 +118,7 @@ impl<'a> Following<'a> {
                 tracing::info!(
                     known = after,
                     last = head.last,
-                    "there are fewer facts than were read; reading anew"
+                    "quorum has fewer usage facts than were read; reading again"
                 );
                 return Ok(false);
             }

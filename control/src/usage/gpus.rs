@@ -35,7 +35,8 @@ impl Gpus {
             tracing::warn!(
                 file = %file.display(),
                 %error,
-                "what nodes had last cannot be read; those that are down count one GPU until they are back"
+                "last GPU counts of nodes unreadable; each node that is down counts one GPU until \
+                 it is back"
             );
             BTreeMap::new()
         });
@@ -59,7 +60,7 @@ impl Gpus {
         if let Some(file) = &self.file
             && let Err(error) = self.write(file)
         {
-            tracing::warn!(file = %file.display(), %error, "what nodes have is not kept");
+            tracing::warn!(file = %file.display(), %error, "GPU counts of nodes not stored");
         }
     }
 

@@ -184,7 +184,7 @@ fn a_hangup_renews_the_tokens_and_ends_nothing() {
     };
     write(&folder, "tokens.yaml", "tokens: []\n");
     signal("-HUP");
-    let line = says(&mut log, "tokens not renewed");
+    let line = says(&mut log, "tokens not reloaded");
     assert!(line.contains("tokens.yaml"), "{line}");
     assert!(!line.contains('\u{1b}'), "colours in a pipe: {line:?}");
     let good = "tokens: [{name: root, role: admin, token: fedcba9876543210fedcba9876543210}]\n";

@@ -52,7 +52,7 @@ impl Accountant {
                 };
                 match self.site.set_limits(tenant, patch).await {
                     Ok(()) => {
-                        tracing::info!(%tenant, bought = bought.words(), "limits are as Waldur has them")
+                        tracing::info!(%tenant, bought = bought.words(), "project limits match Waldur")
                     }
                     Err(SiteError::Refused { text }) => {
                         self.park(&name, text);

@@ -36,8 +36,8 @@ impl Accountant {
             let ends = month.ends(&zone).min(now);
             let Some(totals) = self.site.totals(month.begins(&zone), ends) else {
                 return Err(SiteError::Unavailable {
-                    reason: "what was used, or how many GPUs every node has, is not known yet; \
-                             ask again in a minute"
+                    reason: "usage, or the number of GPUs of every node, is not known yet; try \
+                        again in a minute"
                         .to_owned(),
                 }
                 .into());
@@ -99,8 +99,7 @@ impl Accountant {
             },
             (Some(_), false) if elsewhere.node > amounts.node || elsewhere.gpu > amounts.gpu => {
                 Outcome::NotBookable {
-                    reason: "resources that were ended have more, and take none any more"
-                        .to_owned(),
+                    reason: "ended resources have more usage, and accept no correction".to_owned(),
                 }
             }
             (Some(resource), false) => {

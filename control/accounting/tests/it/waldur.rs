@@ -334,7 +334,7 @@ async fn a_token_that_was_rotated_is_read_anew() {
     fixture.waldur.revoke_token(&old);
     fixture.world.ran("physics", "batch", 1, HOUR);
     let status = fixture.round().await;
-    assert!(status.failure.unwrap().contains("does not take the token"));
+    assert!(status.failure.unwrap().contains("rejects the token"));
     fs::write(fixture.folder.path().join("token"), &new).unwrap();
     fixture.wait(60_000);
     assert_eq!(fixture.round().await.failure, None);

@@ -125,7 +125,7 @@ fn after_silence_the_first_change_is_doubted_and_the_reason_stays() {
 fn what_was_unknown_before_a_start_of_control_says_so_after_its_first_look() {
     let mut again = node();
     again.history = restless().history;
-    let not_read = Reading::failed("its BMC was not read yet");
+    let not_read = Reading::failed("BMC not read yet");
     let before = bios(&again);
     assert!(before.entries.values().any(|reading| *reading == not_read));
     again.take(&tells(Reading::Present("c"), "OK"), &look(7));

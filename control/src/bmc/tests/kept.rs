@@ -65,7 +65,7 @@ async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
     };
     let fixture = BmcFixture::beside(plan, History::open(None).unwrap(), hosts);
     let why = fixture.until("silence", silent).await;
-    assert!(why.contains("broke down"), "{why}");
+    assert!(why.contains("panicked"), "{why}");
     assert_eq!(bmc.counters().sessions, 0);
     breaks.store(false, Ordering::Relaxed);
     assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
@@ -105,7 +105,7 @@ async fn what_was_named_outlasts_a_worker_that_breaks_down_until_the_bmc_says_th
         .await;
     breaks.store(true, Ordering::Relaxed);
     let why = fixture.until("silence", silent).await;
-    assert!(why.contains("broke down"), "{why}");
+    assert!(why.contains("panicked"), "{why}");
     assert!(is_named(&fixture.readings));
     // The worker restarts, and its first reading gets no answer.
     breaks.store(false, Ordering::Relaxed);

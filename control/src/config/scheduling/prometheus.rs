@@ -59,7 +59,7 @@ mod tests {
         let wrong = told(
             r#"{"url": "http://prometheus.example/api/v1/?x=1", "token_file": "/t", "deadline_s": 0}"#,
         );
-        for part in ["in the clear", "must end with a path", "1 to 300 seconds"] {
+        for part in ["unencrypted", "must end with a path", "1 to 300 seconds"] {
             assert!(wrong.contains(part), "{part}: {wrong}");
         }
         let deep = told(r#"{"url": "https://prometheus.example/api/v1"}"#);

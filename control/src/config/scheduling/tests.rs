@@ -93,8 +93,8 @@ scheduling:
         "scheduling.energy_prise: unknown key; did you mean scheduling.energy_price?",
         "scheduling.energy_price: give one of `file` and `url`",
         "scheduling.energy_price.refresh_s: give 1 to 86400 seconds, not 0",
-        "scheduling.data_readiness.url: {who} stands for nothing",
-        "scheduling.data_readiness.url: must say {id}",
+        "scheduling.data_readiness.url: {who} is not a valid placeholder",
+        "scheduling.data_readiness.url: must contain {id}",
         "scheduling.data_readiness.at_a_time: give 1 to 256, not 0",
         "scheduling.data_readiness.max_age_s: is less than `refresh_s`",
         "scheduling.storage.my scratch: ",
@@ -102,10 +102,10 @@ scheduling:
         "scheduling.storage.a.bandwidth_gb_s: give 0.001 to",
         "scheduling.storage.a.utilisation.url: must begin with http or https, not ftp",
         "scheduling.storage.a.utilisation.key: must be a JSON pointer",
-        "scheduling.storage.b.utilisation.url: must hold no password",
+        "scheduling.storage.b.utilisation.url: must not contain a password",
         "scheduling.storage.b.utilisation.colour: unknown key",
         "scheduling.storage.b.utilisation.deadline_s: give 1 to 300 seconds, not 999",
-        "scheduling.storage.c.utilisation.url: would carry the token in the clear",
+        "scheduling.storage.c.utilisation.url: would send the token unencrypted",
         "scheduling.storage.d.utilisation.deadline_s: is more than `max_age_s`",
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");
@@ -113,7 +113,7 @@ scheduling:
     let told = mistakes("scheduling: {energy_price: {}}\n");
     assert!(told.contains("give one of `file` and `url`"), "{told}");
     let told = mistakes("scheduling: {energy_price: {file: a.csv, token_file: /t}}\n");
-    assert!(told.contains("token_file: is for an `url`"), "{told}");
+    assert!(told.contains("token_file: is for `url` only"), "{told}");
     let told = mistakes("scheduling: {storage: {a: {}}}\n");
     assert!(told.contains("bandwidth_gb_s"), "{told}");
     let local = "{bandwidth_gb_s: 1, utilisation: {url: 'http://127.0.0.1:9/', token_file: /t}}";

@@ -89,7 +89,7 @@ fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
     };
     match seconds.or_else(parts) {
         Some(ms) => Ok(Some(UnixMillis(ms))),
-        None => not_valid(format!("the token's `{name}` is no time")),
+        None => not_valid(format!("`{name}` of the token is not a valid time")),
     }
 }
 
@@ -97,10 +97,10 @@ impl Rules {
     /// Identity given by the claims of a token at the time `now`.
     pub(super) fn holder(&self, payload: &[u8], now: UnixMillis) -> Result<Holder, Fault> {
         let Ok(claims) = serde_json::from_slice::<Claims>(payload) else {
-            return not_valid("the token's payload is no JSON object");
+            return not_valid("the token's payload is not a JSON object");
         };
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
-            return not_valid(format!("the token is not of {}", self.issuer));
+            return not_valid(format!("the token was not issued by {}", self.issuer));
         }
         let is_for_us = match claims.get("aud") {
             Some(Value::String(one)) => *one == self.audience,
@@ -119,7 +119,7 @@ impl Rules {
         let tenants = self.tenants(&claims, &name)?;
         if role == Role::TenantAdmin && tenants.is_none() {
             return not_allowed(format!(
-                "{name} has the role {role}, which is for tenants that are named, and is told of all"
+                "{name} has the role {role}, which is limited to named tenants, but the token grants all"
             ));
         }
         Ok(Holder {
@@ -133,12 +133,12 @@ impl Rules {
     fn check_times(&self, claims: &Claims, now: UnixMillis) -> Result<UnixMillis, Fault> {
         let leeway = self.leeway_ms;
         let Some(ends) = moment(claims, "exp")? else {
-            return not_valid("the token does not say when it ends (`exp`)");
+            return not_valid("the token has no expiry time (`exp`)");
         };
         let until = UnixMillis(ends.0.saturating_add(leeway));
         if now >= until {
             return not_valid(format!(
-                "the token ended {} s ago; ask for another one",
+                "the token expired {} s ago; request a new one",
                 now.since(ends) / 1_000
             ));
         }
@@ -167,15 +167,13 @@ impl Rules {
         let mut found = named.iter().filter_map(|claim| at(claims, claim));
         let Some(name) = found.find_map(Value::as_str).filter(|n| !n.is_empty()) else {
             let claims = named.join("` or `");
-            return not_allowed(format!(
-                "the token does not say who you are: it has no `{claims}`"
-            ));
+            return not_allowed(format!("the token names no user: it has no `{claims}`"));
         };
         match is_name(name) {
             true => Ok(name.to_owned()),
             false => not_allowed(format!(
-                "the name in the token cannot be used here: it must be 1 to {MAX_NAME} letters, digits, \
-                 '.', '_', '-' and '@'"
+                "the user name in the token is not valid here: it must be 1 to {MAX_NAME} letters, \
+                 digits, '.', '_', '-' and '@'"
             )),
         }
     }
@@ -195,7 +193,8 @@ impl Rules {
         match strongest {
             Some(role) => Ok(role),
             None => not_allowed(format!(
-                "{name} has no role here: nothing in the token's claim `{claim}` stands for one"
+                "{name} has no role here: no value of the token's claim `{claim}` is mapped to a \
+                 role"
             )),
         }
     }
@@ -220,7 +219,8 @@ impl Rules {
         match tenants.is_empty() {
             false => Ok(Some(tenants)),
             true => not_allowed(format!(
-                "{name} is in no tenant here: nothing in the token's claim `{claim}` is the name of one"
+                "{name} is in no tenant here: no value of the token's claim `{claim}` is the name \
+                 of a tenant"
             )),
         }
     }
@@ -290,16 +290,22 @@ mod tests {
             (json!({"aud": null}), "401 the token is for another"),
             (
                 json!({"iss": "https://id.example.org/"}),
-                "401 the token is not of",
+                "401 the token was not issued by",
             ),
-            (json!({"iss": null}), "401 the token is not of"),
+            (json!({"iss": null}), "401 the token was not issued by"),
             (json!({"exp": s - 59}), "ada user"),
-            (json!({"exp": s - 60}), "401 the token ended 60 s ago"),
+            (json!({"exp": s - 60}), "401 the token expired 60 s ago"),
             (json!({"exp": (s as f64) - 59.5}), "ada user"),
             (json!({"exp": 1e300}), "ada user"),
-            (json!({"exp": null}), "401 the token does not say when"),
-            (json!({"exp": "soon"}), "401 the token's `exp` is no time"),
-            (json!({"exp": -5}), "401 the token's `exp` is no time"),
+            (json!({"exp": null}), "401 the token has no expiry time"),
+            (
+                json!({"exp": "soon"}),
+                "401 `exp` of the token is not a valid time",
+            ),
+            (
+                json!({"exp": -5}),
+                "401 `exp` of the token is not a valid time",
+            ),
             (json!({"nbf": s + 60}), "ada user"),
             (
                 json!({"nbf": s + 61}),
@@ -324,10 +330,7 @@ mod tests {
         }
         rules.name_claim = Some("email".to_owned());
         let said = says(&rules, json!({}));
-        assert_eq!(
-            said,
-            "403 the token does not say who you are: it has no `email`"
-        );
+        assert_eq!(said, "403 the token names no user: it has no `email`");
         assert_eq!(says(&rules, json!({"email": "ada@x"})), "ada@x user");
     }
 
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!(roles(json!(["waldur"])), "ada service");
         // A role name of Lattice has no meaning in a token unless the site maps it.
         let none = roles(json!(["admin"]));
-        assert!(none.contains("nothing in the token's claim `realm_access.roles`"));
+        assert!(none.contains("no value of the token's claim `realm_access.roles`"));
         let none = says(&rules, json!({"realm_access": null}));
         assert!(none.contains("has no claim `realm_access.roles`"), "{none}");
         // A tenant administrator requires named tenants.

@@ -243,10 +243,10 @@ impl<'a> Token<'a> {
         let header: Header =
             serde_json::from_slice(&header).map_err(|_| "its header is not JSON with `alg`")?;
         let Some(algorithm) = algorithm(&header.alg) else {
-            return Err("it is signed with none of RS, PS, ES (256, 384) and EdDSA");
+            return Err("its algorithm is not one of RS, PS, ES (256, 384) and EdDSA");
         };
         if header.crit.is_some() {
-            return Err("it demands extensions (`crit`)");
+            return Err("it requires extensions (`crit`)");
         }
         let is_accepted = |typ: &String| {
             let typ = typ.to_ascii_lowercase();
@@ -254,7 +254,7 @@ impl<'a> Token<'a> {
             TYPES.contains(&typ)
         };
         if !header.typ.as_ref().is_none_or(is_accepted) {
-            return Err("by its `typ` it lets nobody in");
+            return Err("its `typ` is not that of an access token");
         }
         decode(signature).map_err(|_| "its signature is not base64")?;
         Ok(Self {

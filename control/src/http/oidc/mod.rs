@@ -77,13 +77,13 @@ impl From<ClientError> for IssuerError {
 enum KeysError {
     #[error("{url}: {source}")]
     Fetch { url: Url, source: FetchError },
-    #[error("{url}: not what was asked for: {source}")]
+    #[error("{url}: unexpected answer: {source}")]
     Unreadable { url: Url, source: serde_json::Error },
     #[error("{url}: it names another issuer than `https.oidc.issuer`")]
     OtherIssuer { url: Url },
-    #[error("{url}: its `jwks_uri` is no https URL")]
+    #[error("{url}: its `jwks_uri` is not an https URL")]
     Insecure { url: Url },
-    #[error("{url}: it holds no key for signatures of a kind that is taken")]
+    #[error("{url}: it has no signature key of a supported kind")]
     NoKeys { url: Url },
 }
 
@@ -178,7 +178,7 @@ impl Issuer {
                         tracing::info!(
                             issuer = self.rules.issuer,
                             keys = keys.len(),
-                            "keys of tokens read"
+                            "OIDC token keys read"
                         );
                     }
                     said.clear();
@@ -194,7 +194,7 @@ impl Issuer {
                         tracing::warn!(
                             issuer = self.rules.issuer,
                             has_keys,
-                            "keys of tokens not read: {text}"
+                            "OIDC token keys not read: {text}"
                         );
                         said = text;
                     }
@@ -274,8 +274,8 @@ impl Issuer {
             Some(false) => return Err(nobody("the token's signature is not its issuer's")),
             None => {
                 return Err(nobody(
-                    "the token is of no key (`kid`) that its issuer is known to have; keys are read anew at \
-                     most once a minute for this",
+                    "the key (`kid`) of the token is not among its issuer's known keys; keys are \
+                     read again at most once a minute for this",
                 ));
             }
         }
@@ -297,8 +297,9 @@ impl Issuer {
 
     fn no_keys(&self) -> Problem {
         let detail = format!(
-            "tokens of {} cannot be judged yet: it has not told its keys since this control started, and is \
-             asked again. Tokens of this cluster's own file are taken meanwhile",
+            "tokens of {} cannot be verified yet: the issuer's keys have not been readable since \
+             this control started, and are requested again. Tokens of this cluster's own file are \
+             accepted meanwhile",
             self.rules.issuer
         );
         Problem::new(Kind::Unavailable, "issuer_unavailable", detail)

@@ -21,7 +21,7 @@ use lattice_quorum_types::{
 use std::sync::Arc;
 
 pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingStatus, Problem> {
-    caller.check_whole(Role::Operator, "reading how accounting stands")?;
+    caller.check_whole(Role::Operator, "reading the accounting status")?;
     let Some(desk) = core.accounting() else {
         return Ok(AccountingStatus::default());
     };
@@ -95,7 +95,13 @@ pub(crate) async fn reconcile(
 /// Handles a webhook call as a wake-up only. Its content is not trusted: the accountant queries the accounting system
 /// itself.
 pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
-    let unknown = || Problem::new(Kind::NotFound, "unknown_hook", "there is no such hook");
+    let unknown = || {
+        Problem::new(
+            Kind::NotFound,
+            "unknown_hook",
+            "no hook of this name exists",
+        )
+    };
     let desk = core.accounting().ok_or_else(unknown)?;
     match desk.knows_hook(secret).await {
         true => {
@@ -113,8 +119,7 @@ fn acting(core: &Core) -> Result<&Arc<Desk>, Problem> {
     match core.view().dispatches {
         true => Ok(desk),
         false => {
-            let detail =
-                "another control does the accounting; ask that one, or this one once it acts";
+            let detail = "another control does the accounting; use that one";
             Err(Problem::new(Kind::Unavailable, "not_acting", detail))
         }
     }

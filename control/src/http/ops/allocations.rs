@@ -210,7 +210,7 @@ impl Act {
                         let present = record(core, caller, id).await?.spec.walltime_ms;
                         let unbounded = || {
                             let reason =
-                                "it has none, and runs without bound; give a whole walltime";
+                                "the allocation has no walltime limit; give a whole walltime";
                             Problem::field("walltime", reason)
                         };
                         let sum = present.ok_or_else(unbounded)?.saturating_add(ms);
@@ -237,7 +237,7 @@ async fn checkpoint(
         None => {
             let record = record(core, caller, id).await?;
             let nowhere = || {
-                let reason = "neither the work nor the site says where to; give a directory";
+                let reason = "neither the allocation nor the site gives a directory; give one";
                 Problem::field("directory", reason)
             };
             // For an allocation without checkpoints, the quorum returns the error.
@@ -262,8 +262,8 @@ async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result
         // The quorum returns the error, unless another refusal has priority.
         None => "/".to_owned(),
         Some(_) => core.checkpoint_directory(&record).ok_or_else(|| {
-            let reason = "neither the work nor the site says where its checkpoints go; have it write one \
-                          (`lattice checkpoint --directory`), then suspend it without";
+            let reason = "neither the allocation nor the site gives a checkpoint directory; \
+                write a checkpoint first (`lattice checkpoint --directory`), then suspend without one";
             Problem::field("checkpoint", reason)
         })?,
     };

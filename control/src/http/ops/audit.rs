@@ -99,7 +99,7 @@ fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
         },
         (Role::User, _) => match &filter.user {
             Some(other) if **other != *caller.name => refused(format!(
-                "reading what is about others needs the role operator; {} has the role {}",
+                "reading the entries of other users needs the role operator; {} has the role {}",
                 caller.name, caller.role
             )),
             _ => {
@@ -176,7 +176,7 @@ pub(crate) async fn list(
 
 /// Has the leader sign the audit up to its current end, unless it is signed already.
 pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
-    caller.check_whole(Role::Operator, "having the audit signed")?;
+    caller.check_whole(Role::Operator, "signing the audit")?;
     let signed = core.store.sign_audit().await;
     let head = signed.map_err(|error| Problem::from(&error))?;
     let head = head.map_err(|why| Problem::new(Kind::Unavailable, "audit_not_signed", why))?;

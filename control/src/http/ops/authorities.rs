@@ -107,7 +107,7 @@ async fn find(core: &Core, pin: &str) -> Result<Authority, Problem> {
         (Some(one), None) => Ok(one),
         (Some(one), Some(other)) => {
             let reason = format!(
-                "{beginning} is the beginning of {} and {}; give more of it",
+                "{beginning} is ambiguous: {} and {} begin with it; give more characters",
                 one.pin, other.pin
             );
             Err(Problem::field("pin", reason))
@@ -129,7 +129,7 @@ pub(crate) async fn add(
     let (certificate, described) = x509::read_authority(&request.certificate)?;
     if described.not_after < core.now() {
         let ended = super::time(described.not_after);
-        let reason = format!("{} ended at {ended}; make a new one", described.subject);
+        let reason = format!("{} expired at {ended}; make a new one", described.subject);
         return Err(Problem::field("certificate", reason));
     }
     let certificate = Bytes::from(certificate);
@@ -162,9 +162,9 @@ async fn stamps_pass(core: &Core) -> Result<(), Problem> {
         };
         if Instant::now() >= until {
             let detail = format!(
-                "the newest certificate was issued at {}, which is not over by the clock of this \
-                 control ({}): members are issuing all the time, or clocks differ. Nothing was \
-                 changed; look at the clocks, and ask again.",
+                "the newest certificate was issued at {}, which is in the future by the clock of \
+                 this control ({}): members issue certificates all the time, or clocks differ. \
+                 Nothing was changed; check the clocks and try again.",
                 super::time(newest),
                 super::time(core.now())
             );
@@ -216,8 +216,8 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
             Kind::Conflict,
             "authority_in_use",
             format!(
-                "{detail} With --force (force=true) it is retired now; who still shows a \
-                 certificate of it is refused everywhere and must enrol again."
+                "{detail} With --force (force=true) it is retired now; its certificates are then \
+                 refused everywhere, and their holders must enrol again."
             ),
         ))
     };
@@ -234,9 +234,9 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     let unseen = unseen(core).await?;
     if !unseen.is_empty() {
         return refused(format!(
-            "it is not known whose certificate these hold: {}. It was issued by hand and not \
-             renewed since. They renew by themselves within ten minutes of a promotion; wait \
-             until `lattice admin certificate list` shows them.",
+            "the issuer of the certificates of these members is unknown: {}. They were issued by \
+             hand and not renewed since. They renew by themselves within ten minutes of a promotion; \
+             wait until `lattice admin certificate list` shows them.",
             members(unseen.iter().map(|(role, name)| (*role, name.as_str())))
         ));
     }

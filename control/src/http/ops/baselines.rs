@@ -42,7 +42,8 @@ fn versioned(text: &str) -> Result<(BaselineName, Option<u32>), Problem> {
         return Ok((name(text)?, None));
     };
     let version = version.trim_start_matches('v').parse();
-    let version = version.map_err(|_| Problem::field("version", "it is a number, as in h100@3"))?;
+    let version =
+        version.map_err(|_| Problem::field("version", "the version is a number, as in h100@3"))?;
     Ok((name(text)?, Some(version)))
 }
 
@@ -80,8 +81,8 @@ async fn find(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
             None => Err(unknown(&name)),
             Some(version) => {
                 let detail = format!(
-                    "version {version} of baseline \"{name}\" is not kept; `lattice conformance \
-                     baseline show {name}` shows those that are"
+                    "version {version} of baseline \"{name}\" is not stored; `lattice conformance \
+                     baseline show {name}` lists the stored versions"
                 );
                 Err(Problem::new(Kind::NotFound, "unknown_baseline", detail))
             }
@@ -134,7 +135,7 @@ fn shown(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
     for class in &kept.unknown_classes {
         if let Some(rule) = definition.classes.get(class) {
             let mut told = rule_view(Class::Gpu, rule, Keys::OfPartial);
-            told.unreadable = Some("this control does not know the class".to_owned());
+            told.unreadable = Some("the class is unknown to this control".to_owned());
             classes.insert(class.clone(), told);
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
         return Err(Problem::field("reason", hint));
     }
     if reason.len() > MAX_FREE_TEXT_BYTES {
-        let why = format!("say it in {MAX_FREE_TEXT_BYTES} bytes at most");
+        let why = format!("give at most {MAX_FREE_TEXT_BYTES} bytes");
         return Err(Problem::field("reason", why));
     }
     Ok(())
@@ -108,14 +108,11 @@ pub(crate) async fn revoke(
     let role: Member = role
         .parse()
         .map_err(|e: String| Problem::field("role", e))?;
-    check_reason(
-        &reason,
-        "say why, for the audit and for whoever finds it gone",
-    )?;
+    check_reason(&reason, "give the reason; it is written to the audit log")?;
     if role == Member::Control && name == core.name() {
         let detail = format!(
-            "control/{name} is who you are asking: it would cut itself off before it could say \
-             whether it was done; ask another control"
+            "control/{name} is the control that serves this request and would cut itself off \
+             before it could answer; use another control"
         );
         return Err(Problem::new(Kind::Conflict, "revokes_itself", detail));
     }

@@ -79,7 +79,7 @@ pub(crate) async fn release(
             nodes: list,
         });
     }
-    caller.check_whole(Role::Admin, "seeing to a node that was not wiped")?;
+    caller.check_whole(Role::Admin, "resolving a failed node wipe")?;
     let reason = reason.unwrap_or_default();
     let mut revision = core.view().revision;
     for node in nodes {
@@ -108,7 +108,8 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
         };
         if *tenure.user != *caller.name && !caller.sees(&tenure.project) {
             let detail = format!(
-                "{id} is claimed by somebody of another tenant; ask an administrator of the whole cluster"
+                "{id} is claimed by a user of another tenant; ask an administrator of the whole \
+                 cluster"
             );
             return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
         }

@@ -37,8 +37,8 @@ async fn beside(core: &Core, left: &str, right: &str) -> Result<DiffView, Proble
     let scope = match (group(&left), right.as_ref().and_then(group)) {
         (Some(one), Some(other)) if one != other => {
             let reason = format!(
-                "the one is a group by {one}, the other by {other}: they are compared with groups of \
-                 their kind"
+                "a group by {one} cannot be compared with a group by {other}; compare groups of \
+                 one kind"
             );
             return Err(Problem::field("with", reason));
         }

@@ -28,7 +28,7 @@ pub(crate) fn since(
     caller: &Caller,
     since: Option<&str>,
 ) -> Result<BoxStream<'static, Result<Bytes, BoxError>>, Problem> {
-    caller.check_whole(Role::Operator, "reading what schedulers decided")?;
+    caller.check_whole(Role::Operator, "reading scheduling decisions")?;
     let core = api.core();
     let since = match since {
         None => Default::default(),
@@ -58,7 +58,7 @@ fn unreadable(error: DecisionsError) -> Problem {
         ),
         DecisionsError::File { path, source } => {
             tracing::warn!(path = %path.display(), error = %source, "decisions cannot be read");
-            let detail = "this control cannot read its record of decisions; its log says why";
+            let detail = "this control cannot read its record of decisions; see its log";
             Problem::new(Kind::Unavailable, "record_unreadable", detail)
         }
     }

@@ -40,8 +40,10 @@ pub(crate) async fn drain(
         force_release,
     } = request;
     let hint = match force_release {
-        true => "say why, and how it is known that nothing runs there: it is kept in the audit",
-        false => "say why, for those who find the node drained",
+        true => {
+            "give the reason, and how it is known that nothing runs there; it is written to the audit log"
+        }
+        false => "give the reason of the drain",
     };
     check_reason(&reason, hint)?;
     let node = name(node)?;
@@ -174,7 +176,7 @@ pub(crate) async fn undrain(
     let cleared: Vec<String> = own.map(|d| format!("{}: {}", d.owner, d.reason)).collect();
     if skip_gate {
         caller.check_whole(Role::Admin, "undraining without the health gate")?;
-        tracing::warn!(by = %caller.name, %node, "undrained without asking the health gate");
+        tracing::warn!(by = %caller.name, %node, "node undrained without the health gate");
     } else if record.is_some_and(|record| goes_back(caller, record)) {
         gate(core, caller, &node).await?;
     }
@@ -185,7 +187,7 @@ pub(crate) async fn undrain(
         return Ok(Undrained { revision, cleared });
     }
     if record.is_some_and(has_hooks_reason) {
-        tracing::info!(by = %caller.name, %node, "the reason of a failed hook is cleared");
+        tracing::info!(by = %caller.name, %node, "failed hook reason cleared");
         let cleared = faults::clear_hooks(core, &node, expected).await;
         let cleared = cleared.map_err(|error| super::problem(&error))?;
         expected = Some(cleared.revision);
@@ -223,8 +225,8 @@ fn has_own(caller: &Caller, record: &Node) -> Result<(), Problem> {
     let others = drains.iter().map(|d| format!("{}: {}", d.owner, d.reason));
     let others: Vec<String> = others.collect();
     let detail = format!(
-        "nothing of yours keeps node {} out of service. What does is cleared by its owner; a service \
-         clears its own by itself, once nothing is left of it by the word of the node and its BMC: {}",
+        "node {} stays drained: no drain reason of yours is left. Each other reason is cleared by \
+         its owner; a service clears its own once node and BMC no longer report the fault: {}",
         record.id,
         others.join("; ")
     );
@@ -253,7 +255,7 @@ async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem
 
 /// Remedy, as the end of a sentence.
 fn what_to_do(error: &GateError, node: &NodeId) -> String {
-    const SKIP: &str = "let an administrator do so with --skip-gate (skip_gate=true)";
+    const SKIP: &str = "an administrator can undrain it with --skip-gate (skip_gate=true)";
     match error {
         GateError::StillRuns { .. } => "; undrain it again once they are gone".to_owned(),
         GateError::Failed { .. } => {
@@ -264,24 +266,25 @@ fn what_to_do(error: &GateError, node: &NodeId) -> String {
              health {node} --clear CODE`) and undrain it again, or {SKIP}"
         ),
         GateError::FaultyByBmc { .. } => format!(
-            "; it stays drained. Repair it and undrain it again: nobody clears what a BMC names, it ends \
-             when the BMC says so (`lattice node health {node} --fresh`); or {SKIP}"
+            "; it stays drained. Repair it and undrain it again: a fault that the BMC reports \
+             cannot be cleared by hand, it ends when the BMC no longer reports it (`lattice node \
+             health {node} --fresh`); or {SKIP}"
         ),
         GateError::Differs { .. } => format!(
-            "; it stays drained. Make it what its baseline asks, or change the baseline, and undrain \
-             it again, or {SKIP}"
+            "; it stays drained. Make it conform to its baseline, or change the baseline, and \
+             undrain it again, or {SKIP}"
         ),
         GateError::Unverified { why, .. } if bmc::is_bmcs(why) => format!(
-            "; it stays drained until its BMC says that it is over (`lattice node health {node} --fresh`). A \
-             BMC that is gone for good is taken out of control's file of BMCs; or {SKIP}"
+            "; it stays drained until its BMC reports the fault ended (`lattice node health {node} \
+             --fresh`). Remove a BMC that is gone for good from control's file of BMCs; or {SKIP}"
         ),
         GateError::Unverified { .. } => format!(
-            "; it stays drained. Look at it (`lattice node health {node} --fresh`) and undrain it \
+            "; it stays drained. Check it (`lattice node health {node} --fresh`) and undrain it \
              again, or {SKIP}"
         ),
         GateError::Agent(_) | GateError::Unavailable(_) => {
-            "; it could not be asked whether it is sound, so it stays drained. An administrator may \
-             undrain it with --skip-gate (skip_gate=true)"
+            "; its health could not be checked, so it stays drained. An administrator may undrain \
+             it with --skip-gate (skip_gate=true)"
                 .to_owned()
         }
     }

@@ -53,7 +53,7 @@ async fn number_of(
     let record = record.filter(|record| caller.sees(&record.spec.project));
     let record = record.ok_or_else(|| unknown(array))?;
     let Some(spec) = &record.spec.terms.array else {
-        let detail = format!("allocation {array} is no array; name it without _{index}");
+        let detail = format!("allocation {array} is not an array; name it without _{index}");
         return Err(no_element(field, detail));
     };
     spec.numbers(array).of(index).ok_or_else(|| {

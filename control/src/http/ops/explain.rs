@@ -20,7 +20,7 @@ pub(crate) fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Str
             ),
             Some(explanation) => explanation.to_string(),
             None => match array_of(view, a).and_then(as_many_as_may) {
-                Some(most) => format!("{most} of its array's elements may run at a time, and do"),
+                Some(most) => format!("array limit: {most} of at most {most} elements are running"),
                 None => "waits for the next scheduling cycle".to_owned(),
             },
         }),

@@ -69,8 +69,8 @@ impl Side {
         }
         if digits.len() < LEAST_DIGITS {
             let reason = format!(
-                "no node is called {text:?}; a group is named by {LEAST_DIGITS} digits of its digest \
-                 or more"
+                "{text:?} is not the name of a node; a group is named by {LEAST_DIGITS} digits of \
+                 its digest or more"
             );
             return Err(Problem::field(field, reason));
         }
@@ -94,13 +94,16 @@ impl Side {
             fitting = beginning(view, digits, together(view, digits));
         }
         if fitting.len() > 1 {
-            let reason = format!("{} groups begin so; give more of it", fitting.len());
+            let reason = format!(
+                "{} groups begin with these digits; give more digits",
+                fitting.len()
+            );
             return Err(Problem::field(field, reason));
         }
         let none = || {
             let detail = format!(
-                "no node is called {text:?}, and no group's digest begins so; `lattice node list` and \
-                 `lattice conformance groups` show those there are"
+                "{text:?} is not the name of a node or the start of a group's digest; `lattice \
+                 node list` and `lattice conformance groups` list both"
             );
             Problem::new(Kind::NotFound, "unknown_node", detail)
         };

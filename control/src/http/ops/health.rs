@@ -28,7 +28,7 @@ pub(crate) async fn show(
     fresh: bool,
 ) -> Result<NodeHealthView, Problem> {
     if fresh {
-        caller.check_role(Role::Operator, "looking at the node now (fresh=true)")?;
+        caller.check_role(Role::Operator, "reading the node again (fresh=true)")?;
     }
     let request = GetHealth {
         fresh,

@@ -57,7 +57,7 @@ pub(crate) async fn of_node(
     let hides_people = reads_people("reading the audit").is_err();
     for (kind, what) in [
         ("audit", "reading the audit"),
-        (BMC_KIND, "reading what a BMC logged"),
+        (BMC_KIND, "reading the BMC log"),
     ] {
         if kinds.as_ref().is_some_and(|kinds| kinds.contains(kind)) {
             reads_people(what)?;
@@ -278,7 +278,9 @@ fn fold(names: &BTreeSet<String>) -> String {
 pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<DiffView, Problem> {
     let id = nodes::name(node)?;
     let at = moment(core, "since", Some(since))?;
-    let at = at.ok_or_else(|| Problem::field("since", "say from when on: 2d, 2026-11-21"))?;
+    let at = at.ok_or_else(|| {
+        Problem::field("since", "give the start of the time range: 2d, 2026-11-21")
+    })?;
     let now = core.records(&id, &Class::ALL).await;
     let now = now.map_err(|error| nodes::agent_problem(&error))?;
     let (mut differences, mut reaches) = (Vec::new(), false);
@@ -310,7 +312,7 @@ async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
             "no history of {node} reaches back to {at}: it begins at {}",
             time(UnixMillis(begins))
         ),
-        None => format!("no history of {node} is kept yet, and so none of {at}"),
+        None => format!("no history of {node} is stored yet, so none of {at}"),
     };
     Problem::field("since", why)
 }
@@ -337,7 +339,7 @@ fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
         Then::Disabled => diff(&ClassRecord::disabled(class, "was not probed"), now),
         Then::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
         Then::Lost { digest } => {
-            let why = format!("its record of then ({}) is not kept", digest.short());
+            let why = format!("its record of then ({}) is not stored", digest.short());
             one_unknown(now, &why)
         }
         Then::NotKept => one_unknown(now, "no history of it reaches that far back"),

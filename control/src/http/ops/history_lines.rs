@@ -90,9 +90,7 @@ fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_ou
         what.push_str(&format!(" and {more} more keys"));
     }
     if left_out > 0 {
-        what.push_str(&format!(
-            "; {left_out} times before it came or went, left out"
-        ));
+        what.push_str(&format!("; {left_out} earlier changes left out"));
     }
     format!("{what} ({})", entry.cause)
 }
@@ -109,7 +107,7 @@ fn event(happened: &Happened) -> HistoryEntryView {
         What::Noted(noted) => self::noted(noted),
         What::Bmc(did) => bmc::did(did),
         What::Other(_) => (
-            "something that this control is too old to know".to_owned(),
+            "event of a newer version, unknown to this control".to_owned(),
             NodeEventView::default(),
         ),
     };
@@ -176,7 +174,7 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
             },
         ),
         Happening::Stopped { version } => (
-            format!("agent {version} stopped in good order"),
+            format!("agent {version} shut down"),
             NodeEventView {
                 state: some("stopped"),
                 detail: some(version),
@@ -234,7 +232,7 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
                 Turn::Ended => "ended",
             };
             let what = match turn {
-                Turn::Ended => format!("{code} {entity} is over"),
+                Turn::Ended => format!("{code} {entity} ended"),
                 Turn::Began | Turn::Changed => {
                     format!("{code} {entity}, {}: {evidence}", word(*severity))
                 }
@@ -292,8 +290,8 @@ const fn word(severity: Severity) -> &'static str {
 /// Text for a cleared reason. The owner clears its reason, except that an operator clears that of a failed hook.
 fn undrained(owner: &str) -> String {
     match owner {
-        faults::HOOKS => format!("undrained by an operator of what {owner} had drained it for"),
-        owner => format!("undrained by {owner}, who had drained it"),
+        faults::HOOKS => format!("undrained by an operator; drained by {owner} before"),
+        owner => format!("undrained by {owner}, its owner"),
     }
 }
 

@@ -11,23 +11,23 @@ pub(crate) fn expose(view: &View, now: UnixMillis, to: &mut Exposition) {
     let price = view.inputs.energy;
     to.gauge(
         "lattice_energy_price",
-        "The price of energy in force, in the site's unit; no series while none is known.",
+        "Energy price in force, in the site's unit; no series while unknown.",
         price.map(|price| price.price),
     );
     to.gauge(
         "lattice_energy_price_normalized",
-        "Its place between the lowest (0) and the highest (1) of the series.",
+        "Energy price, 0 = lowest, 1 = highest known.",
         price.map(|price| price.normalized.get()),
     );
     let asks = view.inputs.asks_for_readiness();
     to.gauge(
         "lattice_data_readiness_known",
-        "Pending allocations of which the source says how much of their data is ready.",
+        "Pending allocations with known data readiness.",
         asks.then_some(view.inputs.data_ready.len() as f64),
     );
     to.gauge(
         "lattice_data_readiness_failing",
-        "Pending allocations about which the source gave no answer that can be used when it was last asked.",
+        "Pending allocations without a usable answer to the last data readiness query.",
         asks.then_some(view.inputs.data_ready_failing as f64),
     );
     storage(view, to);
@@ -37,8 +37,8 @@ fn sources(view: &View, now: UnixMillis, to: &mut Exposition) {
     let sources = || view.inputs.sources.iter();
     to.gauges(
         "lattice_scheduling_source_up",
-        "1 where a source last answered as it should (about data readiness: at all); no series before \
-         it was asked.",
+        "1 if the last query of a source succeeded (data readiness: at least in part); no series \
+         before the first query.",
         ["source"],
         sources()
             .filter(|(_, state)| state.failure.is_some() || state.answered_at.is_some())
@@ -46,7 +46,7 @@ fn sources(view: &View, now: UnixMillis, to: &mut Exposition) {
     );
     to.gauges(
         "lattice_scheduling_source_age_seconds",
-        "Since a source was last up; no series before the first time.",
+        "Seconds since the last successful query of a source; no series before the first success.",
         ["source"],
         sources().filter_map(|(source, state)| {
             let age_ms = now.since(state.answered_at?);
@@ -61,19 +61,20 @@ fn storage(view: &View, to: &mut Exposition) {
     let bytes = |system: &str, mb_s: f64| ([system.to_owned()], mb_s * BYTES_IN_MB);
     to.gauges(
         "lattice_storage_budget_bytes_per_second",
-        "What a storage system can do.",
+        "Bandwidth of a storage system in bytes per second.",
         ["system"],
         systems().map(|(name, system)| bytes(name, system.budget_mb_s as f64)),
     );
     to.gauges(
         "lattice_storage_others_bytes_per_second",
-        "What others than running work use of it; no series while it is not known.",
+        "Bandwidth of a storage system used by clients other than running allocations, in bytes \
+         per second; no series while unknown.",
         ["system"],
         systems().filter_map(|(name, system)| Some(bytes(name, system.others_mb_s? as f64))),
     );
     to.gauges(
         "lattice_storage_promised_bytes_per_second",
-        "What running work was promised of it.",
+        "Bandwidth of a storage system reserved for running allocations, in bytes per second.",
         ["system"],
         systems().map(|(name, _)| {
             let promised = view.promised.get(name).copied().unwrap_or(0);
@@ -82,7 +83,7 @@ fn storage(view: &View, to: &mut Exposition) {
     );
     to.gauges(
         "lattice_storage_left_bytes_per_second",
-        "What new work may still be promised.",
+        "Bandwidth of a storage system available to new allocations, in bytes per second.",
         ["system"],
         systems().filter_map(|(name, _)| Some(bytes(name, left.get(name)?.left_mb_s as f64))),
     );

@@ -122,8 +122,8 @@ pub(crate) async fn read(core: &Core, query: Query) -> Result<Answer, Problem> {
 
 /// Error for an answer that does not match the query.
 pub(crate) fn unexpected() -> Problem {
-    let detail = "the quorum's answer does not belong to the question; are all daemons of one \
-                  version?";
+    let detail =
+        "the quorum's answer does not match the request; check that all daemons have one version";
     Problem::new(Kind::Internal, "unexpected_answer", detail)
 }
 

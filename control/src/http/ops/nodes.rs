@@ -173,7 +173,7 @@ pub(crate) async fn inventory(
     fresh: bool,
 ) -> Result<Inventory, Problem> {
     if fresh {
-        caller.check_role(Role::Operator, "probing anew (fresh=true)")?;
+        caller.check_role(Role::Operator, "probing again (fresh=true)")?;
     }
     let id = name(node)?;
     let read = match fresh {
@@ -214,7 +214,7 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
         Looked::Silent { why } => (Some(why), Vec::new()),
         Looked::Late { within } => {
             let seconds = within.as_secs();
-            let why = format!("not read within {seconds} s; the look goes on");
+            let why = format!("not read within {seconds} s; reading continues");
             (Some(why), Vec::new())
         }
     };
@@ -224,7 +224,7 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
 
 /// Probes a node and its BMC again, and returns the differences from the last announcement.
 pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
-    caller.check_role(Role::Operator, "probing anew")?;
+    caller.check_role(Role::Operator, "probing again")?;
     let id = name(node)?;
     let (mut read, bmc) = read_anew(core, caller, &id).await?;
     let view = core.view();
@@ -301,14 +301,14 @@ async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     let is_told = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);
     if !is_told || (is_alone && judged.pending.contains(&id)) {
         let detail = format!(
-            "{node} is not compared with its cohort yet, for what it takes is not known; try again, \
-             or compare it with another node by name"
+            "{node} is not compared with its cohort yet, because its hardware is unknown; try \
+             again, or compare it with another node by name"
         );
         return Err(Problem::new(Kind::Unavailable, "not_compared", detail));
     }
     if is_alone {
         let detail = format!(
-            "{node} is compared with nobody: its cohort is not known or too small; compare it \
+            "{node} is not compared with a cohort: its cohort is unknown or too small; compare it \
              with another node by name"
         );
         return Err(Problem::new(Kind::Conflict, "no_cohort", detail));

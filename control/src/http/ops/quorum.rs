@@ -34,7 +34,8 @@ fn quorum(core: &Core) -> Result<&QuorumClient, Problem> {
 
 fn unanswered(error: &ClientError) -> Problem {
     tracing::warn!(%error, "the quorum did not answer");
-    let detail = format!("no member of the quorum did it: {error}; repeat the request");
+    let detail =
+        format!("no member of the quorum carried out the request: {error}; repeat the request");
     Problem::new(Kind::Unavailable, "quorum_unavailable", detail)
 }
 
@@ -55,7 +56,7 @@ fn named(key: Option<String>) -> String {
 }
 
 pub(crate) async fn view(core: &Core, caller: &Caller) -> Result<QuorumView, Problem> {
-    caller.check_whole(Role::Operator, "looking at the quorum's members")?;
+    caller.check_whole(Role::Operator, "listing the quorum's members")?;
     let view = quorum(core)?.quorum().await;
     view.map(Into::into).map_err(|error| unanswered(&error))
 }
@@ -101,7 +102,9 @@ pub(crate) async fn remove(
 ) -> Result<QuorumStep, Problem> {
     let by = caller.administrator("removing a member of the quorum")?;
     if reason.trim().is_empty() || reason.len() > MAX_REASON_BYTES {
-        let reason = format!("say why, in 1 to {MAX_REASON_BYTES} bytes: it is written down");
+        let reason = format!(
+            "give the reason, in 1 to {MAX_REASON_BYTES} bytes; it is written to the audit log"
+        );
         return Err(Problem::field("reason", reason));
     }
     let reason = reason.to_owned();
@@ -114,7 +117,7 @@ pub(crate) async fn step_down(
     request: StepDownRequest,
     key: Option<String>,
 ) -> Result<QuorumStep, Problem> {
-    let by = caller.administrator("letting another member lead")?;
+    let by = caller.administrator("transferring the quorum's leadership")?;
     change(core, by, key, Change::StepDown { to: request.to }).await
 }
 

@@ -146,19 +146,22 @@ pub(crate) fn power(core: &Core, view: &View) -> PowerSeries {
 /// Whether requests are answered from a current view.
 pub(crate) fn ready(core: &Core) -> Result<(), Problem> {
     let detail = match core.view_age_ms() {
-        None => "the quorum has not been heard yet".to_owned(),
+        None => "no update from the quorum yet".to_owned(),
         Some(age) if age > READY_AGE_MS => {
-            format!("the quorum was last heard {age} ms ago")
+            format!("the last update from the quorum was {age} ms ago")
         }
         Some(_) if core.trust_contradicts() => {
-            "the quorum demands an older, or another, trust bundle than is in force here \
-             (trust.contradicts): it was founded anew or restored; the log says what to do"
+            "the quorum requires an older or different trust bundle than the one in force here \
+             (trust.contradicts): the cluster was recreated or restored; the log gives the next \
+             steps"
                 .to_owned()
         }
         Some(_) => match core.certificate_problem() {
             // The certificate is still valid and renewal continues; log and metrics report the state.
             None | Some("certificate.expiring") => return Ok(()),
-            Some(problem) => format!("nobody lets this control in ({problem}); enrol it anew"),
+            Some(problem) => {
+                format!("no quorum member accepts this control ({problem}); enrol it again")
+            }
         },
     };
     Err(Problem::new(Kind::Unavailable, "not_ready", detail))

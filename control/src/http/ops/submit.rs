@@ -122,7 +122,7 @@ fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     match terms.is_some_and(|terms| terms.directory.is_none()) && !core.has_checkpoint_directory() {
         true => Err(impossible(
             "checkpoint.directory",
-            "this site has none of its own for checkpoints; say where yours go".to_owned(),
+            "this site has no default for checkpoints; give a directory".to_owned(),
         )),
         false => Ok(()),
     }

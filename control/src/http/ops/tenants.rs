@@ -95,8 +95,8 @@ pub(crate) async fn create(
     let key = key.map(|key| format!("{key} budget"));
     if let Err(mut problem) = propose(core, caller, key, command).await {
         problem.detail = format!(
-            "tenant \"{}\" was created, without what it is meant to use: {}. Set that with PUT, or repeat \
-             the request with its key",
+            "tenant \"{}\" was created, without its limits: {}. Set them with PUT, or repeat the \
+             request with its key",
             made.path, problem.detail
         );
         return Err(problem);
@@ -112,14 +112,14 @@ fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
     if !within(request.fair_share_target, 0, WHOLE_PPM) {
         return Err(Problem::field(
             "fair_share_target",
-            "a share is a part of the whole: 0 to 1",
+            "a share is a fraction of the whole: 0 to 1",
         ));
     }
     match within(request.burst_allowance, WHOLE_PPM, MAX_BURST_PPM) {
         true => Ok(()),
         false => Err(Problem::field(
             "burst_allowance",
-            "it is how many times its share a tenant may hold: 1 to 10000",
+            "it is the multiple of its share that a tenant may hold: 1 to 10000",
         )),
     }
 }
@@ -202,7 +202,7 @@ pub(crate) async fn set_policy(
     update: LimitPolicyUpdate,
     key: Option<String>,
 ) -> Result<SystemLimitsView, Problem> {
-    caller.check_whole(Role::Admin, "choosing what limits mean")?;
+    caller.check_whole(Role::Admin, "choosing how limits are enforced")?;
     let policy = update.policy()?;
     change(core, caller, key, Command::SetLimitPolicy { policy }).await?;
     system(core, caller).await

@@ -65,7 +65,9 @@ pub(super) fn beginning(field: &str, text: &str) -> Result<String, FieldError> {
     }
     Err(FieldError {
         field: field.to_owned(),
-        reason: format!("{text:?} is not it; give 8 to 64 hex digits, as lists show them"),
+        reason: format!(
+            "{text:?} is not a valid token id; give 8 to 64 hex digits, as lists show them"
+        ),
     })
 }
 
@@ -75,7 +77,7 @@ pub(crate) async fn revoke(
     id: &str,
     key: Option<String>,
 ) -> Result<Changed, Problem> {
-    caller.check_whole(Role::Admin, "withdrawing join tokens")?;
+    caller.check_whole(Role::Admin, "revoking join tokens")?;
     let id = beginning("id", id)?;
     change(core, caller, key, Command::RevokeToken { id }).await
 }

@@ -38,8 +38,7 @@ impl Window {
 }
 
 fn not_read() -> Problem {
-    let detail =
-        "what was used is being read since this control started; ask again in a few seconds";
+    let detail = "usage is still being read since this control started; try again in a few seconds";
     Problem::new(Kind::Unavailable, "not_ready", detail)
 }
 
@@ -105,7 +104,7 @@ pub(crate) fn of_user(
         return Err(Problem::field("user", reason));
     }
     if *user != *caller.name && !caller.is_accounting() {
-        caller.check_role(Role::TenantAdmin, "reading what others have used")?;
+        caller.check_role(Role::TenantAdmin, "reading the usage of others")?;
     }
     let window = Window::new(core, days)?;
     let used = core

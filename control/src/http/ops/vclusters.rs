@@ -204,7 +204,7 @@ pub(crate) async fn set(
     request: VclusterRequest,
     key: Option<String>,
 ) -> Result<VclusterView, Problem> {
-    caller.check_whole(Role::Admin, "saying what a vCluster is")?;
+    caller.check_whole(Role::Admin, "defining a vCluster")?;
     let expected_version = request.expected_version;
     let vcluster = name("name", text)?;
     let settings = settings_changed(core, &vcluster, &request).await?;

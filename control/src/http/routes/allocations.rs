@@ -50,7 +50,7 @@ pub(super) struct Which {
 /// List allocations by number, including ended ones, a page at a time.
 #[utoipa::path(get, path = "/allocations", tag = "allocations", params(Which), responses(
     (status = 200, body = Page<AllocationView>),
-    (status = 404, body = Problem, description = "There is no such project, for who asks.")))]
+    (status = 404, body = Problem, description = "No such project, or not visible to the caller.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -78,8 +78,8 @@ pub(super) struct How {
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
     params(How, Key),
     responses((status = 201, body = Submitted), (status = 200, body = Submitted,
-        description = "Dry run: it would be accepted, and what would become of it."), (status = 422, body = Problem,
-            description = "No set of the vCluster's nodes could ever satisfy it.")))]
+        description = "Dry run: the allocation would be accepted, with its expected start."), (status = 422, body = Problem,
+            description = "No set of the vCluster's nodes could ever satisfy the request.")))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
@@ -301,7 +301,7 @@ pub(super) struct LogQuery {
 #[utoipa::path(get, path = "/allocations/{id}/logs", tag = "allocations",
     params(("id" = inline(Element), Path), LogQuery), responses(
     (status = 200, body = String, content_type = "application/octet-stream"),
-    (status = 409, body = Problem, description = "It is in a file of its own, or there is none yet.")))]
+    (status = 409, body = Problem, description = "The log is in a file of its own, or does not exist yet.")))]
 pub(super) async fn logs(
     State(api): State<Api>,
     caller: Caller,

@@ -54,7 +54,7 @@ pub(super) struct Which {
 /// Each entry's hash covers the previous entry, so a change, a gap or a reordering is detectable.
 #[utoipa::path(get, path = "/audit", tag = "audit", params(Which), responses(
     (status = 200, body = Page<AuditView>),
-    (status = 404, body = Problem, description = "There is no such project, for who asks.")))]
+    (status = 404, body = Problem, description = "No such project, or not visible to the caller.")))]
 pub(super) async fn query(
     State(api): State<Api>,
     caller: Caller,

@@ -47,7 +47,7 @@ pub(super) async fn add(
 ///
 /// All members then renew their certificates. For administrators.
 #[utoipa::path(post, path = "/authorities/{pin}/promote", tag = "authorities", params(
-    ("pin" = inline(Digits), Path, description = "Its pin, or 8 characters of its beginning or more."),
+    ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
     Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn promote(
@@ -74,7 +74,7 @@ pub(super) struct Force {
 ///
 /// Rejected for the issuing authority, and, without `force`, while its certificates are in use. For administrators.
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
-    ("pin" = inline(Digits), Path, description = "Its pin, or 8 characters of its beginning or more."),
+    ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
     Force, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn retire(

@@ -32,7 +32,7 @@ pub(super) async fn list(State(api): State<Api>, _: Caller) -> Answer<Page<Basel
 ///
 /// The response has every key, the stored versions, and the conformance of its nodes.
 #[utoipa::path(get, path = "/conformance/baselines/{name}", tag = "baselines", params(
-    ("name" = String, Path, description = "Its name, or `name@3` for a version that was.")),
+    ("name" = String, Path, description = "Name of the baseline, or `name@3` for an earlier version.")),
     responses((status = 200, body = BaselineView)))]
 pub(super) async fn get(
     State(api): State<Api>,
@@ -107,7 +107,7 @@ pub(super) struct With {
 ///
 /// The baseline is on the left.
 #[utoipa::path(get, path = "/conformance/baselines/{name}/diff", tag = "baselines", params(
-    ("name" = String, Path, description = "Its name, or `name@3` for a version that was."),
+    ("name" = String, Path, description = "Name of the baseline, or `name@3` for an earlier version."),
     With), responses((status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,

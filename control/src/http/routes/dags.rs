@@ -36,7 +36,7 @@ pub(super) struct Which {
 /// List running DAGs and the last ended ones, by number and without their members, a page at a time.
 #[utoipa::path(get, path = "/dags", tag = "dags", params(Which), responses(
     (status = 200, body = Page<DagView>),
-    (status = 404, body = Problem, description = "There is no such tenant, for who asks.")))]
+    (status = 404, body = Problem, description = "No such tenant, or not visible to the caller.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -63,7 +63,7 @@ pub(super) struct How {
 #[utoipa::path(post, path = "/dags", tag = "dags", params(How, Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
-        description = "Dry run: it would be accepted, and what would be submitted."),
+        description = "Dry run: the graph would be accepted, with the allocations to submit."),
         (status = 422, body = Problem,
             description = "No set of the vCluster's nodes could ever satisfy a member.")))]
 pub(super) async fn submit(

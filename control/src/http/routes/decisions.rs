@@ -22,7 +22,7 @@ pub(super) struct Range {
 /// schedulers for a limited time. For operators of the whole cluster.
 #[utoipa::path(get, path = "/decisions", tag = "allocations", params(Range), responses(
     (status = 200, body = String, content_type = "application/x-ndjson"),
-    (status = 404, body = Problem, description = "None of that time are kept.")))]
+    (status = 404, body = Problem, description = "No decisions of that time are stored.")))]
 pub(super) async fn decided(
     State(api): State<Api>,
     caller: Caller,

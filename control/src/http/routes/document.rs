@@ -25,7 +25,7 @@ pub(super) fn about() -> OpenApi {
         .title("Lattice")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Nodes, conformance, projects, limits and allocations of one cluster. Every \"no\" is \
+            "Nodes, conformance, projects, limits and allocations of one cluster. Every refusal is \
              application/problem+json.",
         ))
         .build();
@@ -107,28 +107,37 @@ fn tell_problems(operation: &mut Operation, writes: bool) {
         (
             is_read,
             "400",
-            "It cannot be read, or can never be right: `field` names where.",
+            "The request is not valid: `field` names the place.",
         ),
-        (is_closed, "401", "No token, or none that is known."),
-        (is_closed, "403", "Whose token it is may not."),
+        (is_closed, "401", "No token, or an unknown token."),
+        (
+            is_closed,
+            "403",
+            "The role of the token does not permit this.",
+        ),
         (
             is_of_one || has_body,
             "404",
-            "There is no such thing, or what is named in it, for who asks.",
+            "The object, or one that the request names, does not exist or is not visible to the \
+             caller.",
         ),
-        (writes, "409", "It contradicts the present state."),
+        (
+            writes,
+            "409",
+            "The request conflicts with the present state.",
+        ),
         (has_body, "413", "The body is too long."),
         (
             has_body,
             "415",
-            "The body has a media type that is not read.",
+            "The media type of the body is not supported.",
         ),
-        (is_closed, "429", "Asked too often."),
-        (is_closed, "500", "A fault of the server's own."),
+        (is_closed, "429", "Too many requests."),
+        (is_closed, "500", "Internal error of the server."),
         (
             is_closed,
             "503",
-            "What is needed does not answer at present; ask again.",
+            "A required service does not answer at present; try again.",
         ),
     ];
     let responses = &mut operation.responses.responses;
@@ -158,7 +167,7 @@ fn describe(status: &str, response: &mut Response) {
     }
     if response.description.is_empty() {
         let words = match status {
-            "201" => "It was made.",
+            "201" => "Created.",
             "204" => "Done.",
             _ => "The answer.",
         };

@@ -73,7 +73,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    let wrong = || Problem::field("Last-Event-ID", "it must be a revision: a whole number");
+    let wrong = || Problem::field("Last-Event-ID", "must be a revision, a whole number");
     number.map(Some).ok_or_else(wrong)
 }
 

@@ -109,7 +109,7 @@ pub(super) struct With {
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
     params(("id" = inline(Name), Path), With), responses(
     (status = 200, body = DiffView),
-    (status = 409, body = Problem, description = "It is in no cohort, or not known well enough, to be compared.")))]
+    (status = 409, body = Problem, description = "The node has no cohort, or too little of it is known for a comparison.")))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,

@@ -38,7 +38,7 @@ pub(super) struct Part {
 /// List the project tree, parents before children, a page at a time.
 #[utoipa::path(get, path = "/projects", tag = "projects", params(Part), responses(
     (status = 200, body = Page<ProjectView>),
-    (status = 404, body = Problem, description = "There is no such project to be below.")))]
+    (status = 404, body = Problem, description = "No such parent project.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,

@@ -31,7 +31,7 @@ pub(super) async fn healthz() -> &'static str {
 /// Needs no token.
 #[utoipa::path(get, path = "/readyz", tag = "service", security(()), responses(
     (status = 200, body = String),
-    (status = 503, body = Problem, description = "The quorum is not heard, or nothing is read yet.")))]
+    (status = 503, body = Problem, description = "No update from the quorum, or no state read yet.")))]
 pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Fail> {
     status::ready(api.core())?;
     Ok("ready\n")

@@ -39,7 +39,7 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Answer<Page<
 ///
 /// Members that enrolled with it stay enrolled. For administrators.
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "tokens", params(
-    ("id" = inline(Digits), Path, description = "The first 8 to 64 characters of its hash."),
+    ("id" = inline(Digits), Path, description = "First 8 to 64 characters of the token's hash."),
     Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn revoke(

@@ -190,7 +190,10 @@ async fn people_read_what_is_theirs_and_operators_of_a_tenant_what_is_its() {
         ..AuditFilter::default()
     };
     let refused = read("alice", others).await.unwrap_err();
-    assert!(refused.to_string().contains("about others"), "{refused}");
+    assert!(
+        refused.to_string().contains("entries of other users"),
+        "{refused}"
+    );
     assert!(read("eye", AuditFilter::default()).await.is_err());
 
     // `diver` is an operator of the tenant ocean alone.

@@ -156,9 +156,9 @@ async fn what_is_no_authority_is_refused_by_its_field() {
     let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned();
     for (pem, wanted) in [
         (String::new(), "no certificate"),
-        (fixture.ca_pem.clone(), "no authority's certificate"),
+        (fixture.ca_pem.clone(), "not a CA certificate"),
         (key, "private key"),
-        (ended, "ended at"),
+        (ended, "expired at"),
     ] {
         let error = root.add_authority(&pem, None).await.unwrap_err();
         assert!(matches!(error, ClientError::Invalid(_)), "{error:?}");

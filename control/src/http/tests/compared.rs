@@ -259,12 +259,12 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
             400,
             "8 digits of its digest or more",
         ),
-        ("gpu001", nobodys, 404, "no group's digest begins so"),
+        ("gpu001", nobodys, 404, "the start of a group's digest"),
         (
             &kernel[0][..],
             &both[0][..],
             400,
-            "by kernel, the other by nic,kernel",
+            "by kernel cannot be compared with a group by nic,kernel",
         ),
         ("gpu001", "gpu999", 404, "unknown node"),
     ] {

@@ -301,7 +301,7 @@ async fn whoever_asks_too_often_is_told_to_wait() {
         (429, "too_many_requests")
     );
     assert!(
-        refused.detail.contains("alice asks too often"),
+        refused.detail.contains("alice sends too many requests"),
         "{}",
         refused.detail
     );

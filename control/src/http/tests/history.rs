@@ -199,7 +199,7 @@ async fn kinds_and_classes_are_chosen_pages_go_on_and_nonsense_is_refused() {
             (problem.status, problem.field.as_deref()),
             (400, Some("since"))
         );
-        assert!(problem.detail.contains("still to come"), "{problem:?}");
+        assert!(problem.detail.contains("in the future"), "{problem:?}");
     }
     let changes = eye.changes(Some("1d")).await.unwrap();
     assert_eq!(changes.changes.len(), 1, "what else happened is no change");

@@ -265,7 +265,10 @@ async fn a_forced_release_says_what_it_gave_up() {
     fixture.assign(id, &["gpu001", "gpu002"]).await;
     fixture.begins(id, "gpu001").await;
     let empty = op.force_release("gpu001", " ").await.unwrap_err();
-    assert!(empty.to_string().contains("kept in the audit"), "{empty}");
+    assert!(
+        empty.to_string().contains("written to the audit log"),
+        "{empty}"
+    );
     let given = op
         .force_release("gpu001", "the cage is dark")
         .await

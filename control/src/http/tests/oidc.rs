@@ -167,7 +167,7 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
         (
             "another issuer's",
             with(json!({"iss": "https://evil.example"})),
-            "not of",
+            "not issued by",
         ),
         (
             "another audience's",
@@ -181,22 +181,22 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
         ),
         ("no signature", format!("{signed}."), "signature"),
         ("tampered", tampered, "signature"),
-        ("none", none("none"), "signed with none of"),
-        ("None", none("None"), "signed with none of"),
+        ("none", none("none"), "algorithm is not one of"),
+        ("None", none("None"), "algorithm is not one of"),
         (
             "hmac with the modulus",
             by_hmac(&modulus, "r"),
-            "signed with none of",
+            "algorithm is not one of",
         ),
         (
             "hmac with the key as it is shown",
             by_hmac(public.to_string().as_bytes(), "r"),
-            "signed with none of",
+            "algorithm is not one of",
         ),
         (
             "hmac with a key of the set",
             by_hmac(b"secret", "shared"),
-            "signed with none of",
+            "algorithm is not one of",
         ),
         (
             "another algorithm than the key's",
@@ -247,7 +247,7 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
             format!("eyJ.{}", good.split_once('.').unwrap().1),
             "header",
         ),
-        ("two parts", signed.to_owned(), "not known here"),
+        ("two parts", signed.to_owned(), "token is unknown"),
     ] {
         let (status, told) = get(&fixture, "status", &token).await;
         let detail = told["detail"].as_str().unwrap();
@@ -370,11 +370,11 @@ async fn who_has_no_role_here_is_told_which_claim_is_missing() {
         ),
         (
             json!({"realm_access": {"roles": ["admin"]}}),
-            "claim `realm_access.roles` stands for one",
+            "claim `realm_access.roles` is mapped to a role",
         ),
         (
             json!({"preferred_username": "service:control"}),
-            "the name in the token",
+            "the user name in the token",
         ),
         (
             json!({"preferred_username": null, "sub": null}),
@@ -382,7 +382,7 @@ async fn who_has_no_role_here_is_told_which_claim_is_missing() {
         ),
         (
             json!({"realm_access": {"roles": ["lead"]}}),
-            "for tenants that are named",
+            "limited to named tenants",
         ),
     ] {
         let token = pair.token(&idp.claims_with(changes.clone()));
@@ -559,8 +559,8 @@ async fn nothing_of_a_token_is_logged() {
         get(&fixture, "status", token).await;
     }
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(text.contains("keys of tokens read"), "{text}");
-    assert!(text.contains("keys of tokens not read"), "{text}");
+    assert!(text.contains("OIDC token keys read"), "{text}");
+    assert!(text.contains("OIDC token keys not read"), "{text}");
     for part in good.split('.').chain(bad.split('.')) {
         assert!(!text.contains(part), "{part} in {text}");
     }

@@ -198,7 +198,10 @@ async fn work_names_the_reservation_that_it_uses() {
     let id = submit("alice", inside(2)).await.unwrap().id.unwrap();
     let shown = fixture.client("alice").allocation(id).await.unwrap();
     assert_eq!(shown.reservation.as_deref(), Some("course"));
-    for (who, nodes, text) in [("bob", 1, "is not for bob"), ("alice", 3, "has 2 nodes")] {
+    for (who, nodes, text) in [
+        ("bob", 1, "is not open to bob"),
+        ("alice", 3, "has 2 nodes"),
+    ] {
         let error = submit(who, inside(nodes)).await.unwrap_err();
         let problem = error.problem().unwrap();
         assert_eq!(problem.field.as_deref(), Some("reservation"));

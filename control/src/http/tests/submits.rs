@@ -118,8 +118,8 @@ async fn what_no_node_could_be_is_refused_and_what_one_may_be_is_not() {
         );
         assert_eq!(
             refused.detail,
-            "constraints.gpu_models: at most 8 nodes of vCluster default can be had with that, and 9 \
-             are asked for; it has NVIDIA A100-SXM4-80GB (16), not known (8)"
+            "constraints.gpu_models: only 8 nodes of vCluster default match, 9 are requested; \
+             it has NVIDIA A100-SXM4-80GB (16), not known (8)"
         );
         // A refusal by the quorum has priority.
         let mut many = asking(21, model("h200"));
@@ -216,7 +216,7 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
             Lifecycle::Drained => assert!(answer.is_ok(), "{answer:?}"),
             _ => assert_eq!(
                 problem(answer).detail,
-                "constraints.nodelist: 1 node of vCluster default is on the list, and 2 are asked for"
+                "constraints.nodelist: 1 node of vCluster default is on the node list, 2 are requested"
             ),
         }
     }

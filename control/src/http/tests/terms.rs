@@ -112,7 +112,7 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
     let single = submit(&fixture, "alice", &job("atlas/web", 1)).await;
     let (status, field, text) = refused(alice.allocation(element(single, 0)).await);
     assert_eq!((status, field.as_deref()), (404, Some("id")));
-    assert!(text.contains("is no array"), "{text}");
+    assert!(text.contains("is not an array"), "{text}");
     // A caller that does not see the array does not see its elements.
     let hidden = fixture.client("diver").allocation(element(id, 7)).await;
     assert_eq!(refused(hidden).0, 404);
@@ -184,7 +184,7 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
     let id = submit(&fixture, "alice", &array("0-3%1")).await;
     fixture.assign(AllocationId(id.0 + 1), &["gpu001"]).await;
     let told = alice.allocation(id).await.unwrap().reason;
-    let reason = "1 of its array's elements may run at a time, and do";
+    let reason = "array limit: 1 of at most 1 elements are running";
     assert_eq!(told.as_deref(), Some(reason));
     assert_eq!(
         alice.explanation(element(id, 2)).await.unwrap().summary,

@@ -87,7 +87,7 @@ async fn one_is_defined_given_nodes_used_and_taken_down() {
     let refused = alice.submit(&work, SubmitOptions::default()).await;
     let refused = refused.unwrap_err().to_string();
     assert!(
-        refused.contains("\"night\" is not for tenant \"atlas\""),
+        refused.contains("\"night\" is not open to tenant \"atlas\""),
         "{refused}"
     );
 
@@ -602,7 +602,7 @@ async fn settings_that_do_not_fit_are_refused_by_name_on_both_faces() {
             "sharing",
             "lending_limit",
             json!(25),
-            "the vCluster has 24 nodes; say at most 24",
+            "the vCluster has 24 nodes; set at most 24",
         ),
         (
             "sharing",

@@ -120,6 +120,6 @@ impl std::fmt::Display for Origin {
 /// Parses a series on a blocking thread, since it may have many lines.
 async fn parse(bytes: Vec<u8>) -> Result<Series, String> {
     let parsed = tokio::task::spawn_blocking(move || Series::parse(&bytes)).await;
-    let parsed = parsed.map_err(|_| "reading it broke down".to_owned())?;
+    let parsed = parsed.map_err(|_| "price reading task panicked".to_owned())?;
     parsed.map_err(|faults| faults.to_string())
 }

@@ -62,7 +62,7 @@ impl Readiness {
                 if let Some(kept_back) = lines.over(now) {
                     tracing::warn!(
                         kept_back,
-                        "more was to tell of allocations' readiness of data"
+                        "data readiness answers dropped: too many allocations"
                     );
                 }
             }
@@ -90,10 +90,10 @@ impl Readiness {
         match news {
             News::Fails(allocation, error) => {
                 let failure = format!("{}: {error}", bare(&self.template));
-                tracing::warn!(%source, %allocation, %failure, "how much of its data is ready is not told");
+                tracing::warn!(%source, %allocation, %failure, "data readiness unavailable");
             }
             News::Recovered(allocation) => {
-                tracing::info!(%source, %allocation, "how much of its data is ready is told again");
+                tracing::info!(%source, %allocation, "data readiness available again");
             }
         }
     }

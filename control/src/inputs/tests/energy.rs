@@ -76,10 +76,10 @@ fn every_mistake_is_named_by_line_and_field() {
          2026-11-23T14:00:00Z,12,5\n2026-11-23T15:00:00Z,cheap\n",
     );
     for part in [
-        "line 2: price: \"NaN\" is no finite number",
-        "line 3: timestamp: \"2026-11-23T13:00:00\" is no time; write one with its offset",
+        "line 2: price: \"NaN\" is not a finite number",
+        "line 3: timestamp: \"2026-11-23T13:00:00\" is not a valid time; write one with its offset",
         "line 4: price: there are 3 fields",
-        "line 5: price: \"cheap\" is no number",
+        "line 5: price: \"cheap\" is not a number",
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");
     }
@@ -90,11 +90,11 @@ fn every_mistake_is_named_by_line_and_field() {
         ("", "it has no price"),
         ("timestamp,price\n", "it has no price"),
         ("1795435200,\n1795438800,\n", "it has no price"),
-        ("1795435200,5\n", "until when its price holds"),
+        ("1795435200,5\n", "gives no end of its price"),
         ("1795435200\n1795438800,1\n", "line 1: price: is missing"),
         (
             "1795435200,inf\n1795438800,1\n",
-            "line 1: price: \"inf\" is no finite",
+            "line 1: price: \"inf\" is not a finite",
         ),
         ("1795435200,-1e300\n1795438800,1\n", "line 1: price"),
         ("-5,1\n1795438800,1\n", "line 1: timestamp"),
@@ -111,7 +111,7 @@ fn every_mistake_is_named_by_line_and_field() {
     let told = Series::parse(b"1795435200,1\n1795438800,\xff\n")
         .unwrap_err()
         .to_string();
-    assert!(told.contains("line 2: text: is no UTF-8"), "{told}");
+    assert!(told.contains("line 2: text: is not valid UTF-8"), "{told}");
     let many: String = (0..20).map(|n| format!("{n},x\n")).collect();
     assert!(
         faults(&many).ends_with("; and 15 more"),

@@ -110,7 +110,7 @@ async fn a_file_of_prices_that_is_spoiled_or_gone_leaves_the_last_good_ones_in_f
     // A pipe without a writer: a read would block for ever.
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
-    control.fails(&source, "it is no regular file").await;
+    control.fails(&source, "it is not a regular file").await;
     assert_eq!(price(&control.view()), Some(-7.0));
     fs::remove_file(&path).unwrap();
     fs::write(&path, good(9)).unwrap();

@@ -138,7 +138,7 @@ async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
         web.unwrap_err().to_string()
     };
     token.put("two\nlines");
-    assert!(refused().contains("no header may have"));
+    assert!(refused().contains("not valid in a header"));
     token.put("");
     assert!(refused().contains("is empty"));
     token.put("third");

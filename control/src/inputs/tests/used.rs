@@ -80,7 +80,7 @@ async fn a_failure_or_two_of_the_query_change_nothing() {
         (Does::Says("{}".to_owned()), "nothing at /now/used"),
         (
             Does::Says(r#"{"now": {"used": null}}"#.to_owned()),
-            "it does not know",
+            "the value is unknown",
         ),
         (Does::Says(format!("{:2000}", 1)), "longer than 1024 bytes"),
         (Does::Hangs, "no answer within"),

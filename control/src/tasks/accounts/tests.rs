@@ -147,7 +147,10 @@ async fn who_asks_for_a_reconciliation_waits_for_the_accountant() {
     fixture.accounts.wakes().await;
     fixture.accounts.forget();
     let refused = asking.await.unwrap().unwrap_err().to_string();
-    assert!(refused.contains("another control acts"), "{refused}");
+    assert!(
+        refused.contains("another control does the accounting"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

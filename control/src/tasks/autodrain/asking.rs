@@ -125,7 +125,7 @@ impl Asking {
                 let said = match wanted {
                     DrainIntent::Drain => match cause.ask(&core, &view, &entry).await {
                         Answer::Drains(reason) => Ok(reason),
-                        Answer::Fine => Err("it says that nothing is wrong".to_owned()),
+                        Answer::Fine => Err("it reports no fault".to_owned()),
                         Answer::Unknown(why) => Err(why),
                     },
                     DrainIntent::Clear => may_clear(&core, &view, cause, &entry).await,
@@ -167,7 +167,7 @@ impl Asking {
             }
             // The failed task does not identify its node, so no query counts as under way.
             Err(error) => {
-                tracing::error!(%error, "asking a node broke down");
+                tracing::error!(%error, "node query task panicked");
                 self.under_way.clear();
             }
         }

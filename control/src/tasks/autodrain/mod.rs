@@ -146,7 +146,7 @@ impl AutoDrain {
                 }
                 (DrainIntent::Drain, Err(why)) => {
                     let (node, cause) = (&heard.entry.id, heard.cause);
-                    tracing::debug!(%node, ?cause, why, "not confirmed; not drained");
+                    tracing::debug!(%node, ?cause, why, "fault not confirmed; node not drained");
                     report.unconfirmed += 1;
                     self.asking.again(&heard, ASK_AGAIN);
                 }
@@ -203,7 +203,7 @@ impl AutoDrain {
                 true
             }
             Err(error) => {
-                tracing::warn!(%node, ?cause, error, "not drained yet");
+                tracing::warn!(%node, ?cause, error, "node not drained yet");
                 self.asking.again(heard, TRY_AGAIN);
                 false
             }
@@ -228,7 +228,7 @@ impl AutoDrain {
         };
         match outcome {
             Ok(applied) => {
-                tracing::info!(%node, ?cause, "what it was drained for is over");
+                tracing::info!(%node, ?cause, "cause of automatic drain ended");
                 self.asking.settled(heard, applied.revision);
                 true
             }
@@ -263,7 +263,7 @@ impl AutoDrain {
             return false;
         };
         let reason = self.why(&view, &beyond);
-        tracing::error!(reason, "automatic draining stands still");
+        tracing::error!(reason, "automatic draining stopped by its safety limit");
         let command = Command::HoldBrake { reason };
         let principal = faults::principal(cause.owner());
         let envelope = self
@@ -275,7 +275,7 @@ impl AutoDrain {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "the brake is not held yet");
+                tracing::warn!(%error, "safety stop of automatic draining not committed yet");
                 for heard in &beyond {
                     self.asking.again(heard, TRY_AGAIN);
                 }

@@ -111,7 +111,7 @@ impl Reconciler for Checkpoints {
             Some(joined) = self.calls.join_next() => match joined {
                 Ok(answer) => self.answers.push(answer),
                 Err(error) => {
-                    tracing::error!(%error, "a call broke down; all are made again");
+                    tracing::error!(%error, "checkpoint call task panicked; all calls are repeated");
                     self.calls = JoinSet::new();
                     self.parts.clear();
                 }
@@ -213,7 +213,7 @@ impl Checkpoints {
                 (last, ask::SETTLE)
             }
             RequestOutcome::NotReached(error) => {
-                tracing::info!(node = %part.node, %error, "agent not reached; trying again");
+                tracing::info!(node = %part.node, %error, "agent unreachable; trying again");
                 (last, ask::SETTLE)
             }
         };
@@ -259,7 +259,7 @@ impl Checkpoints {
         };
         if let Err(error) = self.core.propose_as_service(None, command).await {
             let (id, node) = (part.key.allocation, &part.node);
-            tracing::warn!(%id, %node, %error, "what became of a checkpoint is not committed yet");
+            tracing::warn!(%id, %node, %error, "checkpoint result not committed yet");
         }
     }
 
@@ -314,7 +314,7 @@ impl Checkpoints {
         {
             Ok(_) => true,
             Err(error) => {
-                tracing::debug!(%error, "refused; looked at again");
+                tracing::debug!(%error, "checkpoint request refused; evaluating again");
                 false
             }
         }

@@ -28,15 +28,15 @@ pub(super) async fn read(core: &Core, node: &NodeId) -> Result<SignedClaim, Stri
     let request = GetClaim { nonce };
     let asked = core.agents.call(&view, node, &request, CALL_TIMEOUT);
     let answer = asked.await.map_err(|error| error.to_string())?;
-    let answer = answer.map_err(|reason| format!("it cannot claim: {reason}"))?;
-    let malformed = |error: postcard::Error| format!("its claim cannot be read: {error}");
+    let answer = answer.map_err(|reason| format!("it cannot attest: {reason}"))?;
+    let malformed = |error: postcard::Error| format!("its attestation cannot be read: {error}");
     let (claim, signed): (Bytes, Signed) = postcard::from_bytes(&answer).map_err(malformed)?;
     let now = core.now();
     let mesh = core.agents.mesh();
     let signer = mesh.verify_signed(Claim::CONTEXT, &claim, &signed, now);
     let signer = signer.map_err(|refused| refused.to_string())?;
     if signer.role() != Role::Agent || signer.id() != node.as_str() {
-        return Err(format!("its claim was signed by {signer}"));
+        return Err(format!("its attestation was signed by {signer}"));
     }
     let claim: Claim = postcard::from_bytes(&claim).map_err(malformed)?;
     check(&claim, node, nonce, now)?;
@@ -52,14 +52,14 @@ pub(super) fn check(
     now: UnixMillis,
 ) -> Result<(), String> {
     let form = claim.check();
-    form.map_err(|fault| format!("what it claims is no claim: {fault}"))?;
+    form.map_err(|fault| format!("its attestation is not valid: {fault}"))?;
     if claim.node != *node || claim.nonce != nonce {
-        return Err("its claim answers another question".to_owned());
+        return Err("its attestation answers another request".to_owned());
     }
     let off = claim.off_ms(now);
     if off > MAX_AGE_MS {
         return Err(format!(
-            "its claim was read {} s from now by this control's clock; at most {} s are allowed",
+            "its attestation is {} s off this control's clock; at most {} s are allowed",
             off / 1000,
             MAX_AGE_MS / 1000
         ));
@@ -70,11 +70,11 @@ pub(super) fn check(
 /// Returns how an attestation differs from the view; `None` if both agree.
 pub(super) fn differs(claim: &Claim, entry: &NodeEntry) -> Option<String> {
     if entry.boot.as_ref() != Some(&claim.boot_id) {
-        return Some("it was booted anew since it was planned on".to_owned());
+        return Some("it has rebooted since it was planned on".to_owned());
     }
     // Without the document of the node, its cohort is not available here.
     if entry.document.is_some() && entry.cohort().as_ref().map(baselines::cohort) != claim.cohort {
-        return Some("it claims another vendor, product or GPUs than its document says".to_owned());
+        return Some("it attests another vendor, product or GPUs than its document has".to_owned());
     }
     let differs = |class: &Class| {
         let gossiped = entry.said(*class).and_then(|mark| mark.digest());
@@ -95,6 +95,6 @@ pub(super) fn differs(claim: &Claim, entry: &NodeEntry) -> Option<String> {
         .collect();
     (!classes.is_empty()).then(|| {
         let classes = classes.join(", ");
-        format!("it claims other digests than are gossiped for it: {classes}")
+        format!("it attests other digests than it publishes: {classes}")
     })
 }

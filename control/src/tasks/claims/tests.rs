@@ -47,14 +47,14 @@ fn entry(boot: &str, digest: u8) -> NodeEntry {
 fn a_claim_must_say_what_was_planned_on() {
     assert_eq!(differs(&claim(1), &entry("b1", 1)), None);
     let other = differs(&claim(2), &entry("b1", 1)).unwrap_or_default();
-    assert!(other.ends_with("gossiped for it: gpu"), "{other}");
+    assert!(other.ends_with("than it publishes: gpu"), "{other}");
     let rebooted = differs(&claim(1), &entry("b2", 1)).unwrap_or_default();
-    assert!(rebooted.contains("booted anew"), "{rebooted}");
+    assert!(rebooted.contains("has rebooted"), "{rebooted}");
     let mut more = claim(1);
     let bmc = ClassClaim::only(1, [4; 32]);
     more.classes.insert(Class::Bmc.to_string(), bmc);
     let more = differs(&more, &entry("b1", 1)).unwrap_or_default();
-    assert!(more.ends_with("gossiped for it: bmc"), "{more}");
+    assert!(more.ends_with("than it publishes: bmc"), "{more}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ async fn what_is_stale_at_once_again_is_asked_for_once_and_then_said() {
     }
     assert_eq!(
         said().as_deref(),
-        Some("its claim was read 200 s from state time; at most 120 s are allowed")
+        Some("its attestation was made 200 s from state time; at most 120 s are allowed")
     );
     assert!(claims.confirm(&world.core.view(), &nodes).is_none());
     assert!(claims.under_way.is_empty());

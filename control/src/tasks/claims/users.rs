@@ -69,12 +69,12 @@ pub(crate) async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<ClaimedNo
 }
 
 fn proven_by(view: &View, node: &NodeId, said: SignedClaim) -> Result<ClaimedNode, String> {
-    let entry = view.node(node).ok_or("it is not known")?;
+    let entry = view.node(node).ok_or("the node is unknown")?;
     if let Some(reason) = entry.no_sensitive() {
         return Err(reason.to_owned());
     }
     if !view.is_judged(entry) {
-        return Err("it was not held against its baselines yet; try again".to_owned());
+        return Err("it was not compared with its baselines yet; try again".to_owned());
     }
     match differs(&said.claim, entry) {
         Some(reason) => Err(reason),

@@ -322,14 +322,14 @@ async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does
         why: "no answer".to_owned(),
     };
     let silent = passes(&now).await.unwrap_err();
-    assert!(silent.contains("not known: bios: its BMC tells nothing now: no answer"));
+    assert!(silent.contains("unknown: bios: BMC not readable now: no answer"));
     assert!(silent.contains(" min ago)"), "and how old it is: {silent}");
     // A changed setting counts once it is read twice.
     fixture.looks.lock().unwrap().1 = Looked::Read {
         differs: vec![Class::Bios],
     };
     let once = passes(&now).await.unwrap_err();
-    assert!(once.contains("not known: bios: its BMC tells otherwise than before"));
+    assert!(once.contains("unknown: bios: its BMC reports a change"));
     // This reading confirms the change.
     let (readings, looks) = (core.bmc.clone(), fixture.looks.clone());
     core.bmc.answers(id(NODE), move || {

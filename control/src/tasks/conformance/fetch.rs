@@ -164,7 +164,7 @@ impl Fetches {
             return;
         }
         if let Err(error) = self.core.history.keep_documents(new).await {
-            tracing::warn!(%error, "the documents of nodes are not kept");
+            tracing::warn!(%error, "node documents not stored");
         }
     }
 

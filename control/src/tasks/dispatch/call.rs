@@ -139,7 +139,7 @@ async fn set_walltime(core: &Core, view: &View, node: &NodeId, request: SetWallt
         Ok(Ok(WalltimeStatus::InForce { .. })) => Called::Answered,
         Ok(Ok(WalltimeStatus::Gone)) => {
             let allocation = request.key.allocation;
-            tracing::info!(%node, %allocation, "another walltime came after the rank's end");
+            tracing::info!(%node, %allocation, "new walltime received after the rank ended");
             Called::Answered
         }
         Ok(Err(WalltimeRefused::StaleEpoch { given, current })) => {

@@ -191,7 +191,7 @@ impl Dispatch {
         match joined {
             Ok((target, called, may_run)) => self.note(target, called, may_run),
             Err(error) => {
-                tracing::error!(%error, "a call broke down; all are made again");
+                tracing::error!(%error, "launch call task panicked; all calls are repeated");
                 self.forget();
             }
         }
@@ -300,14 +300,14 @@ impl Dispatch {
                 if failures == 0 {
                     let (node, allocation) = (&target.node, target.key.allocation);
                     let need = target.need;
-                    tracing::info!(%node, %allocation, ?need, %error, "agent not reached; trying again");
+                    tracing::info!(%node, %allocation, ?need, %error, "agent unreachable; trying again");
                 }
                 let failures = failures.saturating_add(1);
                 (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
             }
             Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
                 let node = &target.node;
-                tracing::warn!(given, current, %node, "an agent says that another dispatcher has spoken");
+                tracing::warn!(given, current, %node, "agent reports another dispatcher");
                 self.lease.is_doubted(given);
                 (MAX_BACKOFF, failures)
             }
@@ -316,7 +316,7 @@ impl Dispatch {
             Called::Refused(refused) => {
                 let refused = sanitize::shortened(refused.to_string());
                 let (node, need) = (&target.node, target.need);
-                tracing::warn!(%node, ?need, refused, "agent cannot do it; trying again");
+                tracing::warn!(%node, ?need, refused, "agent cannot carry out the request; trying again");
                 let failures = failures.saturating_add(1);
                 (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
             }

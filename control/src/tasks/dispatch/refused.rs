@@ -78,7 +78,7 @@ pub(super) async fn act(
         let reason = sanitize::shortened(refused.to_string());
         // Drain first, or the allocation would receive the same node again.
         if let Err(error) = faults::keep_out(core, fence.clone(), &target.node, &reason).await {
-            tracing::warn!(node = %target.node, %error, "not kept out yet; the launch is tried again");
+            tracing::warn!(node = %target.node, %error, "node not drained yet; the launch is tried again");
             return;
         }
         StopCause::NodeFault {
@@ -108,7 +108,9 @@ pub(super) async fn act(
         Err(ProposeError::Refused(Refusal::StaleEpoch { given, .. })) => lease.is_over(given),
         // The allocation stopped for another reason meanwhile.
         Err(ProposeError::Refused(refusal)) => tracing::debug!(%id, %refusal, "not stopped"),
-        Err(error) => tracing::warn!(%id, %error, "not stopped yet; the launch is tried again"),
+        Err(error) => {
+            tracing::warn!(%id, %error, "allocation not stopped yet; the launch is tried again")
+        }
     }
 }
 
@@ -128,7 +130,7 @@ async fn other_boot(
     if named > MAX_BOOTS {
         let reason = format!("it named {named} boots within {BOOTS_WITHIN:?}, {now} at last");
         if let Err(error) = faults::keep_out(core, fence.clone(), node, &reason).await {
-            tracing::warn!(%node, %error, "not kept out yet; the launch is tried again");
+            tracing::warn!(%node, %error, "node not drained yet; the launch is tried again");
             return;
         }
     }
@@ -137,7 +139,8 @@ async fn other_boot(
         false => reboots::report_refused(core, &fence, node, *key, (then, now)).await,
     };
     if let Err(error) = reported {
-        tracing::warn!(id = %key.allocation, %error, "a rank's end is not reported yet; the launch is tried again");
+        tracing::warn!(id = %key.allocation, %error, "end of rank not reported yet; the launch \
+            is tried again");
     }
 }
 

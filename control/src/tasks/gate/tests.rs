@@ -72,7 +72,7 @@ async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
     says(Ok(world::health(&[pending_row()])));
     assert_eq!(
         checked(&world, &Freshness::NOW).await.unwrap_err(),
-        "node a: its health checks name gpu.row_remap.pending on gpu.2: \
+        "node a: its health checks report gpu.row_remap.pending on gpu.2: \
          gpu.2.remapped_rows.pending is true; reset the GPU"
     );
     let mut blind = world::health(&[]);
@@ -80,11 +80,11 @@ async fn what_its_checks_name_keeps_it_out_and_so_does_what_they_do_not_see() {
     says(Ok(blind));
     assert_eq!(
         checked(&world, &Freshness::NOW).await.unwrap_err(),
-        "node a: whether it is sound is not known: its checks see nothing: probe.gpu.hung"
+        "node a: health unknown: its checks get no data: probe.gpu.hung"
     );
     says(Err("the probes have not answered within 25 s".to_owned()));
     let hangs = checked(&world, &Freshness::NOW).await.unwrap_err();
-    assert!(hangs.ends_with("not known: the probes have not answered within 25 s"));
+    assert!(hangs.ends_with("unknown: the probes have not answered within 25 s"));
     // Disabled checks are not required.
     let mut off = world::health(&[pending_row()]);
     off["enabled"] = json!(false);
@@ -114,10 +114,10 @@ async fn only_a_baseline_that_drains_keeps_it_out() {
     // An unknown key or node does not satisfy a baseline.
     reads(&world, Reading::denied("no permission"));
     let denied = checked(&world, &Freshness::NOW).await.unwrap_err();
-    assert!(denied.contains("sound is not known: nic: "), "{denied}");
+    assert!(denied.contains("health unknown: nic: "), "{denied}");
     world.says.lock().unwrap().inventory = None;
     let unread = checked(&world, &Freshness::NOW).await.unwrap_err();
-    assert!(unread.contains("not known: the probe hangs"), "{unread}");
+    assert!(unread.contains("unknown: the probe hangs"), "{unread}");
     reads(&world, Reading::Present("28.41"));
     assert_eq!(checked(&world, &Freshness::NOW).await, Ok(()));
 }
@@ -156,8 +156,7 @@ async fn a_node_whose_cohort_cannot_be_read_may_have_a_baseline_that_drains() {
     };
     let gone = || Reading::failed("no driver library");
     let eight = || Reading::Present(8);
-    let why =
-        "not known: its cohort cannot be read, so it is not known which baselines speak for it";
+    let why = "unknown: its cohort cannot be read, so its baselines are unknown";
     // Rebooted without its driver, or published when there was one.
     for published in [gone(), eight()] {
         is(published, gone(), "28.41");
@@ -250,16 +249,18 @@ async fn what_its_bmc_names_keeps_it_out_until_the_bmc_says_otherwise() {
     // The BMC is silent or gives no health: its earlier fault is not over by that.
     bmc.is_silent();
     let silent = checked(&world, &now).await.unwrap_err();
-    let begins = format!("node a: whether it is sound is not known: {NAMED}; ");
+    let begins = format!("node a: health unknown: {NAMED}; ");
     assert!(
-        silent.starts_with(&format!("{begins}its BMC tells nothing now: ")),
+        silent.starts_with(&format!("{begins}BMC not readable now: ")),
         "{silent}"
     );
     bmc.answers();
     bmc.calls_it(serde_json::Value::Null);
     assert_eq!(
         checked(&world, &now).await,
-        Err(format!("{begins}it does not tell now whether that is over"))
+        Err(format!(
+            "{begins}the BMC does not report now whether the fault ended"
+        ))
     );
     bmc.calls_it("OK");
     assert_eq!(checked(&world, &now).await, Ok(()));

@@ -184,12 +184,12 @@ fn what_is_longer_than_agents_write_it_is_not_read() {
     let lines = |n: u64| (1..=n).map(|seq| other(seq, 1)).collect::<Vec<_>>();
     assert_eq!(read(&lines(u64::from(PAGE))), Ok(512));
     let too_many = read(&lines(u64::from(PAGE) + 1)).unwrap_err();
-    assert_eq!(too_many, "513 entries came where 512 were asked for");
+    assert_eq!(too_many, "513 entries received where 512 were requested");
 
     let weight = |record: &Record| serde_json::to_vec(record).unwrap().len();
     let spare = MOST_EVENT_BYTES - weight(&other(1, 0));
     assert_eq!(read(&[other(1, spare)]), Ok(1));
-    let too_long = "entry 1 is longer than an agent makes them";
+    let too_long = "entry 1 exceeds the size limit of an entry";
     assert_eq!(read(&[other(1, spare + 1)]).unwrap_err(), too_long);
 
     let changed = |changes| entry(1, ClassMark::Incomplete, changes);

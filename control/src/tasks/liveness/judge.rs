@@ -62,16 +62,19 @@ impl fmt::Display for Why {
         match self {
             Why::Silent => f.write_str("does not answer control"),
             Why::NobodyToAsk => {
-                f.write_str("does not answer control; no other agent could be asked about it")
+                f.write_str("does not answer control; no other agent is available to check it")
             }
             Why::ReachedBy(other) => write!(f, "control cannot reach it, {other} can"),
             Why::NotYet(others) => {
                 let names = names(others);
-                write!(f, "does not answer control, nor {names}; not for long yet")
+                write!(
+                    f,
+                    "does not answer control or {names}, but not for long enough yet"
+                )
             }
             Why::Isolated => f.write_str(
-                "does not answer control; so much is silent at once that control takes itself for \
-                 cut off",
+                "does not answer control; so many nodes are silent at once that control itself may \
+                 be cut off",
             ),
             Why::MissedBy(others) => write!(f, "answers neither control nor {}", names(others)),
         }
@@ -247,7 +250,7 @@ mod tests {
             among_others(29, missed_by("c0")),
             (
                 Suspect,
-                "does not answer control, nor n9; not for long yet".to_owned()
+                "does not answer control or n9, but not for long enough yet".to_owned()
             )
         );
         assert_eq!(
@@ -274,7 +277,7 @@ mod tests {
         };
         let (word, why) = among_others(3_600, Some(nobody.clone()));
         assert_eq!(word, Suspect);
-        assert!(why.contains("no other agent could be asked"), "{why}");
+        assert!(why.contains("no other agent is available"), "{why}");
         let alone = words(&[node("c0", 3_600, Some(nobody))]);
         assert_eq!(alone[0].0, Suspect);
     }
@@ -310,7 +313,7 @@ mod tests {
         let cell = [gone.clone(), gone, there.clone(), there];
         let (word, why) = words(&cell).swap_remove(0);
         assert_eq!(word, Suspect);
-        assert!(why.unwrap().contains("takes itself for cut off"));
+        assert!(why.unwrap().contains("itself may be cut off"));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Pings {
             let stalled = gap - TICK;
             tracing::warn!(
                 stalled_ms = stalled.as_millis(),
-                "this control did not run for a while"
+                "control was suspended for a while"
             );
             for track in self.tracks.values_mut() {
                 let heard_at = &mut track.answers.heard_at;
@@ -168,7 +168,7 @@ impl Pings {
             if let Some((before, _)) = &track.boot
                 && *before != boot
             {
-                tracing::info!(%node, before, now = boot, "node was booted anew");
+                tracing::info!(%node, before, now = boot, "node rebooted");
             }
             (track.boot, track.reached_at) = (Some((boot, at)), Some(addr));
             let Some(entry) = view.node(&node) else {
@@ -279,7 +279,7 @@ impl Pings {
                         return Err(());
                     }
                     if !sanitize::is_boot_id(&pong.boot_id) {
-                        tracing::warn!(%node, "what it names as its boot is none; not believed");
+                        tracing::warn!(%node, "node publishes a boot id that is not valid; ignored");
                         return Err(());
                     }
                     Ok::<_, ()>((pong.boot_id, addr))

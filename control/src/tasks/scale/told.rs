@@ -70,27 +70,27 @@ impl Scaling {
         let shown = || told.shown.iter();
         to.gauges(
             "lattice_autoscaling_metric",
-            "The metric that a service follows, in its unit; no series while it is not known.",
+            "Autoscaling metric of a service, in the unit of the metric; no series while unknown.",
             ["vcluster", "allocation"],
             shown().filter_map(|(of, shown)| Some((service(of), shown.value?))),
         );
         to.gauges(
             "lattice_autoscaling_target",
-            "More of its metric than this makes a service grow.",
+            "Autoscaling scale-up threshold, in the unit of the metric.",
             ["vcluster", "allocation"],
             shown().map(|(of, shown)| (service(of), shown.target)),
         );
         let failures = told.failures.iter();
         to.counters(
             "lattice_autoscaling_metric_query_failures_total",
-            "Evaluations of services whose metric was not known.",
+            "Autoscaling evaluations without a metric value.",
             ["vcluster"],
             failures.map(|(vcluster, n)| ([vcluster.to_string()], *n)),
         );
         let alerts = told.alerts.iter();
         to.counters(
             "lattice_autoscaling_alerts_total",
-            "What began to be wrong with services that scale.",
+            "Autoscaling alerts raised.",
             ["vcluster", "alert"],
             alerts.map(|((vcluster, word), n)| ([vcluster.to_string(), (*word).to_owned()], *n)),
         );

@@ -129,7 +129,7 @@ impl Schedule {
         for (id, promise) in promises {
             let due = match promise {
                 Promise::Waits(_) => continue,
-                Promise::Broken => Err("a promised node cannot be used any more".to_owned()),
+                Promise::Broken => Err("a reserved node is no longer usable".to_owned()),
                 Promise::Ready(nodes) => match self.given(view, id, &nodes) {
                     Some(due) => due,
                     None => continue,
@@ -140,11 +140,11 @@ impl Schedule {
                 Err(why) => Err(why),
             };
             if let Err(why) = kept {
-                tracing::info!(%id, why, "it is promised its nodes no more");
+                tracing::info!(%id, why, "node reservation of allocation withdrawn");
                 let withdraw = Command::WithdrawPromise { id };
                 let proposed = self.core.propose_as_service(Some(fence.clone()), withdraw);
                 if let Err(error) = proposed.await {
-                    tracing::info!(%id, %error, "a promise is not withdrawn yet");
+                    tracing::info!(%id, %error, "node reservation not withdrawn yet");
                 }
             }
         }
@@ -187,21 +187,22 @@ impl Schedule {
         let (bytes, most) = (weight::on_wire(&envelope), self.max_command_bytes);
         if bytes > most {
             return Err(format!(
-                "its assignment is {bytes} bytes, and the quorum takes {most} at once"
+                "its assignment is {bytes} bytes; the quorum accepts at most {most} per command"
             ));
         }
         let refusal = match core.propose_one(envelope).await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(refusal)) => refusal,
             Err(error) => {
-                tracing::info!(%id, error = %ProposeError::from(error), "a promise is not kept yet");
+                tracing::info!(%id, error = %ProposeError::from(error), "allocation with \
+                    reserved nodes not assigned yet");
                 return Ok(());
             }
         };
-        tracing::info!(%id, %refusal, "a promise is not kept yet");
+        tracing::info!(%id, %refusal, "allocation with reserved nodes not assigned yet");
         self.heed(&refusal, fence);
         match self.promised_refused.lasts(id, &refusal, Instant::now()) {
-            true => Err(format!("the quorum refuses it again and again: {refusal}")),
+            true => Err(format!("the quorum refuses it repeatedly: {refusal}")),
             false => Ok(()),
         }
     }

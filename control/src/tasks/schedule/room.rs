@@ -92,7 +92,7 @@ impl Search<'_> {
                     uncounted.extend(self.view.allocation(id));
                     sought.extend(self.command(victims));
                 }
-                Err(why) => tracing::debug!(%id, %why, "nobody makes room"),
+                Err(why) => tracing::debug!(%id, %why, "preemption not started"),
             }
         }
         sought
@@ -132,7 +132,7 @@ impl Search<'_> {
         let id = chosen.job;
         let victims: Vec<Victim> = chosen.victims.iter().map(victim).collect::<Option<_>>()?;
         let (cost, value) = (chosen.cost, chosen.value);
-        tracing::info!(%id, cost, value, victims = victims.len(), "others make room, in GPU-seconds");
+        tracing::info!(%id, cost, value, victims = victims.len(), "cost of preemption, in GPU-seconds");
         let nodes = chosen.nodes;
         Some(Sought {
             id,

@@ -396,8 +396,11 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     assert!(why.score.is_some() && !why.steps.is_empty(), "{why:?}");
     let why = why.to_string();
     assert!(why.starts_with("needs 2 of 3 nodes"), "{why}");
-    assert!(why.contains("; as sensitive work it is"), "{why}");
-    assert!(why.contains("the quorum takes 2000 at once"), "{why}");
+    assert!(why.contains("; the signed attestations of its nodes are"), "{why}");
+    assert!(
+        why.contains("the quorum accepts at most 2000 per command"),
+        "{why}"
+    );
     // Nor does the allocation take nodes from the others in later plans.
     let placed = async |schedule: &mut Schedule| {
         let view = world.core.view();
@@ -526,7 +529,7 @@ async fn logs_settings_that_do_not_fit_when_they_change() {
         let written = log.0.lock().unwrap();
         let lines = written
             .lines()
-            .filter(|line| line.contains("do not fit together"));
+            .filter(|line| line.contains("settings are inconsistent"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     define(1);

@@ -40,23 +40,20 @@ impl fmt::Display for Why {
         match self {
             Self::BootsNotNamed(nodes) => {
                 let nodes = hostlist::fold(nodes);
-                write!(f, "waits for {nodes} to name the boot it is in")
+                write!(f, "waiting for {nodes} to publish its boot id")
             }
             Self::Claims(asked) if asked.is_empty() => {
-                f.write_str("it is sensitive, and what its nodes claim to be is not known yet")
+                f.write_str("sensitive: waiting for the attestation of its nodes")
             }
             Self::Claims(asked) => {
                 let asked = hostlist::fold(asked);
-                write!(
-                    f,
-                    "it is sensitive, and {asked} is asked what it claims to be"
-                )
+                write!(f, "sensitive: waiting for the attestation of {asked}")
             }
             Self::Refused(refusal) => write!(f, "the quorum refused it: {refusal}"),
             Self::RefusedAgain(refusal) => write!(
                 f,
-                "the quorum refuses it again and again: {refusal}; for {} s at a time others may have \
-                 its nodes, then it is tried again",
+                "the quorum refuses it repeatedly: {refusal}; its nodes are open to other \
+                 allocations for {} s at a time, then it is tried again",
                 ASIDE.as_secs()
             ),
             Self::NoAnswer(error) => {

@@ -110,14 +110,14 @@ impl<'c> Bmc<'c> {
         let who = by.as_deref().unwrap_or(self.service);
         match self.core.bmc.look(self.node, who, TIMEOUT).await {
             Some(Looked::Read { differs }) => Ok(differs),
-            Some(Looked::Silent { why }) => Err(format!("its BMC tells nothing now: {why}")),
+            Some(Looked::Silent { why }) => Err(format!("BMC not readable now: {why}")),
             Some(Looked::Late { within }) => {
                 let seconds = within.as_secs();
                 Err(format!(
-                    "its BMC was not read within {seconds} s; the look goes on"
+                    "its BMC was not read within {seconds} s; reading continues"
                 ))
             }
-            None => Err("its BMC is not read any more".to_owned()),
+            None => Err("BMC reading stopped".to_owned()),
         }
     }
 
@@ -161,7 +161,7 @@ impl<'c> Bmc<'c> {
 }
 
 impl BmcOutcome {
-    const ONCE: &str = "its BMC tells otherwise than before, and that counts once it is read twice";
+    const ONCE: &str = "its BMC reports a change, which counts once it is read twice";
 
     /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their
     /// number is written; then the reading must cover all checks.
@@ -184,7 +184,7 @@ impl BmcOutcome {
         match &self.outdated {
             Some(why) => why,
             None if !self.unconfirmed.is_empty() => Self::ONCE,
-            None => "it does not tell now whether that is over",
+            None => "the BMC does not report now whether the fault ended",
         }
     }
 

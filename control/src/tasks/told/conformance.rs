@@ -34,7 +34,7 @@ pub(crate) async fn ask(
 ) -> Result<Answer, AgentError> {
     let might_drain = view.baselines.might_drain();
     if entry.document.is_none() && might_drain {
-        let why = "its document is not here yet, so neither is which baselines speak for it";
+        let why = "its document is not available yet, so its baselines are unknown";
         return Ok(Answer::Unknown(why.to_owned()));
     }
     let published = entry.cohort();
@@ -49,7 +49,7 @@ pub(crate) async fn ask(
     let now = CohortKey::of(&inventory.identity);
     let mut unknown = Vec::new();
     if now.is_none() && might_drain {
-        let why = "its cohort cannot be read, so it is not known which baselines speak for it";
+        let why = "its cohort cannot be read, so its baselines are unknown";
         unknown.push(why.to_owned());
     }
     let asked = asked(view, &entry.id, now.or(published).as_ref());
@@ -90,7 +90,7 @@ fn said(
     let mut differ = Vec::new();
     for (class, kept) in asked {
         let Some(kept) = kept else {
-            unknown.push(format!("{class}: several baselines speak for it"));
+            unknown.push(format!("{class}: several baselines match it"));
             continue;
         };
         if let Some(why) = bmc.and_then(|bmc| bmc.unknown(*class)) {
@@ -105,7 +105,7 @@ fn said(
             Some((bmc, part)) => match class_merge::together(told, part) {
                 Some(record) => (Some(record), bmc.age()),
                 None => {
-                    let why = "agent and BMC speak schemas that have nothing in common";
+                    let why = "agent and BMC have no schema version in common";
                     unknown.push(format!("{class}: {why}"));
                     continue;
                 }
@@ -114,7 +114,7 @@ fn said(
         let rule = kept.classes().get(class);
         let expectation = rule.and_then(|rule| rule.expectation.as_ref().ok());
         let (Some(expectation), Some(record)) = (expectation, &record) else {
-            unknown.push(format!("{class}: the node does not read it itself"));
+            unknown.push(format!("{class}: not read on the node"));
             continue;
         };
         match expectation.standing(record) {

@@ -84,7 +84,7 @@ fn said(health: &NodeHealth) -> Answer {
         None if health.blind.is_empty() => Answer::Fine,
         None => {
             let blind: Vec<&str> = health.blind.iter().take(4).map(String::as_str).collect();
-            Answer::Unknown(format!("its checks see nothing: {}", blind.join(", ")))
+            Answer::Unknown(format!("its checks get no data: {}", blind.join(", ")))
         }
     }
 }

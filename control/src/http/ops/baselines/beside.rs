@@ -47,8 +47,8 @@ async fn other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
             false => problem,
             true => {
                 let detail = format!(
-                    "neither a node nor a baseline is called {text:?}; `lattice node list` and \
-                     `lattice conformance baseline list` show those there are"
+                    "{text:?} is not the name of a node or a baseline; `lattice node list` and \
+                     `lattice conformance baseline list` list both"
                 );
                 Problem::new(Kind::NotFound, "unknown_baseline", detail)
             }
@@ -64,7 +64,7 @@ fn beside(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> 
         let unknown = |why: &str| Deviation {
             class: *class,
             key: "class".to_owned(),
-            expected: "<as the baseline says>".to_owned(),
+            expected: "<as in the baseline>".to_owned(),
             found: Reading::failed(why),
             verdict: Verdict::Unknown,
         };

@@ -76,7 +76,7 @@ fn exact(class: Class, record: Option<&ClassRecord>) -> Result<Rule, Problem> {
         Some(ClassState::Disabled { why }) => format!("it is switched off there: {why}"),
         None => "it is not read there".to_owned(),
     };
-    let reason = format!("{why}; what is not known can be no model");
+    let reason = format!("{why}; an unknown value cannot be a reference");
     Err(Problem::field(format!("classes.{class}"), reason))
 }
 
@@ -167,7 +167,7 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
     let is_it = own == Some(state.mark()) && (own == common || is_common());
     (!is_it).then(|| {
         format!(
-            "{class}: what {} says of it is not what its group has",
+            "{class}: the value of {} differs from that of its group",
             member.id
         )
     })
@@ -195,7 +195,7 @@ async fn whole(
         .filter(|(class, record)| entry.said(**class) != Some(record.state().mark()));
     let changing: Vec<Class> = changing.map(|(class, _)| *class).collect();
     if !changing.is_empty() {
-        let why = "it is changing: its last reading is not what it announces";
+        let why = "it is changing: its last reading differs from the published one";
         return Err(no_model(node, &changing, why));
     }
     let is_part = |(class, record): &(&Class, &ClassRecord)| {
@@ -208,7 +208,7 @@ async fn whole(
     let known = core.records(node, &parts).await;
     for (class, record) in known.map_err(|error| agent_problem(&error))? {
         if entry.marks().get(&class) != Some(&record.state().mark()) {
-            let why = "what its BMC tells of it beside cannot be had now";
+            let why = "the BMC's part of it is not available now";
             return Err(no_model(node, &[class], why));
         }
         records.insert(class, record);
@@ -236,12 +236,15 @@ fn group(
     }
     let mut fitting = groups::beginning(&core.view(), beginning, scopes);
     if fitting.len() > 1 {
-        let reason = format!("{} groups begin so; give more of it", fitting.len());
+        let reason = format!(
+            "{} groups begin with these digits; give more digits",
+            fitting.len()
+        );
         return Err(Problem::field("from_group", reason));
     }
     fitting.pop().ok_or_else(|| {
-        let reason = "there is no such group; `lattice conformance groups` shows those there are. \
-                      For several classes together, name them";
+        let reason = "no such group; `lattice conformance groups` lists the groups. To combine \
+            several classes, name them";
         Problem::field("from_group", reason)
     })
 }

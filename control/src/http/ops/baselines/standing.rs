@@ -129,8 +129,8 @@ fn warnings(
             if is_asked && !records.is_empty() && !records.iter().any(is_there) {
                 let key = &constraint.key;
                 warnings.push(format!(
-                    "no node it speaks for has the key {key} (`lattice node show NODE --inventory \
-                     --class {class}` shows those there are)"
+                    "no node it applies to has the key {key} (`lattice node show NODE --inventory \
+                     --class {class}` lists the keys)"
                 ));
             }
         }

@@ -69,7 +69,7 @@ pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
             let told = told.replace(".000Z", "Z");
             what.push_str(&format!(" (by the BMC's clock {told})"));
         }
-        (None, None) => what.push_str(" (the BMC does not say when)"),
+        (None, None) => what.push_str(" (no BMC time)"),
     }
     (what, parts)
 }

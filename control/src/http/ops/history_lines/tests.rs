@@ -57,13 +57,10 @@ fn every_happening_is_a_line_for_a_person() {
         reason: "fan".to_owned(),
         late: false,
     };
-    assert_eq!(
-        noted(&cleared("ada")).0,
-        "undrained by ada, who had drained it: fan"
-    );
+    assert_eq!(noted(&cleared("ada")).0, "undrained by ada, its owner: fan");
     assert_eq!(
         noted(&cleared(faults::HOOKS)).0,
-        "undrained by an operator of what service:hooks had drained it for: fan"
+        "undrained by an operator; drained by service:hooks before: fan"
     );
     let suspect = Noted::Suspect {
         for_ms: 12_000,
@@ -77,7 +74,7 @@ fn every_happening_is_a_line_for_a_person() {
     let version = "0.1.0".to_owned();
     assert_eq!(
         what(Happening::Stopped { version }),
-        "agent 0.1.0 stopped in good order"
+        "agent 0.1.0 shut down"
     );
     let liveness = Noted::Liveness {
         is_alive: false,

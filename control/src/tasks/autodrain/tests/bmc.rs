@@ -143,8 +143,8 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     assert_eq!(
         refused.unwrap_err().to_string(),
         format!(
-            "node a: whether it is sound is not known: {NAMED} (by what is written of it); it does not \
-             tell now whether that is over"
+            "node a: health unknown: {NAMED} (by what is written of it); the BMC does not report now \
+             whether the fault ended"
         )
     );
     it.bmc.calls_it("OK");

@@ -116,22 +116,22 @@ async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others(
     let told = why(&world, first);
     is_told_in_full(
         &told,
-        "placed on a, and not assigned yet: the quorum refused it: ",
+        "placed on a, not assigned yet: the quorum refused it: ",
     );
     is_told_in_full(&told, refusal);
     assert_eq!(cycle().await, (0, 1, false));
     assert_eq!(readiness(&why(&world, first)), 0.8);
     tokio::time::advance(REFUSED_FOR).await;
     assert_eq!(cycle().await, (0, 1, true), "others get its node now");
-    is_told_in_full(
-        &why(&world, first),
-        "the quorum refuses it again and again: ",
-    );
+    is_told_in_full(&why(&world, first), "the quorum refuses it repeatedly: ");
     assert_eq!(cycle().await, (1, 0, false));
     assert_eq!(world.allocation(behind).state, AllocationState::Starting);
     let told = why(&world, first);
     is_told_in_full(&told, refusal);
-    is_told_in_full(&told, "for 30 s at a time others may have its nodes");
+    is_told_in_full(
+        &told,
+        "its nodes are open to other allocations for 30 s at a time",
+    );
     // The view has caught up, and the site reports more. That is considered when the set-aside period is over.
     world.fold();
     is_ready(&world, &[(first, 900_000)]);
@@ -258,14 +258,14 @@ async fn what_waits_for_a_word_of_its_nodes_says_for_which() {
     assert_eq!((report.proposed, report.waiting), (0, 1));
     is_told_in_full(
         &why(&world, id),
-        "not assigned yet: waits for a to name the boot it is in",
+        "not assigned yet: waiting for a to publish its boot id",
     );
     named(Some("b1"));
     let report = schedule.reconcile(world.fence.clone()).await;
     assert_eq!((report.proposed, report.waiting), (0, 1));
     is_told_in_full(
         &why(&world, id),
-        "it is sensitive, and a is asked what it claims to be",
+        "sensitive: waiting for the attestation of a",
     );
     schedule.wakes().await;
     let report = schedule.reconcile(world.fence.clone()).await;
