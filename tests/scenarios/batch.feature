@@ -20,8 +20,8 @@ Feature: What people know from batch schedulers
       | field | value    | text                                          |
       | nodes | 0        | ask for at least 1 node                       |
       | array | 0-9:0    | 0-9:0 has a step of 0; the step is at least 1 |
-      | array | 0-9%0    | %0: none of it would ever run                 |
-      | array | 9-0      | runs downwards                                |
+      | array | 0-9%0    | %0: no element would ever run                 |
+      | array | 9-0      | is descending                                 |
       | array | 1,1      | index 1 is in it twice                        |
       | array | 0-100000 | it has more than 100000 elements              |
       | array | a-b      | is neither an index nor a range               |
@@ -30,7 +30,7 @@ Feature: What people know from batch schedulers
     When alice runs "lattice submit --hold does:succeeds" as "kept"
     Then "kept" is held
     And bob runs "lattice release <kept>" and is refused with code 5
-      | who | the user who submitted the allocation |
+      | who | the user that submitted the allocation |
     And "kept" is held
     When alice runs "lattice release <kept>"
     Then "kept" is completed
@@ -71,10 +71,10 @@ Feature: What people know from batch schedulers
     And "slow" ended because of "it could not end by its deadline"
     And alice runs "lattice submit --walltime 1h --deadline now+10minutes does:succeeds" and is refused with code 2
       | field | deadline                |
-      | why   | it cannot end before it |
+      | why   | cannot end before the deadline |
     And alice runs "lattice submit --deadline 2020-01-01 does:succeeds" and is refused with code 2
-      | field | deadline      |
-      | why   | which is past |
+      | field | deadline             |
+      | why   | which is in the past |
 
   Scenario: A job script carries lines of its own
     Given the script "job.sh"
@@ -106,7 +106,7 @@ Feature: What people know from batch schedulers
       | 4 | #LATTICE --nodez 4            |
       | 5 | true                          |
     Then alice runs "lattice submit odd.sh" and is refused with code 2
-      | all    | nothing was submitted for 2 mistakes                                               |
+      | all    | not submitted: 2 errors                                                            |
       | theirs | odd.sh:3: #SBATCH --licenses                                                       |
       | ours   | odd.sh:4: #LATTICE: there is no option "--nodez"; is --nodes meant?                |
 
@@ -117,7 +117,7 @@ Feature: What people know from batch schedulers
     And alice runs "lattice submit --walltime 5s does:succeeds" as "short"
     Then "short" is completed
     And "long" waits because it "kept for reservation firmware from"
-    And "endless" waits because it "without a walltime it cannot be fitted in before"
+    And "endless" waits because it "without a walltime it cannot be backfilled"
     And alice runs "lattice reservation delete firmware" and is refused with code 5
       | role | operator |
     When ada runs "lattice reservation delete firmware"

@@ -221,13 +221,13 @@ Feature: Services that follow a metric
   Scenario: A service that cannot be is refused by the field that is wrong
     Then each of these services is refused over REST, gRPC and on the command line
       | settings                       | field                | text                                  |
-      | {target: .nan}                 | scale.target         | NaN is no target                      |
-      | {target: 0}                    | scale.target         | 0 is no target; give a number above 0 |
-      | {target: -1}                   | scale.target         | -1 is no target                       |
-      | {min_nodes: 0}                 | scale.min_nodes      | it runs on at least 1 node            |
+      | {target: .nan}                 | scale.target         | NaN is not a valid target             |
+      | {target: 0}                    | scale.target         | 0 is not a valid target; give a number above 0 |
+      | {target: -1}                   | scale.target         | -1 is not a valid target              |
+      | {min_nodes: 0}                 | scale.min_nodes      | must be at least 1 node               |
       | {min_nodes: 2, max_nodes: 1}   | scale.max_nodes      | 1 is less than min_nodes, 2           |
       | {metric: {prometheus: ""}}     | scale.metric         | give a query                          |
-      | {up_window: 0s}                | scale.up_window      | a window lasts at least 1 ms          |
+      | {up_window: 0s}                | scale.up_window      | a window must be at least 1 ms        |
       | {down_threshold: 1}            | scale.down_threshold | 1 does not lie between 0 and 1        |
       | {down_threshold: 0}            | scale.down_threshold | 0 does not lie between 0 and 1        |
     And a service whose target is written as NaN is no JSON: 400

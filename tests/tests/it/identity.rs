@@ -244,7 +244,7 @@ async fn change_authority(site: &Site, off: &mut Daemon) {
         member.signal(Signal::HUP);
     }
     until("all members hold the new key", || {
-        let holds = |member: &Daemon| member.said().contains("issuing keys taken up");
+        let holds = |member: &Daemon| member.said().contains("issuing keys reloaded");
         site.quorum.iter().all(holds)
     })
     .await;

@@ -128,7 +128,9 @@ async fn is_refused_while_its_bmc_names_it(bench: &Bench, clock: &mut Stopwatch)
         text.contains(&format!("node {NODE}: {NAMED}; it stays drained")),
         "{text}"
     );
-    assert!(text.contains("ends when the BMC says so") && text.contains("--skip-gate"));
+    assert!(
+        text.contains("ends when the BMC no longer reports it") && text.contains("--skip-gate")
+    );
     assert!(!text.contains("--clear"), "nobody clears it: {text}");
     is_drained_by(site, NODE, &[ADA, SERVICE]).await;
     clock.step("  service:health has a reason of its own again");

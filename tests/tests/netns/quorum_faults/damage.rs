@@ -193,7 +193,7 @@ async fn damaged_snapshots_are_refused_when_the_log_begins_behind_the_one_before
     quorum.is_refused(name, &["is damaged", ADVICE]).await;
     fs::remove_dir_all(quorum.data().join("snapshots")).unwrap();
     fs::create_dir(quorum.data().join("snapshots")).unwrap();
-    let missing = "the snapshot the log begins with is missing";
+    let missing = "the snapshot that the log begins with is missing";
     quorum.is_refused("snapshots", &[missing, ADVICE]).await;
     quorum.begins_anew().await;
 }

@@ -37,7 +37,7 @@ async fn a_full_disk_stops_its_member_and_nobody_else() {
         let (code, said) = members.ends(full).await;
         let took = begun.elapsed();
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains("this member cannot go on"), "{said}");
+        assert!(said.contains("this member cannot continue"), "{said}");
         assert!(said.contains("No space left on device"), "{said}");
         assert!(!said.contains("panicked"), "{said}");
         led(&client, &others(full)).await;
