@@ -33,7 +33,7 @@ fn args() -> Result<Args, String> {
     let mut given = std::env::args().skip(1);
     while let Some(flag) = given.next() {
         let mut value = || given.next().ok_or(format!("{flag} needs a value"));
-        let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
+        let number = |text: String| text.parse().map_err(|_| format!("{text} is not a number"));
         match flag.as_str() {
             "--host" => args.host = value()?,
             "--rounds" => args.rounds = number(value()?)?,

@@ -112,7 +112,7 @@ pub fn markdown() -> String {
          no digest while a required key of it was asked and is not known, or any key was not \
          answered in time; keys of a source that is not asked, as of a BMC, are not in the record. \
          Every number is in the unit of its row; what was asked and is not there is `absent`, what \
-         cannot be told is `unsupported`.\n",
+         cannot be read is `unsupported`.\n",
     );
     for class in Class::ALL {
         let rows = ROWS

@@ -109,7 +109,10 @@ pub fn address(raw: &str) -> Reading<String> {
             rest >> 8 & 0xff,
             rest & 0xff
         )),
-        None => Reading::failed(format!("\"{}\" is no PCI address", text::shown(raw))),
+        None => Reading::failed(format!(
+            "\"{}\" is not a valid PCI address",
+            text::shown(raw)
+        )),
     }
 }
 

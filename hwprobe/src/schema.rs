@@ -116,7 +116,7 @@ pub enum NotUnder {
         to: u16,
     },
     /// These keys changed their meaning.
-    #[error("{pattern} is since schema {until} of {class} not what it was")]
+    #[error("{pattern} has another meaning since schema {until} of {class}")]
     Changed {
         /// Conformance class of the record.
         class: Class,

@@ -166,7 +166,7 @@ fn is_of_zeros(text: &str) -> bool {
 pub fn hex_id(raw: &str, width: usize) -> Reading<String> {
     let digits = raw.trim().trim_start_matches("0x").to_ascii_lowercase();
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Reading::failed(format!("\"{}\" is no hexadecimal id", shown(raw)));
+        return Reading::failed(format!("\"{}\" is not a hexadecimal id", shown(raw)));
     }
     Reading::Present(format!("{digits:0>width$}"))
 }
@@ -176,7 +176,7 @@ pub fn hex_id(raw: &str, width: usize) -> Reading<String> {
 pub fn hex_number(raw: &str) -> Reading<Value> {
     let digits = raw.trim().trim_start_matches("0x");
     u64::from_str_radix(digits, 16).map_or_else(
-        |_| Reading::failed(format!("\"{}\" is no hexadecimal number", collapse(raw))),
+        |_| Reading::failed(format!("\"{}\" is not a hexadecimal number", collapse(raw))),
         |number| Reading::Present(Value::amount(number)),
     )
 }
@@ -194,7 +194,7 @@ pub fn number_or_text(text: String) -> Value {
 #[must_use]
 pub fn unsigned(text: &str) -> Reading<u64> {
     text.trim().parse().map_or_else(
-        |_| Reading::failed(format!("\"{}\" is no number", shown(text))),
+        |_| Reading::failed(format!("\"{}\" is not a number", shown(text))),
         Reading::Present,
     )
 }
@@ -221,7 +221,7 @@ pub fn list_length(list: &str) -> Reading<u32> {
         };
         match length.and_then(|length| count.checked_add(length)) {
             Some(sum) => count = sum,
-            None => return Reading::failed(format!("\"{}\" is no list", shown(list))),
+            None => return Reading::failed(format!("\"{}\" is not a valid list", shown(list))),
         }
     }
     Reading::Present(count)

@@ -91,12 +91,12 @@ impl Constraint {
             Constraint::Excluded => "not excluded",
             Constraint::OfReservation => "of its reservation",
             Constraint::InService => "in service",
-            Constraint::NotPromised => "not promised to others",
+            Constraint::NotPromised => "not set aside for others",
             Constraint::Alive => "alive",
             Constraint::Usable => "usable",
             Constraint::Healthy => "healthy",
             Constraint::Home => "not borrowed",
-            Constraint::Unclaimed => "not claimed by others",
+            Constraint::Unclaimed => "not claimed by other users",
             Constraint::Free => "free",
             Constraint::NotReserved => "not reserved",
             Constraint::Conforming => "conforming",
@@ -311,7 +311,7 @@ impl fmt::Display for Explanation {
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Blocker::NoNodesAsked => f.write_str("it asks for no nodes"),
+            Blocker::NoNodesAsked => f.write_str("the request has no nodes"),
             Blocker::UnknownProject { path } => write!(f, "project {path} does not exist"),
             Blocker::QuotaHeadroom { levels } => {
                 f.write_str("waiting for quota headroom")?;
@@ -342,33 +342,35 @@ impl fmt::Display for Blocker {
             ),
             Blocker::HeadroomReserved { by, starts_at } => write!(
                 f,
-                "waiting for quota headroom: what is left is kept for {by}, which starts at {}",
+                "waiting for quota headroom: the rest is reserved for {by}, which starts at {}",
                 Utc(*starts_at)
             ),
             Blocker::NotEnoughNodes { short } => {
-                write!(f, "{short} short, even if all were free")
+                write!(f, "cannot start: {short} short, even if all were free")
             }
             Blocker::NotConforming { short } => {
                 write!(
                     f,
-                    "the largest conformance group is {short} too small, even if all were free"
+                    "cannot start: the largest conformance group is {short} too small, \
+                     even if all were free"
                 )
             }
             Blocker::TooMuchToProve { bytes, limit_bytes } => write!(
                 f,
-                "as sensitive work it is assigned with what each node claims, signed: {bytes} bytes, \
-                 and the quorum takes {limit_bytes} at once; submit it for fewer nodes"
+                "the signed attestations of its nodes are {bytes} bytes, and the quorum accepts \
+                 {limit_bytes} at once; submit it for fewer nodes"
             ),
             Blocker::NotAssigned { nodes, why } => {
-                write!(f, "placed on {nodes}, and not assigned yet: {why}")
+                write!(f, "placed on {nodes}, not assigned yet: {why}")
             }
-            Blocker::NodesBusy { short } => write!(f, "waits for {short} more to be free"),
+            Blocker::NodesBusy { short } => write!(f, "waiting for {short} more to be free"),
             Blocker::NotEnoughPower { short } => write!(
                 f,
-                "there is power for {short} too few, even if nothing else of the vCluster ran"
+                "cannot start: power is {short} nodes short, \
+                 even if no other job of the vCluster ran"
             ),
             Blocker::PowerShort { short } => {
-                write!(f, "waits for power to run {short} more")
+                write!(f, "waiting for power to run {short} more")
             }
             Blocker::StorageShort {
                 system,
@@ -376,7 +378,7 @@ impl fmt::Display for Blocker {
                 left_mb_s,
             } => write!(
                 f,
-                "waits for bandwidth of storage {system}: needs {needed_mb_s} MB/s, {left_mb_s} left"
+                "waiting for bandwidth of storage {system}: needs {needed_mb_s} MB/s, {left_mb_s} left"
             ),
             Blocker::BeginsLater { at } => write!(f, "begins at {:#} at the earliest", Utc(*at)),
             Blocker::KeptFor {
@@ -392,13 +394,13 @@ impl fmt::Display for Blocker {
                 f.write_str(without_a_walltime(*unbounded))
             }
             Blocker::ReservationLater { name, at } => {
-                write!(f, "its reservation {name} begins at {:#}", Utc(*at))
+                write!(f, "its reservation {name} starts at {:#}", Utc(*at))
             }
             Blocker::ReservationOver { name, at } => {
-                write!(f, "its reservation {name} is over since {:#}", Utc(*at))
+                write!(f, "its reservation {name} ended at {:#}", Utc(*at))
             }
             Blocker::ReservationGone { name } => {
-                write!(f, "its reservation {name} does not exist any more")
+                write!(f, "its reservation {name} no longer exists")
             }
             Blocker::ReservationNotFor {
                 name,
@@ -406,18 +408,14 @@ impl fmt::Display for Blocker {
                 project,
             } => write!(
                 f,
-                "its reservation {name} is not for {user} in project \"{project}\" any more"
+                "its reservation {name} no longer admits {user} in project \"{project}\""
             ),
             Blocker::Reserved {
                 by,
                 starts_at,
                 unbounded,
             } => {
-                write!(
-                    f,
-                    "starting now would delay {by}, which starts at {}",
-                    Utc(*starts_at)
-                )?;
+                write!(f, "held back so that {by} can start at {}", Utc(*starts_at))?;
                 f.write_str(without_a_walltime(*unbounded))
             }
         }
@@ -426,7 +424,7 @@ impl fmt::Display for Blocker {
 
 fn without_a_walltime(unbounded: bool) -> &'static str {
     match unbounded {
-        true => " (without a walltime it cannot be fitted in before)",
+        true => " (without a walltime it cannot be backfilled)",
         false => "",
     }
 }

@@ -163,7 +163,7 @@ impl Sieve<'_> {
             return Err(Impossible {
                 field: "nodes",
                 reason: format!(
-                    "vCluster {} has {}, and {} are asked for",
+                    "vCluster {} has {}, {} are requested",
                     self.vcluster,
                     Nodes(self.total),
                     self.needed
@@ -198,17 +198,17 @@ impl Sieve<'_> {
         let whose = if before == self.total {
             format!("of vCluster {vcluster}")
         } else {
-            format!("of those of vCluster {vcluster} that are otherwise as asked for ({before})")
+            format!("of those of vCluster {vcluster} that meet the other constraints ({before})")
         };
         let there_is = there_is(&self.left);
         let reason = match fit.len() {
             0 => format!("no node {whose} {has}{there_is}"),
             1 => format!(
-                "1 node {whose} {has}, and {} are asked for{there_is}",
+                "1 node {whose} {has}, {} are requested{there_is}",
                 self.needed
             ),
             fit => format!(
-                "at most {fit} nodes {whose} can be had with that, and {} are asked for{there_is}",
+                "only {fit} nodes {whose} match, {} are requested{there_is}",
                 self.needed
             ),
         };
@@ -279,14 +279,19 @@ impl Sieve<'_> {
     fn names(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
         let no_more = |_: &[(&NodeId, &NodeFacts)]| String::new();
         let listed = |id: &NodeId, _: &NodeFacts| wanted.listed(id);
-        self.keep("constraints.nodelist", "is on the list", listed, no_more)?;
+        self.keep(
+            "constraints.nodelist",
+            "is on the node list",
+            listed,
+            no_more,
+        )?;
         let is_left = |id: &NodeId, _: &NodeFacts| !wanted.exclude.contains(id);
         self.keep("constraints.exclude", "is left", is_left, no_more)?;
         let Some(within) = wanted.within else {
             return Ok(());
         };
         let is_of = |id: &NodeId, _: &NodeFacts| wanted.is_reserved(id);
-        let has = format!("is of reservation {}", within.name);
+        let has = format!("belongs to reservation {}", within.name);
         self.keep("reservation", has, is_of, no_more)
     }
 }
@@ -381,13 +386,13 @@ mod tests {
         );
         assert_eq!(
             check(&nodes, &models(&["v100"]), 17),
-            "constraints.gpu_models: at most 16 nodes of vCluster default can be had with that, and 17 \
-             are asked for; it has A100-SXM4 (48), V100 (16)"
+            "constraints.gpu_models: only 16 nodes of vCluster default match, 17 are requested; \
+             it has A100-SXM4 (48), V100 (16)"
         );
         assert_eq!(check(&nodes, &models(&["v100", "a100"]), 64), "possible");
         assert_eq!(
             check(&nodes, &Constraints::default(), 65),
-            "nodes: vCluster default has 64 nodes, and 65 are asked for"
+            "nodes: vCluster default has 64 nodes, 65 are requested"
         );
         let gpus = Constraints {
             gpus_per_node: Some(8),
@@ -427,8 +432,8 @@ mod tests {
         };
         assert_eq!(
             check(&nodes, &wanted, 1),
-            "constraints.gpus_per_node: no node of those of vCluster default that are otherwise as asked \
-             for (16) has 4 GPUs; it has 2 GPUs (16)"
+            "constraints.gpus_per_node: no node of those of vCluster default that meet the other \
+             constraints (16) has 4 GPUs; it has 2 GPUs (16)"
         );
         let listed = Constraints {
             nodelist: vec![id("a00"), id("v00"), id("v01")],
@@ -437,8 +442,8 @@ mod tests {
         assert_eq!(check(&nodes, &listed, 1), "possible");
         assert_eq!(
             check(&nodes, &listed, 2),
-            "constraints.nodelist: 1 node of those of vCluster default that are otherwise as asked for \
-             (48) is on the list, and 2 are asked for"
+            "constraints.nodelist: 1 node of those of vCluster default that meet the other \
+             constraints (48) is on the node list, 2 are requested"
         );
         let excluded = Constraints {
             exclude: (0..16).map(|n| id(&format!("v{n:02}"))).collect(),
@@ -447,8 +452,7 @@ mod tests {
         assert_eq!(check(&nodes, &excluded, 48), "possible");
         assert_eq!(
             check(&nodes, &excluded, 49),
-            "constraints.exclude: at most 48 nodes of vCluster default can be had with that, and 49 are \
-             asked for"
+            "constraints.exclude: only 48 nodes of vCluster default match, 49 are requested"
         );
     }
 
@@ -474,16 +478,16 @@ mod tests {
         assert_eq!(check(&["a00", "v00", "x9"], &any, 2), "possible");
         assert_eq!(
             check(&["a00", "v00", "x9"], &any, 3),
-            "reservation: at most 2 nodes of vCluster default can be had with that, and 3 are asked for"
+            "reservation: only 2 nodes of vCluster default match, 3 are requested"
         );
         assert_eq!(
             check(&["x9"], &any, 1),
-            "reservation: no node of vCluster default is of reservation course"
+            "reservation: no node of vCluster default belongs to reservation course"
         );
         assert_eq!(
             check(&["a00", "v00"], &models(&["a100"]), 2),
-            "reservation: 1 node of those of vCluster default that are otherwise as asked for (48) is of \
-             reservation course, and 2 are asked for"
+            "reservation: 1 node of those of vCluster default that meet the other constraints (48) \
+             belongs to reservation course, 2 are requested"
         );
     }
 

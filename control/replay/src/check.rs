@@ -179,7 +179,7 @@ fn owned_once(workload: &Workload, served: &[Served], nodes: &NodeSets, faults: 
         if set.len() != job.size as usize {
             faults.add(Kind::Size, || {
                 format!(
-                    "job {} has {} nodes, and asked for {}",
+                    "job {} has {} nodes, and requested {}",
                     job.number,
                     set.len(),
                     job.size

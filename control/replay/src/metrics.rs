@@ -23,10 +23,10 @@ pub const CONVENTIONS: [&str; 9] = [
     "bounded slowdown = max(1, (wait + run) / max(run, 10 s))",
     "utilization = work / (size x makespan), makespan = last end - first submit; the window drops the first and last \
      5 % of it",
-    "percentiles are the smallest value that so many of a hundred jobs do not exceed",
+    "percentile p = the smallest value that p % of the jobs do not exceed",
     "weighted = each job counts by size x run time",
     "fairness = Jain's index over tenants of (share used / share meant) in the window; shares are meant to be equal \
-     unless the cluster says otherwise; by day: over tenants with work waiting or running that day, days weighted by \
+     unless the cluster file sets them; by day: over tenants with work waiting or running that day, days weighted by \
      work; largest deficit = meant - used, the largest over tenants",
     "starvation = the longest wait of each size class",
     "started within target = of all jobs of a class with a target, also of those that were refused or never started",

@@ -60,7 +60,7 @@ pub enum PolicyError {
         name: String,
     },
     /// Unknown weight.
-    #[error("there is no weight {name:?}; one of {}", Weights::NAMES.join(", "))]
+    #[error("weight {name:?} does not exist; one of {}", Weights::NAMES.join(", "))]
     Weight {
         /// Name as given.
         name: String,

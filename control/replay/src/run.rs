@@ -114,7 +114,7 @@ pub enum RunError {
     #[error(transparent)]
     Live(#[from] LiveError),
     /// The trace contains no wait times, so there is no recorded schedule.
-    #[error("the trace does not say for how long its jobs waited")]
+    #[error("the trace has no wait times of its jobs")]
     NotRecorded,
 }
 

@@ -29,14 +29,11 @@ impl Fitted {
     pub fn told(self) -> Vec<String> {
         let mut told = Vec::new();
         if self.overran > 0 {
-            told.push(format!(
-                "{} jobs ran longer than they had asked for",
-                self.overran
-            ));
+            told.push(format!("{} jobs ran longer than requested", self.overran));
         }
         if self.without_estimate > 0 {
             told.push(format!(
-                "{} jobs have no estimate: their run time stands for it",
+                "{} jobs have no estimate: their run time is used instead",
                 self.without_estimate
             ));
         }
@@ -95,9 +92,9 @@ pub fn speed_up(workload: &mut Workload, times: f64) {
         // Recorded waits belong to the recorded submits.
         job.waited_ms = UNKNOWN;
     }
-    workload.notes.push(format!(
-        "submits come {times} times as fast as they were recorded"
-    ));
+    workload
+        .notes
+        .push(format!("submits arrive {times} times as fast as recorded"));
 }
 
 /// Moves each submit by up to `most_ms` to either side, in whole seconds. Differences between such replays are noise

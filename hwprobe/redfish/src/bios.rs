@@ -32,7 +32,7 @@ pub(crate) fn record<'a>(
     if let (Reading::Present(told), Reading::Present(entry)) = (&told, &entry)
         && contradict(told, entry)
     {
-        let detail = format!("the system says \"{told}\", the firmware inventory \"{entry}\"");
+        let detail = format!("the system reports \"{told}\", the firmware inventory \"{entry}\"");
         findings.push(Finding::new(FindingCode::BiosVersionMismatch, detail));
     }
     let version = match (&told, &entry) {

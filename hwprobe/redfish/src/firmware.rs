@@ -51,7 +51,7 @@ impl Inventory {
         } else {
             String::new()
         };
-        let detail = format!("{parent} lists what is not there: {names}{more}");
+        let detail = format!("{parent} lists resources that do not exist: {names}{more}");
         vec![Finding::new(FindingCode::BmcDeadLink, detail)]
     }
 

@@ -89,7 +89,7 @@ fn node<'a>(
     let readout = power::read(walk, Some(&system.path), &route.sources);
     node.power = readout.power.clone();
     if chassis.is_empty() && silent == Reading::Absent {
-        let why = "the BMC ties no chassis to this system";
+        let why = "the BMC links no chassis to this system";
         node.power.limit_state = LimitState::Unknown;
         node.power.draw = Reading::failed(why);
         node.power.limit = Reading::failed(why);

@@ -34,7 +34,9 @@ pub(crate) fn chassis<'a>(
         match walk.get(&path) {
             Reading::Present(value) => found.push((path, value)),
             // A broken link gives no information about its target.
-            Reading::Absent => dead = Reading::failed(format!("{path}: linked, but not there")),
+            Reading::Absent => {
+                dead = Reading::failed(format!("{path}: linked, but does not exist"))
+            }
             other => silent = other.map(|_| ()),
         }
     }
@@ -176,7 +178,9 @@ pub(crate) fn managers<'a>(
         match walk.get(&path) {
             Reading::Present(value) => found.push((path, value)),
             // A broken link gives no information about its target.
-            Reading::Absent => silent = Reading::failed(format!("{path}: linked, but not there")),
+            Reading::Absent => {
+                silent = Reading::failed(format!("{path}: linked, but does not exist"))
+            }
             other => silent = other.map(|_| ()),
         }
     }

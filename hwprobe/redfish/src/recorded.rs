@@ -162,7 +162,7 @@ fn documents(files: &BTreeMap<String, Vec<u8>>) -> Documents {
         let id = parsed.as_ref().ok().and_then(own_id);
         let reading = match parsed {
             Ok(value) => Reading::Present(value),
-            Err(error) => Reading::failed(format!("{name}: no JSON: {error}")),
+            Err(error) => Reading::failed(format!("{name}: not valid JSON: {error}")),
         };
         let name = name.get(above.len()..).unwrap_or(name);
         // `_` for `/` does not distinguish `Base.v1_4_0` from `Base.v1/4/0`; the resource's own id does.

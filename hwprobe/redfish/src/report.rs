@@ -150,7 +150,7 @@ pub enum Unselected {
         choices: Vec<String>,
     },
     /// More than one system matches.
-    #[error("the BMC serves {}: the configuration must say which is this node", list(.choices))]
+    #[error("the BMC serves {}: the configuration must name the one of this node", list(.choices))]
     Ambiguous {
         /// Ids of the systems.
         choices: Vec<String>,

@@ -11,14 +11,15 @@ pub fn contradictions(bios: Option<&ClassRecord>, bmc: Option<&ClassRecord>) -> 
     let bios = bios.and_then(|record| {
         let (host, bmc) = both(record, "bios.version", "bios.redfish.version")?;
         contradict(&host, &bmc).then(|| {
-            let detail = format!("the host says \"{host}\", the BMC \"{bmc}\"");
+            let detail = format!("the host reports \"{host}\", the BMC \"{bmc}\"");
             Finding::new(FindingCode::BiosVersionMismatch, detail)
         })
     });
     let bmc = bmc.and_then(|record| {
         let (ipmi, redfish) = both(record, "bmc.ipmi.firmware", "bmc.firmware")?;
         contradicts_ipmi(&ipmi, &redfish).then(|| {
-            let detail = format!("over IPMI it says \"{ipmi}\", over Redfish \"{redfish}\"");
+            let detail =
+                format!("the BMC reports \"{ipmi}\" over IPMI, \"{redfish}\" over Redfish");
             Finding::new(FindingCode::BmcVersionMismatch, detail)
         })
     });

@@ -60,7 +60,7 @@ impl<'a> Walk<'a> {
         }
         match self.documents.get(path) {
             Some(Reading::Present(value)) if !value.is_object() => {
-                Reading::failed(format!("{path}: {}, no resource", kind(value)))
+                Reading::failed(format!("{path}: {}, not a resource", kind(value)))
             }
             Some(reading) => reading.as_ref(),
             // Available documents were fetched for this pass, so they count towards the limit.
@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
         let mut next = Some(path.clone());
         while let Some(page) = next.take() {
             if !pages.insert(page.clone()) {
-                return Reading::failed(format!("{page}: its pages go round in circles"));
+                return Reading::failed(format!("{page}: its pages form a loop"));
             }
             let value = match self.get(&page) {
                 Reading::Present(value) => value,
@@ -253,6 +253,6 @@ pub(crate) fn number(value: &Value, property: &str) -> Reading<f64> {
             || Reading::failed(format!("{property} is {number}")),
             Reading::Present,
         ),
-        Some(other) => Reading::failed(format!("{property} is {}, no number", kind(other))),
+        Some(other) => Reading::failed(format!("{property} is {}, not a number", kind(other))),
     }
 }

@@ -16,7 +16,7 @@ pub struct Pattern(String);
 
 /// The text is not a valid key pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is no key: {reason}")]
+#[error("\"{text}\" is not a valid key: {reason}")]
 pub struct BadPattern {
     /// The rejected text, at most 80 characters.
     pub text: String,
@@ -37,17 +37,17 @@ impl FromStr for Pattern {
         let mut segments = text.split('.');
         let class = segments.next().unwrap_or_default();
         if class.parse::<Class>().is_err() {
-            return bad("it begins with its class, such as nic");
+            return bad("it must begin with its class, such as nic");
         }
         let rest: Vec<&str> = segments.collect();
         if rest.is_empty() || rest.iter().any(|segment| segment.is_empty()) {
-            return bad("it has parts between dots, such as nic.0.firmware");
+            return bad("it must have parts between dots, such as nic.0.firmware");
         }
         if rest.iter().any(|s| s.contains('*') && *s != "*") {
-            return bad("a * stands for a whole slot number, such as nic.*.firmware");
+            return bad("a * must stand for a whole slot number, such as nic.*.firmware");
         }
         if rest.last() == Some(&"*") {
-            return bad("a slot has keys behind it, such as nic.*.firmware");
+            return bad("a slot must be followed by a key, such as nic.*.firmware");
         }
         Ok(Self(text.to_owned()))
     }
@@ -118,7 +118,7 @@ impl Pattern {
         let prefix = self.0.split(".*").next().unwrap_or_default();
         match record.get(&format!("{prefix}.count")) {
             Reading::Present(Value::Number(_)) | Reading::Absent => Reading::Absent,
-            Reading::Present(_) => Reading::failed("the count is no number"),
+            Reading::Present(_) => Reading::failed("the count is not a number"),
             unknown => unknown,
         }
     }

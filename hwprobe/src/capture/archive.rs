@@ -146,7 +146,7 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
             EntryType::Directory => unpacking.make_dir(&path)?,
             EntryType::Regular => unpacking.write_file(&path, &mut entry)?,
             EntryType::Symlink => links.add(path, said.target(&entry)?)?,
-            _ => return Err(strange(&path, "is neither a file, a folder nor a link")),
+            _ => return Err(strange(&path, "is not a file, directory or link")),
         }
     }
     // Links are created last, so that no entry is written through a link.
@@ -174,7 +174,7 @@ fn plain_path(path: &Path, kind: EntryType) -> Result<PathBuf, BadArchive> {
         match part {
             Component::Normal(name) => plain.push(name),
             Component::CurDir => {}
-            _ => return Err(strange(path, "is not below the archive's own folder")),
+            _ => return Err(strange(path, "is not below the directory of the archive")),
         }
     }
     if plain.as_os_str().is_empty() && !kind.is_dir() {
@@ -218,7 +218,7 @@ impl Unpacking<'_> {
             };
             match fs::symlink_metadata(&so_far) {
                 Ok(found) if found.is_dir() => {}
-                Ok(_) => return Err(strange(path, "is below something that is no folder")),
+                Ok(_) => return Err(strange(path, "is below an entry that is not a directory")),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.count()?;
                     fs::create_dir(&so_far).map_err(failed)?;
@@ -239,7 +239,7 @@ impl Unpacking<'_> {
         let mut options = OpenOptions::new();
         let mut file = match options.write(true).create_new(true).open(&place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(strange(path, "is there twice"));
+                return Err(strange(path, "occurs twice"));
             }
             other => other.map_err(failed)?,
         };
@@ -260,7 +260,7 @@ impl Unpacking<'_> {
         let place = self.to.join(path);
         match std::os::unix::fs::symlink(target, &place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(strange(path, "is there twice"))
+                Err(strange(path, "occurs twice"))
             }
             other => other.map_err(|source| BadArchive::Write {
                 path: place,

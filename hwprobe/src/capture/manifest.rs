@@ -45,7 +45,7 @@ struct Manifest {
 #[derive(Debug, thiserror::Error)]
 pub enum NotACapture {
     /// The tree contains neither `/proc` nor `/sys`.
-    #[error("{path} holds neither proc nor sys: it is no tree of a host")]
+    #[error("{path} is not a captured host: it has neither proc nor sys")]
     Empty {
         /// Path of the folder.
         path: PathBuf,

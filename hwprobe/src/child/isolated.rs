@@ -251,9 +251,11 @@ enum End {
 impl End {
     fn why(self, child: &Child, complaints: Vec<u8>) -> String {
         let end = match self {
-            Self::Nonsense(error) => return format!("the probe child printed nonsense: {error}"),
+            Self::Nonsense(error) => {
+                return format!("the probe child printed an invalid answer: {error}");
+            }
             Self::TooMuch => {
-                return "the probe child printed more than is taken".to_owned();
+                return "the probe child printed more than the limit".to_owned();
             }
             Self::Closed => how_it_ended(child),
         };
@@ -273,7 +275,7 @@ impl End {
 fn how_it_ended(child: &Child) -> String {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
-        return "the probe child has no number".to_owned();
+        return "the probe child has no process id".to_owned();
     };
     let ends_at = Instant::now() + END_WITHIN;
     loop {
@@ -284,7 +286,7 @@ fn how_it_ended(child: &Child) -> String {
             return format!("the probe child ended with {}", ExitStatus::from_raw(raw));
         }
         if Instant::now() >= ends_at {
-            return "the probe child closed its output and stayed".to_owned();
+            return "the probe child closed its output and did not exit".to_owned();
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -30,7 +30,7 @@ fn parse(bytes: &[u8]) -> Reading<GpuReport> {
     match serde_json::from_slice::<Envelope>(bytes) {
         Ok(envelope) if envelope.version == REPORT_VERSION => Reading::Present(envelope.report),
         Ok(envelope) => Reading::failed(format!(
-            "probe child speaks report version {}, this is {REPORT_VERSION}",
+            "probe child uses report version {}, expected {REPORT_VERSION}",
             envelope.version
         )),
         Err(error) => Reading::failed(format!("probe child's report is unreadable: {error}")),

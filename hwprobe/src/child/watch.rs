@@ -177,7 +177,7 @@ fn start(command: &mut Command) -> std::io::Result<(Child, ChildStdout)> {
         .process_group(0)
         .spawn()?;
     let stdout = child.stdout.take();
-    let stdout = stdout.ok_or_else(|| std::io::Error::other("no pipe to the child"))?;
+    let stdout = stdout.ok_or_else(|| std::io::Error::other("the child has no output pipe"))?;
     Ok((child, stdout))
 }
 
@@ -206,7 +206,7 @@ fn listen(
                     Ok(Line::Failed { why }) => break Some(News::Ended { why }),
                     Ok(line) => tell(News::Line(line)),
                     Err(error) => {
-                        let why = format!("the listener's words are unreadable: {error}");
+                        let why = format!("the listener's output is invalid: {error}");
                         break Some(News::Ended { why });
                     }
                 }

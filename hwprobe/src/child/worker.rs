@@ -92,5 +92,5 @@ fn run_one(probe: &Probe, mut host: Host, is_traced: bool) -> Line {
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("without a word")
+        .unwrap_or("without a message")
 }

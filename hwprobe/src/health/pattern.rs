@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
             de::Error::custom(format!(
-                "\"{text}\" is no key pattern: segments between dots, `*` alone for any one"
+                "\"{text}\" is not a valid key pattern: segments between dots, `*` alone for any one"
             ))
         })
     }

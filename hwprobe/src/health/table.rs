@@ -215,8 +215,8 @@ impl Table {
         if let Some(check) = self.checks.get_mut(code) {
             if patch.key.is_some() || patch.finding.is_some() {
                 return Err(
-                    "what a shipped check looks at stays as it is; give it a code of \
-                            your own"
+                    "the key or finding of a shipped check cannot be changed; add a \
+                     check with a code of your own"
                         .to_owned(),
                 );
             }
@@ -320,7 +320,7 @@ impl Table {
         for (code, class) in &self.events {
             let named = std::iter::once(code).chain(&class.ends);
             let strange = named.filter(|code| EventCode::of_reason(code).is_none());
-            wrong.extend(strange.map(|other| format!("events.{code}: {other} is no event")));
+            wrong.extend(strange.map(|other| format!("events.{code}: {other} is not an event")));
         }
         wrong
     }
@@ -347,7 +347,7 @@ impl Check {
             (Some(key), None) if self.when.is_one() => {
                 let stars = self.when.other().map_or(0, Pattern::wildcards);
                 (stars > key.wildcards())
-                    .then(|| "when compares with a key that has more `*` than its own".to_owned())
+                    .then(|| "when compares with a key that has more `*` than that of the check".to_owned())
             }
             (Some(_), None) => Some(
                 "when needs exactly one of is, is_not, at_least, has_bits, reaches, at_most, below, no_longer, rises"

@@ -137,7 +137,7 @@ impl History {
         let classes = self.checkpoint.classes.keys();
         let gone = classes.filter(|class| class.is_optional() && !records.contains_key(class));
         let gone: Vec<ClassRecord> = gone
-            .map(|class| ClassRecord::disabled(*class, "not asked for any more"))
+            .map(|class| ClassRecord::disabled(*class, "no longer probed"))
             .collect();
         for record in records.values().chain(&gone) {
             let line = self.observe_class(record, seen, &mut observed.confirm);

@@ -23,7 +23,7 @@ impl Completion {
 /// The data after the completion code.
 fn data(answer: &[u8]) -> Result<&[u8], Reading<()>> {
     match answer {
-        [] => Err(Reading::failed("an empty answer of the BMC")),
+        [] => Err(Reading::failed("the BMC sent an empty answer")),
         [0, data @ ..] => Ok(data),
         [code, ..] => Err(Completion(*code).reading()),
     }
@@ -73,7 +73,7 @@ impl DeviceId {
             ref more @ ..,
         ] = data
         else {
-            return Reading::failed(format!("{} bytes are no device id", data.len()));
+            return Reading::failed(format!("{} bytes are not a valid device id", data.len()));
         };
         Reading::Present(Self {
             device_id: id,
@@ -138,7 +138,10 @@ impl PowerReading {
             ..,
         ] = data
         else {
-            return Reading::failed(format!("{} bytes are no power reading", data.len()));
+            return Reading::failed(format!(
+                "{} bytes are not a valid power reading",
+                data.len()
+            ));
         };
         match u16::from_le_bytes([c0, c1]) {
             watts @ 1.. if state & ACTIVE != 0 => Reading::Present(Self {

@@ -74,6 +74,6 @@ fn exchange(
         }
     }
     Err(io::Error::other(
-        "the IPMI device answers what nobody asked",
+        "the IPMI device sent only answers to other requests",
     ))
 }

@@ -66,7 +66,7 @@ impl IpmiReport {
 /// Queries `source`. Blocks for at most five seconds.
 #[must_use]
 pub fn ask(source: &IpmiSource) -> Reading<IpmiReport> {
-    source.ask("the BMC is not asked in band", |path| {
+    source.ask("in-band BMC queries are switched off", |path| {
         ask_device(path.clone())
     })
 }
@@ -83,7 +83,7 @@ fn ask_device(path: PathBuf) -> IpmiReport {
     match (report, ended) {
         (Some(report), _) => report,
         (None, Err(Expired::TimedOut)) => IpmiReport::every(&Reading::timed_out(DEADLINE)),
-        (None, _) => IpmiReport::every(&Reading::failed("no thread to ask the BMC with")),
+        (None, _) => IpmiReport::every(&Reading::failed("cannot start a thread for the BMC query")),
     }
 }
 

@@ -99,7 +99,12 @@ pub const ROWS: &[Row] = &[
         "",
         NVML,
     ),
-    row("gpu.<slot>.numa_node", "NUMA node it hangs on", "", PCI),
+    row(
+        "gpu.<slot>.numa_node",
+        "NUMA node it is attached to",
+        "",
+        PCI,
+    ),
     row("gpu.<slot>.pci_switch", SWITCH, "", PCI).came_with(2),
     row(
         "gpu.<slot>.max_link_generation",
@@ -133,7 +138,12 @@ pub const ROWS: &[Row] = &[
         "",
         NVML,
     ),
-    row("gpu.<slot>.compute_mode", "who may compute", "", NVML),
+    row(
+        "gpu.<slot>.compute_mode",
+        "which processes may compute",
+        "",
+        NVML,
+    ),
     row(
         "gpu.<slot>.confidential_compute",
         "confidential computing mode",
@@ -182,13 +192,13 @@ pub const ROWS: &[Row] = &[
     row("gpu.<slot>.nvlink.version", "their version", "", NVML),
     row(
         "gpu.<slot>.nvlink.capabilities",
-        "what they can do",
+        "capabilities of the NVLinks",
         "",
         NVML,
     ),
     row(
         "gpu.amd.count",
-        "AMD GPUs on the bus; not known while there is no driver for those that need one",
+        "AMD GPUs on the bus; unknown while one that needs a driver has none",
         "",
         PCI,
     )
@@ -216,7 +226,13 @@ pub const ROWS: &[Row] = &[
         PCI,
     )
     .needs_hardware(),
-    row("gpu.amd.<slot>.numa_node", "NUMA node it hangs on", "", PCI).needs_hardware(),
+    row(
+        "gpu.amd.<slot>.numa_node",
+        "NUMA node it is attached to",
+        "",
+        PCI,
+    )
+    .needs_hardware(),
     row("gpu.amd.<slot>.pci_switch", SWITCH, "", PCI)
         .came_with(2)
         .needs_hardware(),
@@ -281,7 +297,12 @@ pub const ROWS: &[Row] = &[
     ),
     row("nic.<slot>.pci_class", "PCI class code", "", PCI),
     row("nic.<slot>.revision", "PCI revision", "", PCI),
-    row("nic.<slot>.numa_node", "NUMA node it hangs on", "", PCI),
+    row(
+        "nic.<slot>.numa_node",
+        "NUMA node it is attached to",
+        "",
+        PCI,
+    ),
     row("nic.<slot>.pci_switch", SWITCH, "", PCI).came_with(2),
     row(
         "nic.<slot>.max_link_speed",
@@ -528,14 +549,14 @@ pub const ROWS: &[Row] = &[
     row("bmc.model", "the BMC's model", "", REDFISH).required(),
     row(
         "bmc.power.exception_action",
-        "what it does when a limit cannot be kept",
+        "action when a limit cannot be kept",
         "",
         REDFISH,
     )
     .required(),
     row(
         "bmc.power.restore_policy",
-        "what it does when power comes back",
+        "action when power returns",
         "",
         REDFISH,
     )
@@ -747,7 +768,7 @@ pub const ROWS: &[Row] = &[
     row("memory.controller.count", "memory controllers", "", EDAC),
     row(
         "memory.edac.count",
-        "modules the kernel's error detection knows",
+        "modules that the kernel's error detection reports",
         "",
         EDAC,
     ),
@@ -799,7 +820,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "storage.nvme.<slot>.numa_node",
-        "NUMA node it hangs on",
+        "NUMA node it is attached to",
         "",
         NVME,
     ),
@@ -904,7 +925,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "software.image.<name>",
-        "the image the node booted, by whoever tells it",
+        "name of the image the node booted, by source",
         "",
         "kernel arguments, /etc",
     ),
@@ -954,7 +975,7 @@ pub const ROWS: &[Row] = &[
     .required(),
     row(
         "optics.<slot>.net.<slot>.vendor",
-        "who made that module",
+        "vendor of that module",
         "",
         MODULE,
     ),

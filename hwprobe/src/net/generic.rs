@@ -54,7 +54,11 @@ pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<Mu
     let told = match (answer, ended) {
         (Some(told), _) => told?,
         (None, Err(Expired::TimedOut)) => return Err(io::ErrorKind::TimedOut.into()),
-        (None, _) => return Err(io::Error::other("no thread to ask the kernel with")),
+        (None, _) => {
+            return Err(io::Error::other(
+                "cannot start a thread for the kernel query",
+            ));
+        }
     };
     let group = told.groups.get(group).copied();
     Ok(MulticastGroup {
@@ -78,7 +82,7 @@ pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<Family> {
     push(&mut payload, FAMILY_NAME, format!("{name}\0").as_bytes());
     let mut found = Ok(None);
     socket.ask(CONTROL, false, &payload, |answer| found = decode(answer))?;
-    let unnamed = || io::Error::other(format!("the kernel names no number for {name}"));
+    let unnamed = || io::Error::other(format!("the kernel has no id for {name}"));
     found.map_err(io::Error::other)?.ok_or_else(unnamed)
 }
 

@@ -33,7 +33,7 @@ const MOST_INTERFACES: usize = 256;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Reason for a missing answer if no source is configured.
-const NOBODY: &str = "the kernel is not asked about interfaces";
+const NOBODY: &str = "kernel queries about interfaces are switched off";
 
 static CALLS: Aside = Aside::new("probe-ethtool");
 
@@ -149,7 +149,7 @@ fn settings(names: &[String], answers: &Sender<Answer>) {
 
 /// Queries only the module of each interface.
 fn modules(names: &[String], answers: &Sender<Answer>) {
-    let others = Reading::disabled("modules alone were asked about");
+    let others = Reading::disabled("only modules were queried");
     let _ = answers.send(Answer::Devlink(Reading::default()));
     let mut asker = ethtool::Asker::open();
     for name in names {
@@ -189,7 +189,7 @@ fn ask_kernel(interfaces: &[String], job: fn(&[String], &Sender<Answer>)) -> Eth
 fn unanswered<T>(ended: Result<(), Expired>) -> Reading<T> {
     match ended {
         Err(Expired::TimedOut) => Reading::timed_out(DEADLINE),
-        Err(Expired::NoThread) => Reading::failed("no thread to ask the kernel with"),
+        Err(Expired::NoThread) => Reading::failed("cannot start a thread for the kernel query"),
         Ok(()) => Reading::failed("no answer"),
     }
 }

@@ -44,7 +44,7 @@ pub enum Malformed {
         needed: usize,
     },
     /// A length field is inconsistent.
-    #[error("a part says it has {says} bytes, {left} are left")]
+    #[error("an attribute has length {says}, but {left} bytes are left")]
     Length {
         /// Value of the length field, in bytes.
         says: usize,

@@ -28,8 +28,8 @@ pub fn probe(host: &Host) -> Probed {
     {
         probed.find(
             FindingCode::BmcNotAvailable,
-            "the BMC is updating or initialising itself: what it says of itself may be of neither \
-             the old nor the new firmware",
+            "the BMC is updating or initialising itself: the reported firmware version \
+             may be neither the old nor the new one",
         );
     }
     keys(&id, &mut probed.record);

@@ -281,7 +281,7 @@ fn caches(root: &Root, record: &mut ClassRecord) {
 /// Parses `1024K` as bytes.
 fn kibibytes(size: &str) -> Reading<Value> {
     let Some(number) = size.strip_suffix('K') else {
-        return Reading::failed(format!("\"{size}\" is no cache size"));
+        return Reading::failed(format!("\"{size}\" is not a valid cache size"));
     };
     text::unsigned(number).map(|number| Value::amount(number.saturating_mul(1024)))
 }

@@ -24,7 +24,7 @@ pub fn probe(host: &Host) -> Probed {
         .cloned()
         .collect();
     let report = match names.is_empty() {
-        true => Reading::disabled("no interface to ask about"),
+        true => Reading::disabled("no interface to query"),
         false => net::ask_modules(&host.ethtool, &names),
     };
     for (slot, ports) in nics.iter().enumerate() {

@@ -47,7 +47,7 @@ fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
         several => {
             probed.find(
                 FindingCode::PowerMeterAmbiguous,
-                format!("{} meters claim to measure the whole node", several.len()),
+                format!("{} meters report power of the whole node", several.len()),
             );
             None
         }
@@ -187,7 +187,9 @@ fn counter(root: &Root, file: &str, unit: &str) -> Reading<u64> {
         let mut words = line.split(' ');
         match (words.next(), words.next()) {
             (Some(value), Some(found)) if found == unit => text::unsigned(value),
-            _ => Reading::failed(format!("{file}: \"{line}\" is no amount of {unit}")),
+            _ => Reading::failed(format!(
+                "{file}: \"{line}\" is not a valid amount of {unit}"
+            )),
         }
     })
 }

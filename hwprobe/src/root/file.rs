@@ -22,7 +22,7 @@ fn refuse_special(kind: FileType) -> io::Result<()> {
         FileType::Socket => "is a socket",
         FileType::Directory => "is a directory",
         FileType::CharacterDevice | FileType::BlockDevice => "is a device",
-        FileType::Symlink | FileType::Unknown => "is no regular file",
+        FileType::Symlink | FileType::Unknown => "is not a regular file",
     };
     Err(io::Error::other(what))
 }

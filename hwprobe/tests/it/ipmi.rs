@@ -111,5 +111,5 @@ fn a_tree_without_recorded_answers_is_not_asked() {
     let ClassState::Disabled { why } = state else {
         panic!("{state:?}");
     };
-    assert!(why.contains("in band"), "{why}");
+    assert!(why.contains("in-band"), "{why}");
 }

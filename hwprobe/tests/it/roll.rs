@@ -314,7 +314,7 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
         );
         assert_eq!(
             changed.to_string(),
-            "nic.<slot>.speed is since schema 1 of nic not what it was"
+            "nic.<slot>.speed has another meaning since schema 1 of nic"
         );
     }
 }

@@ -64,7 +64,8 @@ impl Default for Policy {
 /// Error of a lending limit above the number of owned nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "lending_limit is {given}, and the vCluster has {owned} nodes; say at most {owned}, or nothing for all"
+    "lending_limit is {given}, and the vCluster has {owned} nodes; \
+     set at most {owned}, or leave it unset for all"
 )]
 pub struct InvalidLimit {
     /// Configured limit.
@@ -257,11 +258,11 @@ pub enum How {
 #[serde(rename_all = "snake_case")]
 pub enum NotLent {
     /// The job could not be stopped when the owner reclaims its node.
-    #[error("the job could not be stopped for the owner ({})", .0.as_str())]
+    #[error("the job could not be stopped when the owner reclaims its node ({})", .0.as_str())]
     Unstoppable(Protection),
     /// The walltime of the job is so short that it would always be near its end.
     #[error(
-        "the job is as short as what is left alone near its end ({walltime_ms} of {least_ms} ms)"
+        "the walltime of the job is too short for a borrowed node ({walltime_ms} of {least_ms} ms)"
     )]
     Short {
         /// Walltime of the job.
@@ -270,7 +271,7 @@ pub enum NotLent {
         least_ms: u64,
     },
     /// The job must run on nodes of its own vCluster.
-    #[error("the job takes only nodes of its vCluster's own")]
+    #[error("the job runs only on nodes of its own vCluster")]
     HomeOnly,
     /// The vCluster of the job does not borrow.
     #[error("its vCluster does not borrow")]
@@ -288,7 +289,7 @@ pub enum NotLent {
         limit: u32,
     },
     /// Too few spare nodes fit the job, so none is lent.
-    #[error("the job needs {missing} nodes more, and {offered} that fit are to spare")]
+    #[error("the job needs {missing} more nodes, and {offered} spare nodes fit")]
     TooFew {
         /// Nodes missing.
         missing: u32,

@@ -137,7 +137,7 @@ fn what_is_not_known_is_not_usable_and_worse_than_degraded() {
         assert!(plan.placements.is_empty());
         assert_eq!(
             why(&plan, 1).to_string(),
-            "needs 2 of 2 nodes: 1 usable, 1 free; 1 short, even if all were free"
+            "needs 2 of 2 nodes: 1 usable, 1 free; cannot start: 1 short, even if all were free"
         );
     }
 }

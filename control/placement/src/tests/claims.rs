@@ -46,7 +46,7 @@ fn claimed_nodes_are_offered_to_nobody_else() {
         let plan = planned(view.clone(), &[refused]);
         assert_eq!(plan.placements, []);
         let why = plan.waiting.get(AllocationId(1)).unwrap().to_string();
-        assert!(why.contains("1 not claimed by others"), "{why}");
+        assert!(why.contains("1 not claimed by other users"), "{why}");
     }
     let other_project = PendingView {
         project: ProjectPath::new("u").unwrap(),

@@ -30,8 +30,8 @@ fn each_constraint_says_how_many_nodes_it_left() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 5 not promised to others, 3 free; waits for 2 more \
-         to be free; estimated start 1970-01-01 00:23 UTC"
+        "needs 5 of 8 nodes: 7 match the GPU type, 6 in service, 5 not set aside for \
+         others, 3 free; waiting for 2 more to be free; estimated start 1970-01-01 00:23 UTC"
     );
 }
 
@@ -43,7 +43,7 @@ fn what_can_never_fit_is_told_and_holds_nothing_back() {
     let plan = plan(&view);
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 5 of 4 nodes: 4 free; 1 short, even if all were free"
+        "needs 5 of 4 nodes: 4 free; cannot start: 1 short, even if all were free"
     );
     assert!(plan.reservations.is_empty());
     assert_eq!(placed(&plan).len(), 1);
@@ -65,8 +65,8 @@ fn sensitive_work_never_mixes_conformance_groups() {
     );
     assert_eq!(
         text(&view, 1),
-        "needs 3 of 4 nodes: 4 free, 2 conforming; the largest conformance group is 1 too small, \
-         even if all were free"
+        "needs 3 of 4 nodes: 4 free, 2 conforming; cannot start: the largest conformance group \
+         is 1 too small, even if all were free"
     );
 }
 
@@ -86,7 +86,8 @@ fn sensitive_work_takes_no_degraded_node_and_says_so() {
     let plan = plan(&view);
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 3 of 4 nodes: 2 healthy, 2 free, 2 conforming; 1 short, even if all were free"
+        "needs 3 of 4 nodes: 2 healthy, 2 free, 2 conforming; cannot start: 1 short, even if \
+         all were free"
     );
     assert_eq!(placed(&plan)[0].1.len(), 4);
     view.pending.clear();
@@ -102,12 +103,12 @@ fn a_job_behind_a_reservation_says_whose_and_when() {
     submit(&mut view, 1, job(4, Some(10)));
     submit(&mut view, 2, job(2, None));
     submit(&mut view, 3, job(2, Some(10)));
-    let delayed = "starting now would delay 1, which starts at 1970-01-01 00:21 UTC";
+    let delayed = "held back so that 1 can start at 1970-01-01 00:21 UTC";
     assert_eq!(
         text(&view, 2),
         format!(
             "needs 2 of 4 nodes: 3 free, 0 not reserved; {delayed} (without a walltime it cannot \
-             be fitted in before)"
+             be backfilled)"
         )
     );
     assert_eq!(

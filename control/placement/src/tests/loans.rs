@@ -38,7 +38,7 @@ fn a_job_waits_for_what_is_lent_no_longer_than_a_reclaim_takes() {
     assert_eq!(plan.reservations[0].nodes.len(), 4);
     assert_eq!(
         why(&plan, 1).to_string(),
-        "needs 4 of 4 nodes: 2 free; waits for 2 more to be free; estimated start 1970-01-01 00:26 UTC"
+        "needs 4 of 4 nodes: 2 free; waiting for 2 more to be free; estimated start 1970-01-01 00:26 UTC"
     );
 }
 

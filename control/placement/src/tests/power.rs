@@ -43,8 +43,8 @@ fn power_that_could_never_run_so_many_is_not_waited_for() {
     submit(&mut view, 2, job(10, Some(60)));
     submit(&mut view, 3, job(4, Some(60)));
     let plan = plan(&view);
-    let told = "needs 10 of 10 nodes: 5 free; there is power for 1 too few, even if nothing else of the \
-                vCluster ran";
+    let told = "needs 10 of 10 nodes: 5 free; cannot start: power is 1 nodes short, \
+                even if no other job of the vCluster ran";
     assert_eq!(why(&plan, 1).to_string(), told);
     assert_eq!(why(&plan, 2).to_string(), told);
     assert_eq!(plan.reservations, []);
@@ -74,7 +74,7 @@ fn power_of_work_without_an_end_is_not_counted_on() {
     for number in 1..4 {
         assert_eq!(
             why(&plan, number).to_string(),
-            "needs 4 of 8 nodes: 4 not excluded, 4 free; waits for power to run 1 more"
+            "needs 4 of 8 nodes: 4 not excluded, 4 free; waiting for power to run 1 more"
         );
     }
     assert_eq!(plan.reservations, []);
@@ -128,7 +128,7 @@ fn who_waits_for_power_is_told_what_reservations_left() {
     let plan = super::build::plan(&view);
     assert_eq!(
         why(&plan, 2).to_string(),
-        "needs 3 of 8 nodes: 6 free, 3 not reserved; waits for power to run 1 more"
+        "needs 3 of 8 nodes: 6 free, 3 not reserved; waiting for power to run 1 more"
     );
 }
 

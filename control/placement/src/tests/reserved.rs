@@ -78,7 +78,7 @@ fn work_without_an_end_is_told_that_a_walltime_would_help_only_where_it_would() 
     let blocker = |view: &ClusterView| why(&plan(view), 1).blocker.to_string();
     let told = blocker(&view);
     assert!(
-        told.ends_with("(without a walltime it cannot be fitted in before)"),
+        told.ends_with("(without a walltime it cannot be backfilled)"),
         "{told}"
     );
     reserve(&mut view, "course", &["n0-00", "n0-01"], 0, None);
@@ -116,7 +116,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
     let before = plan(&view);
     assert_eq!(
         why(&before, 1).to_string(),
-        "needs 2 of 4 nodes: 2 of its reservation, 2 free; its reservation course begins at 1970-01-01 \
+        "needs 2 of 4 nodes: 2 of its reservation, 2 free; its reservation course starts at 1970-01-01 \
          01:16:40 UTC"
     );
     // The job needs no further reservation of its own.
@@ -130,7 +130,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
     assert_eq!(placed(&planner.plan(then(179))).len(), 1);
     let over = why(&planner.plan(then(180)), 1).to_string();
     assert!(
-        over.ends_with("; its reservation course is over since 1970-01-01 03:16:40 UTC"),
+        over.ends_with("; its reservation course ended at 1970-01-01 03:16:40 UTC"),
         "{over}"
     );
 }
@@ -145,16 +145,13 @@ fn work_is_told_by_name_that_its_reservation_is_gone_or_for_others() {
     let blocker = |number| why(&plan, number).blocker.to_string();
     assert_eq!(
         blocker(1),
-        "its reservation course begins at 1970-01-01 01:16:40 UTC"
+        "its reservation course starts at 1970-01-01 01:16:40 UTC"
     );
     assert_eq!(
         blocker(2),
-        "its reservation course is not for alice in project \"t\" any more"
+        "its reservation course no longer admits alice in project \"t\""
     );
-    assert_eq!(
-        blocker(3),
-        "its reservation lecture does not exist any more"
-    );
+    assert_eq!(blocker(3), "its reservation lecture no longer exists");
 }
 
 /// The job's reservation ends before nodes become free.

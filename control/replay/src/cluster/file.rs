@@ -165,7 +165,7 @@ impl Reading {
             self.group(place, group, &file.models);
         }
         if self.cluster.nodes.is_empty() && self.faults.is_empty() {
-            self.wrong("groups", "there is no node");
+            self.wrong("groups", "no nodes are defined");
         }
         self.hardware();
         self.projects(file.projects);
@@ -173,7 +173,7 @@ impl Reading {
             let field = format!("accounts.{account}");
             if let Some(project) = self.named(&field, ProjectPath::new(&project)) {
                 if !self.cluster.projects.contains_key(&project) {
-                    self.wrong(&field, format!("there is no project \"{project}\""));
+                    self.wrong(&field, format!("project \"{project}\" is not defined"));
                 }
                 self.cluster.accounts.insert(account, project);
             }
@@ -190,7 +190,7 @@ impl Reading {
         for (class, seconds) in file.targets_s {
             let field = format!("targets_s.{class}");
             if class > MAX_CLASS {
-                self.wrong(&field, format!("there is no class above {MAX_CLASS}"));
+                self.wrong(&field, format!("the class is above {MAX_CLASS}"));
             }
             match seconds.is_finite() && seconds >= 0.0 {
                 true => drop(
@@ -217,14 +217,14 @@ impl Reading {
                 if up.is_none() {
                     self.wrong(
                         format!("{field}.parent"),
-                        format!("there is no power domain {parent:?}"),
+                        format!("power domain {parent:?} is not defined"),
                     );
                 }
                 let mut steps = 0;
                 while let Some(parent) = up.and_then(|up| up.parent.as_ref()) {
                     steps += 1;
                     if steps > domains.len() {
-                        self.wrong(format!("{field}.parent"), "it is part of itself");
+                        self.wrong(format!("{field}.parent"), "it contains itself");
                         break;
                     }
                     up = domains.get(parent);
@@ -262,7 +262,7 @@ impl Reading {
                 if let Some(other) = taken {
                     self.wrong(
                         format!("{field}.queues"),
-                        format!("{queue:?} is vCluster {other}'s already"),
+                        format!("{queue:?} already belongs to vCluster {other}"),
                     );
                 }
             }
@@ -296,7 +296,7 @@ impl Reading {
                 None => {
                     return self.wrong(
                         format!("{field}.model"),
-                        format!("there is no model {name:?}"),
+                        format!("model {name:?} is not defined"),
                     );
                 }
             },
@@ -313,7 +313,7 @@ impl Reading {
             let known: Vec<&str> = known.map(VclusterName::as_str).collect();
             let known = known.join(", ");
             let said = match &group.vcluster {
-                Some(name) => format!("there is no vCluster {name:?}"),
+                Some(name) => format!("vCluster {name:?} is not defined"),
                 None => "it is missing".to_owned(),
             };
             return self.wrong(
@@ -326,7 +326,7 @@ impl Reading {
         {
             return self.wrong(
                 format!("{field}.power_domain"),
-                format!("there is no power domain {domain:?}"),
+                format!("power domain {domain:?} is not defined"),
             );
         }
         let alike = group.conformance.as_ref().or(group.model.as_ref());
@@ -429,7 +429,7 @@ impl Reading {
         for path in missing {
             self.wrong(
                 format!("projects.{path}"),
-                "it is not there, and projects below it are",
+                "it is missing, but projects below it are defined",
             );
         }
     }

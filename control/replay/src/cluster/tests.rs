@@ -62,15 +62,15 @@ targets_s: {3: -1}
 ",
     );
     for wanted in [
-        "groups[0].model: there is no model \"none\"",
+        "groups[0].model: model \"none\" is not defined",
         "groups[1].nodes: hostlist",
-        "groups[2].power_domain: there is no power domain \"row\"",
-        "groups[3].vcluster: there is no vCluster \"night\"; it must be one of default",
+        "groups[2].power_domain: power domain \"row\" is not defined",
+        "groups[3].vcluster: vCluster \"night\" is not defined; it must be one of default",
         "groups[5].nodes: e1 is in two groups",
-        "power_domains.x.parent: it is part of itself",
+        "power_domains.x.parent: it contains itself",
         "power_domains.y.budget_kw: it must be a number of at least 0",
         "projects.a/b.share: it must be a number from 0 to 1",
-        "projects.a: it is not there, and projects below it are",
+        "projects.a: it is missing, but projects below it are defined",
         "classes.low: 11 is above 10",
         "targets_s.3: it must be a number of seconds of at least 0",
     ] {
@@ -97,7 +97,7 @@ fn unknown_fields_are_refused_by_name() {
     }
     let told = faults("groups: [{nodes: a}]\nvclusters: {v: {weights: {energie: 1}}}\n");
     assert!(
-        told[0].contains("there is no weight \"energie\""),
+        told[0].contains("weight \"energie\" does not exist"),
         "{told:?}"
     );
 }
@@ -115,11 +115,11 @@ targets_s: {77: 3}
     );
     for wanted in [
         "groups[1].vcluster: it is missing; it must be one of v, w",
-        "vclusters.w.queues: \"q\" is vCluster v's already",
+        "vclusters.w.queues: \"q\" already belongs to vCluster v",
         "projects: shares add up to 1.1",
         "projects.p/q.max_nodes: it needs a number, since the project above it has one",
-        "accounts.ph: there is no project \"s\"",
-        "targets_s.77: there is no class above 10",
+        "accounts.ph: project \"s\" is not defined",
+        "targets_s.77: the class is above 10",
     ] {
         assert!(
             told.iter().any(|told| told.starts_with(wanted)),

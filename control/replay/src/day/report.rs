@@ -152,7 +152,7 @@ impl fmt::Display for Sum {
         let rows = [
             ("days, a seed each", self.days),
             ("events of nodes and people", self.counts.events),
-            ("looks of those who decide", self.counts.looks),
+            ("decision rounds", self.counts.looks),
             ("nodes failed", self.counts.failures),
             ("ranks launched", self.counts.launches),
             (

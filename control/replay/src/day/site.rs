@@ -241,7 +241,7 @@ impl Inner {
         if let Err(refusal) = self.propose(SERVICE, Power::Service, command) {
             let (now, what) = (
                 self.now,
-                format!("what {node} says of {key:?} is refused: {refusal}"),
+                format!("report of {node} for {key:?} is refused: {refusal}"),
             );
             self.checks.add(now, what);
         }

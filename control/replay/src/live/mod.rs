@@ -92,7 +92,7 @@ pub enum LiveError {
     #[error("the quorum refuses the cluster as it is described: {0}")]
     Furnish(Refusal),
     /// The state machine refuses the end of a job: a bug in Lattice.
-    #[error("job {job}: the quorum refuses that it ends: {refusal}")]
+    #[error("job {job}: the quorum refuses its end: {refusal}")]
     End {
         /// Number of the job in the trace.
         job: u64,

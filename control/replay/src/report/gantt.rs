@@ -22,9 +22,9 @@ pub(super) fn charts(page: &Page<'_>) -> String {
     let begin = page.workload.jobs.first().map_or(0, |job| job.submit_ms);
     let hours = |ms: u64| ms.saturating_sub(begin) as f64 / 3_600_000.0;
     let mut html = format!(
-        "<h2>A window</h2>\n<p>From {:.1} to {:.1} hours after the first submit: who has which part of the machine. \
-         The colour is the tenant's, or the job's where there is one tenant alone; what a job is, is in its \
-         tooltip.</p>\n",
+        "<h2>A window</h2>\n<p>From {:.1} to {:.1} hours after the first submit: which job has which \
+         part of the machine. The colour is the tenant's, or the job's with one tenant only; \
+         the tooltip describes the job.</p>\n",
         hours(from),
         hours(to)
     );
@@ -145,7 +145,7 @@ fn on_nodes(
             chart.area((left, bottom), (right, top), whose(page, place), &title);
         }
     }
-    with_rest(chart.done("who has which node", true), boxes)
+    with_rest(chart.done("jobs on nodes over time", true), boxes)
 }
 
 fn anywhere(page: &Page<'_>, side: &Side<'_>, window: (u64, u64), hours: Hours<'_>) -> String {
@@ -177,7 +177,10 @@ fn anywhere(page: &Page<'_>, side: &Side<'_>, window: (u64, u64), hours: Hours<'
         }
         rows.iter().for_each(|row| taken[*row] = end);
     }
-    with_rest(chart.done("who has which part", true), boxes)
+    with_rest(
+        chart.done("parts of the machine in use over time", true),
+        boxes,
+    )
 }
 
 fn with_rest(svg: String, boxes: usize) -> String {

@@ -87,12 +87,12 @@ pub fn page(page: &Page<'_>) -> String {
     };
     section(
         "Jobs that wait",
-        "How many jobs wait, the mean of each part of the time.",
+        "Number of waiting jobs, mean of each interval.",
         over_time(page, queue, "jobs", None),
     );
     section(
         "Utilization",
-        "The part of the machine that works, the mean of each part of the time.",
+        "Part of the machine in use, mean of each interval.",
         over_time(page, utilization, "part in use", Some(1.0)),
     );
     section(
@@ -137,7 +137,7 @@ fn table(page: &Page<'_>) -> String {
     let first = page.sides.first().map_or("", |side| side.name);
     let jobs = page.workload.jobs.len();
     let seeds = match page.seeds {
-        0 | 1 => "one replay of each policy: what of a difference is noise is not known (more --seeds tell)".to_owned(),
+        0 | 1 => "one replay of each policy: noise is unknown (use more --seeds)".to_owned(),
         seeds => format!(
             "means of {seeds} replays of each policy, of which all but one have submits shaken by up to {} s; \
              differences are to {}, within what 95 of a hundred such experiments would give",

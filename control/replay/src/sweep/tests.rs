@@ -49,7 +49,7 @@ fn a_sample_is_drawn_by_its_seed() {
 fn what_cannot_be_tried_is_named() {
     let told = |text: &str| vectors(text).unwrap_err().to_string();
     assert!(told("over: {}").starts_with("over: name at least one weight"));
-    assert!(told("over: {speed: [1]}").contains("there is no weight \"speed\""));
+    assert!(told("over: {speed: [1]}").contains("weight \"speed\" does not exist"));
     assert_eq!(told("over: {energy: []}"), "over.energy: it has no values");
     assert_eq!(
         told("over: {energy: {from: 0, to: 1, steps: 1}}"),

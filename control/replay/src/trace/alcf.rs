@@ -78,8 +78,7 @@ impl Reader for Alcf {
         // Some logs begin at 0, others have Unix seconds.
         let first = workload.jobs.first().map(|job| job.submit_ms);
         workload.epoch_ms = first.filter(|at| *at > YEAR_2000_MS).map(|_| 0);
-        let note =
-            "the log has no estimates: the run time stands for them, which no user knows so well";
+        let note = "the log has no estimates: run times are used, more exact than any estimate";
         workload.notes.push(note.to_owned());
     }
 }

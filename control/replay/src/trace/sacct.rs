@@ -259,8 +259,9 @@ impl Sacct {
             return Ok(seconds.checked_mul(SECOND_MS));
         }
         self.has_local_times = true;
-        let wrong =
-            || format!("{name}: {text:?} is no time such as 2026-01-31T23:59:59, nor Unix seconds");
+        let wrong = || {
+            format!("{name}: {text:?} is not a time such as 2026-01-31T23:59:59 or Unix seconds")
+        };
         let at: DateTime = text.parse().map_err(|_| wrong())?;
         let at = at.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
         u64::try_from(at.timestamp().as_millisecond())
@@ -302,7 +303,7 @@ fn limit_ms(row: &Row<'_>) -> Result<Option<u64>, String> {
 }
 
 fn not_a_duration(name: &str, text: &str) -> String {
-    format!("{name}: {text:?} is no duration such as 1-02:03:04")
+    format!("{name}: {text:?} is not a duration such as 1-02:03:04")
 }
 
 /// Parses `[days-]hours:minutes:seconds`, `days-hours:minutes` and `minutes:seconds`, in milliseconds; seconds may have

@@ -39,7 +39,7 @@ impl fmt::Display for Skip {
         f.write_str(match self {
             Self::NotRead => "cannot be read",
             Self::NoSubmitTime => "has no submit time",
-            Self::NoSize => "has no size, asked for or given",
+            Self::NoSize => "has no size, requested or allocated",
             Self::NoRunTime => "has no run time: it never ran, or that was not recorded",
             Self::ZeroRunTime => "ran for 0 s",
             Self::StillRunning => "had not ended when the trace was written",

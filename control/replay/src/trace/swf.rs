@@ -55,13 +55,13 @@ impl Reader for Swf {
         if let Some(said) = said.filter(|said| *said != self.records) {
             let found = self.records;
             workload.notes.push(format!(
-                "the header says {said} records, the file has {found}: what is there is replayed"
+                "the header names {said} records, the file has {found}: those present are replayed"
             ));
         }
         if self.extra > 0 {
             let extra = self.extra;
             workload.notes.push(format!(
-                "{extra} lines have more than 18 columns; the rest of them is not looked at"
+                "{extra} lines have more than 18 columns; the others are ignored"
             ));
         }
         if let (Some(procs), Some(nodes), Unit::Processors) = (procs, nodes, workload.unit)

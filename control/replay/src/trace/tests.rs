@@ -289,7 +289,7 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     ];
     assert_eq!(counts(&workload), expected);
     assert!(
-        workload.skipped.told()[0].contains("Submit: \"yesterday\" is no time"),
+        workload.skipped.told()[0].contains("Submit: \"yesterday\" is not a time"),
         "{:?}",
         workload.skipped
     );
@@ -383,7 +383,7 @@ fn slurm_may_write_times_and_columns_otherwise() {
     assert_eq!(runs, [(93_784_000, 172_800_000), (330_000, 36_000_000)]);
     assert_eq!(
         workload.skipped.told(),
-        ["line 4 cannot be read: Elapsed: \"five\" is no duration such as 1-02:03:04"]
+        ["line 4 cannot be read: Elapsed: \"five\" is not a duration such as 1-02:03:04"]
     );
     let told = refused("JobID|User\n1|eve\n");
     assert!(

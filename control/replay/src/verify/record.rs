@@ -71,13 +71,13 @@ pub enum RecordError {
         found: u32,
     },
     /// File that does not start as a record.
-    #[error("{}: it is no record of decisions; `lattice replay record` makes one", path.display())]
+    #[error("{}: not a record of decisions; `lattice replay record` makes one", path.display())]
     NoRecord {
         /// Path of the file.
         path: PathBuf,
     },
     /// Plan without a preceding view of its vCluster.
-    #[error("line {line}: vCluster {vcluster} plans, and nothing says what it knew")]
+    #[error("line {line}: vCluster {vcluster} plans, but the record has no inputs for it")]
     NoView {
         /// Line number, from 1.
         line: u64,

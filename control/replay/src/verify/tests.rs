@@ -301,10 +301,10 @@ fn a_changed_placement_is_named() {
 #[test]
 fn what_is_no_record_is_refused() {
     let told = |lines: &[Line]| decided_again(text(lines)).unwrap_err().to_string();
-    assert!(told(&[]).contains("no record of decisions"));
+    assert!(told(&[]).contains("not a record of decisions"));
     let lines = recorded(4, "none");
     assert!(
-        told(&lines[1..3]).contains("no record of decisions"),
+        told(&lines[1..3]).contains("not a record of decisions"),
         "without its first line"
     );
     let mut other = lines[..2].to_vec();
@@ -316,7 +316,7 @@ fn what_is_no_record_is_refused() {
     // A plan of a scheduler without a recorded view.
     assert_eq!(
         told(&[lines[0].clone(), lines[2].clone()]),
-        "line 2: vCluster default plans, and nothing says what it knew"
+        "line 2: vCluster default plans, but the record has no inputs for it"
     );
 }
 

@@ -396,7 +396,10 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     assert!(why.score.is_some() && !why.steps.is_empty(), "{why:?}");
     let why = why.to_string();
     assert!(why.starts_with("needs 2 of 3 nodes"), "{why}");
-    assert!(why.contains("; the signed attestations of its nodes are"), "{why}");
+    assert!(
+        why.contains("; the signed attestations of its nodes are"),
+        "{why}"
+    );
     assert!(
         why.contains("the quorum accepts at most 2000 per command"),
         "{why}"

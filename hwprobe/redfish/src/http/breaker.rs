@@ -33,7 +33,7 @@ pub enum BreakerState {
 /// The breaker is open: no request was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not asked: the last {failures} requests failed, the next is made in {} s; {last}",
+    "no request sent: the last {failures} requests failed, the next is made in {} s; {last}",
     .retry_in.as_millis().div_ceil(1000)
 )]
 pub struct Opened {

@@ -98,11 +98,11 @@ impl Bmc {
                 let reading = if requests > self.settings.resource_limit {
                     let limit = self.settings.resource_limit;
                     Reading::failed(format!(
-                        "not asked: one look takes {limit} requests at most"
+                        "not requested: one pass makes at most {limit} requests"
                     ))
                 } else if weight > MOST_WEIGHT {
                     Reading::failed(format!(
-                        "not asked: one look takes {} MiB at most",
+                        "not requested: one pass reads at most {} MiB",
                         MOST_WEIGHT >> 20
                     ))
                 } else {

@@ -45,7 +45,7 @@ pub struct MayCap(pub Endpoint);
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The text is not the URL of a host.
-    #[error("\"{url}\" is no address of a BMC: https://HOST[:PORT] is needed")]
+    #[error("\"{url}\" is not a valid BMC address: https://HOST[:PORT] is needed")]
     NoUrl {
         /// The rejected URL, without the part that may be a password.
         url: String,

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// 404 or 410: the BMC has no such resource.
-    #[error("there is no such resource")]
+    #[error("the resource does not exist")]
     Absent,
     /// 401 or 403 for this resource, with a working login.
     #[error("refused with status {status}{}", said(.message))]
@@ -95,7 +95,7 @@ pub enum FetchError {
         limit: usize,
     },
     /// The answer is not JSON, or is nested too deeply.
-    #[error("the answer is no JSON: {why}")]
+    #[error("the answer is not valid JSON: {why}")]
     NotJson {
         /// Error of the parser.
         why: String,
@@ -104,7 +104,7 @@ pub enum FetchError {
     #[error("the path leads away from the Redfish service")]
     OutsideService,
     /// The BMC demanded a delay that exceeds the remaining time.
-    #[error("the BMC is busy and asks for {} s of patience", .retry_in.as_secs())]
+    #[error("the BMC is busy; try again in {} s", .retry_in.as_secs())]
     Busy {
         /// Time until the next request is allowed.
         retry_in: Duration,

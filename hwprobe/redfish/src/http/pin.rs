@@ -13,7 +13,7 @@ pub struct Pin([u8; 32]);
 
 /// The text is not a fingerprint of 64 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is no SHA-256 fingerprint: 64 hexadecimal digits are needed")]
+#[error("\"{text}\" is not a valid SHA-256 fingerprint: 64 hexadecimal digits are needed")]
 pub struct PinError {
     /// The rejected text.
     text: String,

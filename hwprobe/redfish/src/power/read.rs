@@ -45,7 +45,7 @@ pub(crate) fn read(
         let told = match walk.get(&source.path) {
             Reading::Present(value) if is_list(value) => {
                 out.is_moved = true;
-                let why = Reading::failed("its list answers, and was not looked at yet");
+                let why = Reading::failed("its list is readable, and was not read yet");
                 SourcePower::silent(source.shape, &why)
             }
             Reading::Present(value) => tell(walk, source, value, system),

@@ -139,7 +139,7 @@ fn entry_of<'a>(
         None => return Ok(None),
         Some(Value::Array(entries)) => entries,
         Some(other) => {
-            return Err(format!("PowerControl is {}, no list", kind(other)));
+            return Err(format!("PowerControl is {}, not a list", kind(other)));
         }
     };
     let is_ours = |entry: &Value| {

@@ -51,7 +51,7 @@ async fn each_fault_has_its_own_state_and_reason() {
     for (fault, state, words) in [
         (status(500), State::Failed, "status 500"),
         (status(403), State::Denied, "status 403"),
-        (Fault::BrokenJson, State::Failed, "no JSON"),
+        (Fault::BrokenJson, State::Failed, "not valid JSON"),
         (Fault::TruncatedJson, State::Failed, "connection ended"),
         (Fault::Reset, State::Failed, "connection ended"),
         (
@@ -256,7 +256,7 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
     assert!(began_at.elapsed() >= Duration::from_secs(3));
     bmc.break_path(POWER, busy);
     let reading = client.fetch(&path(POWER)).await;
-    assert!(reason(&reading).contains("patience"), "{reading:?}");
+    assert!(reason(&reading).contains("the BMC is busy"), "{reading:?}");
     // No request is sent during the demanded delay if there is no time to wait.
     let long = Fault::Status {
         code: 503,
@@ -264,9 +264,9 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
     };
     bmc.heal();
     bmc.break_path(POWER, long);
-    assert!(reason(&client.fetch(&path(POWER)).await).contains("patience"));
+    assert!(reason(&client.fetch(&path(POWER)).await).contains("the BMC is busy"));
     let before = bmc.counters().requests;
-    assert!(reason(&client.fetch(&path("/redfish/v1/Systems")).await).contains("patience"));
+    assert!(reason(&client.fetch(&path("/redfish/v1/Systems")).await).contains("the BMC is busy"));
     assert_eq!(bmc.counters().requests, before);
 }
 

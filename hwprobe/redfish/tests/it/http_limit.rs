@@ -146,7 +146,7 @@ async fn a_clamped_limit_is_told_as_what_it_is() {
         panic!("{error:?}");
     };
     assert_eq!((*asked, stored.limit()), (watts(500), watts(556)));
-    assert_eq!(error.to_string(), "asked for 500 W, but 556 W holds");
+    assert_eq!(error.to_string(), "requested 500 W, but 556 W is in effect");
 }
 
 #[tokio::test]

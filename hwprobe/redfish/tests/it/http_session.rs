@@ -269,7 +269,7 @@ async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
     let before = bmc.counters().requests;
     let reason = why(client.fetch(&path("/redfish/v1")).await);
     assert!(
-        reason.contains("not asked: the last 3 requests failed"),
+        reason.contains("no request sent: the last 3 requests failed"),
         "{reason}"
     );
     assert!(reason.contains("connection ended"), "{reason}");

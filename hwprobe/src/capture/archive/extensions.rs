@@ -39,7 +39,7 @@ impl Extensions {
                 // The header field holds the size of any file that can exist.
                 b"size" => {
                     let path = self.path.clone().unwrap_or_default();
-                    return Err(strange(&path, "has a size beside its header"));
+                    return Err(strange(&path, "has a size that differs from its header"));
                 }
                 _ => {}
             }

@@ -21,13 +21,13 @@ impl Links {
         is_short(&target)?;
         let is_beside = path.components().count() < 2 || path.starts_with(commands::RECORDS);
         if is_beside {
-            return Err(strange(&path, "is a link beside the tree"));
+            return Err(strange(&path, "is a link outside the tree"));
         }
         if target.is_absolute() {
-            return Err(strange(&path, "is a link that leads out"));
+            return Err(strange(&path, "is a link that leads out of the tree"));
         }
         match self.0.insert(path.clone(), target) {
-            Some(_) => Err(strange(&path, "is there twice")),
+            Some(_) => Err(strange(&path, "occurs twice")),
             None => Ok(()),
         }
     }
@@ -53,7 +53,7 @@ impl Links {
             *left = steps.ok_or_else(|| too_large("links than can be followed".to_owned()))?;
             if part == ".." {
                 if !done.pop() {
-                    return Err(strange(path, "is a link that leads out"));
+                    return Err(strange(path, "is a link that leads out of the tree"));
                 }
                 continue;
             }

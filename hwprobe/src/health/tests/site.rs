@@ -52,7 +52,7 @@ checks:
     let text = error.to_string();
     for part in [
         "checks.gpu.row_remap.pendign: no such check (there are gpu.",
-        "checks.gpu.row_remap.many: what a shipped check looks at stays",
+        "checks.gpu.row_remap.many: the key or finding of a shipped check cannot",
         "checks.site.both: give either key or finding",
         "checks.site.none: when needs exactly one of",
     ] {

@@ -110,7 +110,7 @@ fn has_processes(file: &str, text: &str) -> Reading<bool> {
     match populated.map(str::trim) {
         Some("1") => Reading::Present(true),
         Some("0") => Reading::Present(false),
-        _ => Reading::failed(format!("{SERVICE}: {file} does not say \"populated\"")),
+        _ => Reading::failed(format!("{SERVICE}: {file} does not contain \"populated\"")),
     }
 }
 

@@ -280,7 +280,7 @@ fn cross_check(
     {
         probed.find(
             FindingCode::GpuDriverMismatch,
-            format!("the library speaks to driver {driver}, the loaded module is {module}"),
+            format!("the library is for driver {driver}, the loaded module is {module}"),
         );
     }
 }

@@ -231,7 +231,7 @@ pub(super) fn read(host: &Host, nics: &[Nic], probed: &mut Probed) {
 /// Queries the first of the two tools that is installed.
 fn ask(host: &Host, address: &str, ends_at: Instant) -> Reading<Vec<u8>> {
     let Some(device) = Device::parse(address) else {
-        return Reading::failed(format!("{address} is no address of a device"));
+        return Reading::failed(format!("{address} is not a valid device address"));
     };
     for line in [&MLXCONFIG, &MSTCONFIG] {
         let within = ends_at.saturating_duration_since(Instant::now());

@@ -12,7 +12,7 @@ pub(super) fn find(root: &Root, nics: &[Nic], probed: &mut Probed) {
         if let Some(function) = &nic.function
             && root.link_name(function.path("driver")) == Reading::Absent
         {
-            let detail = format!("{}: on the bus and driven by nobody", nic.shown());
+            let detail = format!("{}: on the bus without a driver", nic.shown());
             probed.find(FindingCode::NicWithoutDriver, detail);
         }
     }

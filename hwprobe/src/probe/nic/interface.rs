@@ -32,7 +32,7 @@ pub(super) fn read(
         live(&key, &line, vitals);
     }
     let Some(first) = nic.interfaces.first() else {
-        let nobody = Reading::disabled("no interface to ask");
+        let nobody = Reading::disabled("no interface to query");
         return InterfaceReport::every(nic.unlisted.as_ref().unwrap_or(&nobody));
     };
     let first = said(first);
@@ -139,7 +139,7 @@ fn live(
     let speed = line("speed").and_then(|raw| match raw.parse::<i64>() {
         Ok(mega @ 1..=100_000_000) => Reading::Present(Value::Number(mega * 1_000_000)),
         Ok(_) => Reading::Unsupported,
-        Err(_) => Reading::failed(format!("\"{}\" is no speed", text::shown(&raw))),
+        Err(_) => Reading::failed(format!("\"{}\" is not a valid speed", text::shown(&raw))),
     });
     vitals.put(key("speed"), speed);
 }

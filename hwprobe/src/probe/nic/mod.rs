@@ -85,7 +85,7 @@ pub fn probe(host: &Host) -> Probed {
     stack(root, nics, &mut probed.record);
     let names: Vec<String> = nics.iter().flat_map(|n| n.interfaces.clone()).collect();
     let report = if names.is_empty() {
-        Reading::disabled("no interface to ask about")
+        Reading::disabled("no interface to query")
     } else {
         net::ask(&host.ethtool, &names)
     };
@@ -145,7 +145,7 @@ fn firmware(
         let unknown = unlisted.clone().map(|()| String::new());
         record.require(key, unknown);
     } else if nic.interfaces.is_empty() {
-        let why = "no driver that could be asked";
+        let why = "no driver that supports the query";
         record.put(key, Reading::<Value>::disabled(why));
     } else {
         let firmware = interface.driver.clone().and_then(|driver| driver.firmware);

@@ -220,7 +220,7 @@ fn rate(raw: &str) -> Reading<Value> {
         (Ok(whole @ 0..1_000_000), Ok(tenths)) if rest.starts_with("Gb/sec") => {
             Reading::Present(Value::Number((whole * 10 + tenths) * 100_000_000))
         }
-        _ => Reading::failed(format!("\"{}\" is no rate", text::shown(raw))),
+        _ => Reading::failed(format!("\"{}\" is not a valid rate", text::shown(raw))),
     }
 }
 

@@ -211,7 +211,7 @@ fn node_id(raw: &str) -> Reading<String> {
         None => first.parse(),
     };
     number.map_or_else(
-        |_| Reading::failed(format!("\"{}\" is no NID", text::shown(raw))),
+        |_| Reading::failed(format!("\"{}\" is not a valid NID", text::shown(raw))),
         |nid| Reading::Present(nid.to_string()),
     )
 }

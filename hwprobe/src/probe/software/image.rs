@@ -71,7 +71,7 @@ fn hex(hash: &str) -> Reading<Value> {
     if is_hash && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         Reading::Present(hash.to_ascii_lowercase().into())
     } else {
-        Reading::failed("the kernel argument is no hash")
+        Reading::failed("the kernel argument is not a valid hash")
     }
 }
 

@@ -107,7 +107,7 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     let found = mounts.as_ref().and_then(|mounts| {
         let found = lasting(mounts);
         if found.values().any(|mount| !mount.is_text) {
-            return Reading::failed("a network file system is mounted where no text says");
+            return Reading::failed("the mount point of a network file system is not text");
         }
         if found.len() > MOST_MOUNTS {
             return Reading::failed(format!("{} network file systems are mounted", found.len()));
@@ -130,7 +130,7 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
                 .iter()
                 .any(|mount| mount.kind == "autofs" && !mount.is_text)
             {
-                return Reading::failed("an automounter is mounted where no text says");
+                return Reading::failed("the mount point of an automounter is not text");
             }
             Reading::Present(names(automounts(mounts)))
         }),

@@ -137,7 +137,7 @@ fn temperature(root: &Root, dir: &str) -> Reading<Value> {
         let raw = root.line(format!("{dir}/{path}/temp1_input"));
         raw.and_then(|raw| {
             raw.parse::<i64>().map_or_else(
-                |_| Reading::failed("the temperature is no number"),
+                |_| Reading::failed("the temperature is not a number"),
                 |milli| Reading::Present(Value::Number(milli.div_euclid(1000))),
             )
         })

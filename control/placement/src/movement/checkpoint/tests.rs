@@ -472,7 +472,7 @@ fn a_reason_reads_as_a_sentence() {
     let text = |decision| why(decision).to_string();
     assert_eq!(
         text(decided(|input| input.started_at = ago(30 * SECOND))),
-        "it runs since 30 s, of 300 s"
+        "it has run for 30 s of the required 300 s"
     );
     assert_eq!(
         text(decided(|_| ())),

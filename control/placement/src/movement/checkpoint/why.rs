@@ -73,19 +73,30 @@ impl fmt::Display for Why {
         let s = |ms: &u64| *ms as f64 / 1000.0;
         match self {
             Self::CannotWrite => write!(f, "it cannot write checkpoints"),
-            Self::OnRequestOnly => write!(f, "it writes checkpoints when it is asked, not by cost"),
+            Self::OnRequestOnly => write!(f, "it writes checkpoints on request only, not by cost"),
             Self::NotRunning { state } => write!(f, "it is {}", state.as_str()),
             Self::NoNodes => write!(f, "it holds no node"),
             Self::NotStarted => write!(f, "it has not started"),
             Self::NotLongEnough { ran_ms, least_ms } => {
-                write!(f, "it runs since {} s, of {} s", s(ran_ms), s(least_ms))
+                write!(
+                    f,
+                    "it has run for {} s of the required {} s",
+                    s(ran_ms),
+                    s(least_ms)
+                )
             }
             Self::TooSoon { since_ms, least_ms } => {
                 let (since, least) = (s(since_ms), s(least_ms));
-                write!(f, "its last checkpoint is {since} s ago, of {least} s")
+                write!(
+                    f,
+                    "its last checkpoint is {since} s old, of the required {least} s"
+                )
             }
             Self::Failed { times, again_at } => {
-                write!(f, "{times} failed in a row; again at {again_at}")
+                write!(
+                    f,
+                    "{times} checkpoints failed in a row; next attempt at {again_at}"
+                )
             }
             Self::StorageUnavailable => write!(f, "checkpoint storage is not available"),
             Self::EndsFirst { ends_at, takes_ms } => {
@@ -97,7 +108,7 @@ impl fmt::Display for Why {
                 allowed_ms,
             } => write!(
                 f,
-                "a checkpoint takes {} s, and is given up after {} s: say checkpoint_ms, or allow more",
+                "a checkpoint takes {} s, and is given up after {} s: set checkpoint_ms, or allow more",
                 s(takes_ms),
                 s(allowed_ms)
             ),

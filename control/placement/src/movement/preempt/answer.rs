@@ -43,13 +43,13 @@ pub struct Victim {
 #[serde(rename_all = "snake_case")]
 pub enum NoVictims {
     /// The vCluster does not allow preemption.
-    #[error("the vCluster's policy allows no preemption")]
+    #[error("the vCluster's policy does not allow preemption")]
     Disabled,
     /// The view has no such pending job.
     #[error("the job is not pending")]
     NotPending,
     /// The job fits without preemption.
-    #[error("the job fits on nodes that are free")]
+    #[error("the job fits on free nodes")]
     FitsNow,
     /// The reason is not a running job, but limits or properties of the nodes.
     #[error("preemption does not help: {blocker}")]
@@ -58,13 +58,15 @@ pub enum NoVictims {
         blocker: Blocker,
     },
     /// No running job may be preempted for this one.
-    #[error("no running work may make room: {}", ProtectedNodes(.kept))]
+    #[error("no running job may be preempted: {}", ProtectedNodes(.kept))]
     NoCandidate {
         /// Number of protected allocations by reason.
         kept: BTreeMap<Protection, u32>,
     },
     /// The job would not fit even if all candidates were preempted.
-    #[error("at most {freeable} of {needed} nodes could be had ({free} are free): {blocker}")]
+    #[error(
+        "preemption could free at most {freeable} of {needed} nodes ({free} are free): {blocker}"
+    )]
     Shortfall {
         /// Nodes requested.
         needed: u32,
@@ -76,7 +78,7 @@ pub enum NoVictims {
         blocker: Blocker,
     },
     /// More victims are needed than allowed for one job.
-    #[error("at least {needed} allocations would have to make room, and {most} may")]
+    #[error("at least {needed} allocations would have to be preempted, the limit is {most}")]
     TooMany {
         /// Victims needed, at least.
         needed: u32,
@@ -104,7 +106,7 @@ struct ProtectedNodes<'a>(&'a BTreeMap<Protection, u32>);
 impl std::fmt::Display for ProtectedNodes<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("none has a node that fits");
+            return f.write_str("none has a suitable node");
         }
         for (n, (why, count)) in self.0.iter().enumerate() {
             let before = if n == 0 { "" } else { ", " };

@@ -46,7 +46,10 @@ impl Checks {
             if let Some(holder) = node.holder
                 && holders.get(&node.id) != Some(&holder.allocation)
             {
-                wrong.push(format!("{} is held by nobody: {holder:?}", node.id));
+                wrong.push(format!(
+                    "{} has a holder without nodes: {holder:?}",
+                    node.id
+                ));
             }
         }
         for what in wrong {
@@ -203,7 +206,7 @@ impl Checks {
             wrong.push(format!("{id} serves {} and went to {by}", before.current));
         }
         if self.silent.get(id) == Some(&None) {
-            wrong.push(format!("nobody reaches {id}, and it went to {by}"));
+            wrong.push(format!("{id} is unreachable and went to {by}"));
         }
         let is_borrowed = before.home != before.current;
         let is_stuck = spec.class >= 7 && spec.terms.checkpoint.is_none();
@@ -212,7 +215,7 @@ impl Checks {
             spec.sensitive || spec.class == 10 || (is_stuck && spec.terms.scale.is_none());
         if is_borrowed && is_fixed {
             wrong.push(format!(
-                "{id} is borrowed, and nobody takes {by} off it again"
+                "{id} is borrowed, and {by} cannot be removed from it"
             ));
         }
         if is_borrowed && spec.terms.scale.is_some() && held.state == AllocationState::Starting {

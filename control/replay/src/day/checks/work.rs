@@ -108,7 +108,7 @@ fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
         ),
         (AllocationState::Cancelled, Some(StopCause::Cancelled { .. })) => odd(
             truth.cancelled.contains(&record.id) || is_of_cancelled(truth, record),
-            "by nobody",
+            "without a request",
         ),
         (AllocationState::Cancelled, Some(StopCause::Unsatisfiable { .. })) => None,
         (_, Some(StopCause::Deadline)) => odd(

@@ -77,7 +77,7 @@ pub enum LimitRefusal {
         action: String,
     },
     /// The control has no setting for "no limit".
-    #[error("the control cannot be switched off, and tells no highest limit")]
+    #[error("the control cannot be switched off, and reports no highest limit")]
     CannotLift,
     /// The current limit cannot be interpreted.
     #[error("the limit that is set now cannot be read: {why}")]
@@ -106,7 +106,7 @@ pub enum SetLimitError {
         message: String,
     },
     /// The BMC accepted the change, but another limit is in force.
-    #[error("asked for {}, but {} holds", shown(.asked.as_ref()), shown(.stored.limit.as_ref()))]
+    #[error("requested {}, but {} is in effect", shown(.asked.as_ref()), shown(.stored.limit.as_ref()))]
     Altered {
         /// Requested limit.
         asked: Option<Milliwatts>,
@@ -114,13 +114,13 @@ pub enum SetLimitError {
         stored: ConfirmedLimit,
     },
     /// The BMC's action for a limit that cannot be enforced is unknown.
-    #[error("whether the BMC cuts the power is not known: {why}")]
+    #[error("it is unknown whether the BMC cuts the power: {why}")]
     ExceptionUnconfirmed {
         /// The reason.
         why: String,
     },
     /// The change was sent, but the limit in force is unknown.
-    #[error("asked for {}, and what holds now is not known: {why}", shown(.asked.as_ref()))]
+    #[error("requested {}, and the limit in effect is unknown: {why}", shown(.asked.as_ref()))]
     Unconfirmed {
         /// Requested limit.
         asked: Option<Milliwatts>,

@@ -574,7 +574,7 @@ fn a_vcluster_cannot_be_told_to_lend_more_than_it_has() {
     assert_eq!(Policy::default().check(0), Ok(()));
     assert_eq!(
         limited(6).check(5).unwrap_err().to_string(),
-        "lending_limit is 6, and the vCluster has 5 nodes; say at most 5, or nothing for all"
+        "lending_limit is 6, and the vCluster has 5 nodes; set at most 5, or leave it unset for all"
     );
 }
 

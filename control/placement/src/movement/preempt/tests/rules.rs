@@ -184,7 +184,7 @@ fn three_victims_at_most_and_why_not_is_data() {
     assert_eq!(no, NoVictims::TooMany { needed: 4, most: 3 });
     assert_eq!(
         no.to_string(),
-        "at least 4 allocations would have to make room, and 3 may"
+        "at least 4 allocations would have to be preempted, the limit is 3"
     );
 }
 
@@ -254,7 +254,7 @@ fn too_few_nodes_are_told_with_how_many_there_could_be() {
     );
     assert_eq!(
         no.to_string(),
-        "at most 2 of 3 nodes could be had (1 are free): waits for 1 more to be free"
+        "preemption could free at most 2 of 3 nodes (1 are free): waiting for 1 more to be free"
     );
 }
 
