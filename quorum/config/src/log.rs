@@ -60,6 +60,9 @@ mod tests {
             "{read}"
         );
         let error = filter("quinn=warn", "info,=,").unwrap_err().to_string();
-        assert!(error.contains("\"info,=,\" is not a filter"), "{error}");
+        assert!(
+            error.contains("\"info,=,\" is not a valid log filter"),
+            "{error}"
+        );
     }
 }

@@ -23,7 +23,7 @@ async fn first(world: &World, name: &str, state: &str) -> u64 {
 /// Indices in the events of all jobs: from the start of a job's first checkpoint to its end.
 fn wrote(world: &World, name: &str) -> Option<std::ops::Range<usize>> {
     let id = world.job(name).id;
-    let told = world.told_of_all();
+    let told = world.all_told();
     let is = |view: &AllocationView| view.id == id && view.state == "checkpointing";
     let begun = told.iter().position(is)?;
     let over = |view: &AllocationView| view.id == id && view.state != "checkpointing";

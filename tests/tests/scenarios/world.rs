@@ -205,11 +205,6 @@ impl World {
         seen.iter().filter(|view| view.id == id).cloned().collect()
     }
 
-    /// Events of all jobs.
-    pub fn told_of_all(&self) -> Vec<AllocationView> {
-        self.seen.lock().unwrap().clone()
-    }
-
     /// Events of all allocations, in order.
     pub fn all_told(&self) -> Vec<AllocationView> {
         self.seen.lock().unwrap().clone()

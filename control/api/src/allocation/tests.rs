@@ -103,11 +103,11 @@ fn a_request_that_cannot_be_read_names_the_field() {
         ),
         (
             r#"{"project":"a","nodes":1,"storage_gb_s":{"":1}}"#,
-            "storage_gb_s: \"\" is no name",
+            "storage_gb_s: \"\" is not a valid storage system name",
         ),
         (
             r#"{"project":"a","nodes":1,"storage_gb_s":{"a b":1}}"#,
-            "storage_gb_s: \"a b\" is no name",
+            "storage_gb_s: \"a b\" is not a valid storage system name",
         ),
         (
             r#"{"project":"a","nodes":1,"storage":{"scratch":1}}"#,

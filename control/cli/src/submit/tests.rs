@@ -152,7 +152,7 @@ fn all_mistakes_are_told_at_once() {
     assert_eq!(
         places,
         [
-            "not submitted: 7 errors",
+            "not submitted",
             "--reservation",
             ":2",
             ":3",
@@ -242,7 +242,7 @@ fn where_checkpoints_go_may_stand_on_another_line_than_how() {
     let why = request(&[&file]).unwrap_err();
     assert!(
         why.starts_with(&format!(
-            "{file}:2: #LATTICE --checkpoint-dir: say --checkpoint too"
+            "{file}:2: #LATTICE --checkpoint-dir: give --checkpoint too"
         )),
         "{why}"
     );

@@ -523,7 +523,10 @@ fn what_a_request_cannot_ask_for_is_named_by_its_flag() {
         (&["--memory", "99999999999TiB"], &["--memory", "512GiB"]),
         (&["--storage", "scratch"], &["--storage", "SYSTEM=RATE"]),
         (&["--storage", "scratch=40"], &["--storage", "40GB/s"]),
-        (&["--storage", "=1GB/s"], &["--storage", "no name"]),
+        (
+            &["--storage", "=1GB/s"],
+            &["--storage", "not a valid storage system name"],
+        ),
         (
             &["--storage", "a=1GB/s", "--storage", "a=2GB/s"],
             &["--storage", "named twice"],

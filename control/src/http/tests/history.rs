@@ -280,7 +280,10 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
         problem.detail
     };
     let none = refused("2020-01-01").await;
-    assert!(none.contains("no history of gpu001 is kept yet"), "{none}");
+    assert!(
+        none.contains("no history of gpu001 is stored yet"),
+        "{none}"
+    );
     told(&fixture).await;
     let change = query(|q| q.kind = Some("change".to_owned()));
     let begins = eye.history(NODE, &change).await.unwrap().items[0]

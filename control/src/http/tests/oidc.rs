@@ -156,7 +156,11 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
         good.rsplit_once('.').unwrap().1
     );
     for (what, token, says) in [
-        ("expired", with(json!({"exp": now - 61})), "ended"),
+        (
+            "expired",
+            with(json!({"exp": now - 61})),
+            "the token expired 61 s ago",
+        ),
         ("no end", with(json!({"exp": null})), "`exp`"),
         (
             "not yet",

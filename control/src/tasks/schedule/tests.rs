@@ -400,10 +400,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
         why.contains("; the signed attestations of its nodes are"),
         "{why}"
     );
-    assert!(
-        why.contains("the quorum accepts at most 2000 per command"),
-        "{why}"
-    );
+    assert!(why.contains("the quorum accepts 2000 at once"), "{why}");
     // Nor does the allocation take nodes from the others in later plans.
     let placed = async |schedule: &mut Schedule| {
         let view = world.core.view();

@@ -196,7 +196,7 @@ fn gpus_are_counted_by_nodes() {
         (
             "-N 4 -G 6",
             "--gpus",
-            "6 GPUs on 4 nodes: each node is asked for the same number",
+            "6 GPUs on 4 nodes: each node needs the same number",
         ),
         ("-G a100:1,v100:1", "--gpus", "several models together"),
         ("-G a100", "--gpus", "is not a valid number of GPUs"),
@@ -315,7 +315,7 @@ fn files_are_named_in_our_letters() {
     for (pattern, why) in [
         ("%u", "%u: write your name itself"),
         ("%J", "%J: there are no steps"),
-        ("%s", "%s: it stands for nothing here"),
+        ("%s", "%s: it is not supported"),
         ("%4j", "%4: numbers are written as they are"),
         ("x%", "nothing follows its last %"),
         ("'a\\b'", "a backslash is not supported"),
@@ -362,7 +362,7 @@ fn what_is_not_supported_is_refused_by_its_name() {
         (
             "--export=A",
             "--export",
-            "\"A\": its value where you submit from is not sent",
+            "\"A\": its value in the submitting shell is not sent",
         ),
         ("--export==b", "--export", "write NAME=VALUE"),
         (
@@ -577,7 +577,7 @@ fn lines_that_nobody_would_read_are_refused() {
         ("#BSUB -n 4", "only #LATTICE and #SBATCH are read"),
         (
             "#!/bin/sh\r\n#SBATCH -N 4\r\ntrue\r\n",
-            "job.sh:1: #!/bin/sh: it ends as lines do on DOS",
+            "job.sh:1: #!/bin/sh: it has a DOS line ending",
         ),
         (
             "cat <<EOF\n#SBATCH -N 4\n",

@@ -29,7 +29,7 @@ fn every_happening_is_a_line_for_a_person() {
     );
     assert_eq!(
         what(health(Turn::Ended)),
-        "gpu.row_remap.pending gpu.2 is over"
+        "gpu.row_remap.pending gpu.2 ended"
     );
     let cleared = Happening::Cleared {
         by: "ada".to_owned(),
