@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A running cluster in the hands of clients that know nothing of it but what it says of itself.
+"""Test of a running cluster with generic clients, which use only its reflection and its OpenAPI
+document.
 
-First a gRPC client, which learns the services by reflection and asks every one of their calls; then
-schemathesis, which makes requests of the OpenAPI document, right and wrong ones, and holds every
-answer against it. Starts `lattice demo` (LATTICE_BINARY, else the one in target/), and needs the
-packages of generic_clients.txt.
+First a gRPC client finds the services by reflection and calls each of their methods. Then
+schemathesis sends valid and invalid requests generated from the OpenAPI document, and checks every
+response against it. The test starts `lattice demo` (LATTICE_BINARY, else the one in target/), and
+needs the packages of generic_clients.txt.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ sys.path.insert(0, str(HERE.parent / "python" / "tests"))
 from running import plays_out, started  # noqa: E402
 
 CALL_TIMEOUT = 20.0
-"""Seconds for one call over gRPC."""
+"""Timeout of one gRPC call in seconds."""
 SERVICES = {"Allocations", "Nodes", "Conformance", "Dags", "Projects", "AdminService"}
 STREAMS = {"grpc.health.v1.Health.Watch"}
 """Calls that never end by themselves."""
@@ -39,7 +40,7 @@ STREAMS = {"grpc.health.v1.Health.Watch"}
 
 
 def reflected(context: dict[str, Any]) -> int:
-    """Asks every call that reflection tells of, with an empty message; how many there are."""
+    """Call every method found by reflection with an empty message; return the number of methods."""
     target = context["server"].removeprefix("https://").rstrip("/")
     credentials = grpc.ssl_channel_credentials(context["ca_pem"].encode())
     with grpc.secure_channel(target, credentials) as channel:
@@ -81,7 +82,10 @@ def asked(
     token: str,
     message: dict[str, Any],
 ) -> tuple[grpc.StatusCode, str]:
-    """How one call ends. Of an answer that is a stream the first message is read."""
+    """Call one method, and return its status code with the response or the error details.
+
+    Of a streaming response only the first message is read.
+    """
     method: MethodDescriptor = pool.FindServiceByName(service).methods_by_name[name]
     request = GetMessageClass(method.input_type)(**message)
     answer = GetMessageClass(method.output_type)
@@ -108,7 +112,7 @@ def asked(
 
 
 def generated(context: dict[str, Any], examples: int, seed: int) -> int:
-    """Runs schemathesis; its exit code."""
+    """Run schemathesis and return its exit code."""
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as ca:
         ca.write(context["ca_pem"])
         ca.flush()
@@ -135,7 +139,7 @@ def main() -> int:
     parser.add_argument("--only", choices=["grpc", "rest"], help="leave the other out")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, started(Path(folder)) as demo:
-        # So that nothing else depends on the cluster.
+        # The recorded jobs of the demo end first, so that only the clients use the cluster.
         plays_out(demo)
         context = demo.context
         if args.only != "rest":

@@ -1,9 +1,9 @@
-// Asking the server, with this tab's token.
+// Requests to the server, with the token of this tab.
 
 const KEY = "lattice.token";
 
-// The demonstration hands the token over in the fragment, which no server ever sees. It leaves the
-// address bar at once.
+// The demo passes the token in the URL fragment, which browsers never send to a server. The page removes the fragment
+// from the address bar at once.
 export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
@@ -20,7 +20,7 @@ export function setToken(token) {
 
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem?.detail ?? `the server answered ${status}`);
+    super(problem?.detail ?? `the server returned HTTP status ${status}`);
     this.status = status;
   }
 }
@@ -36,7 +36,7 @@ export async function get(path) {
   return (await open(`/api/v1/${path}`)).json();
 }
 
-// Every page of a list.
+// Returns the items of all pages of a list.
 export async function all(path) {
   const items = [];
   let cursor = null;
@@ -49,7 +49,7 @@ export async function all(path) {
   return items;
 }
 
-// Server-sent events. The browser's own reader cannot send a token, so this reads them by hand.
+// Reads server-sent events. The browser's EventSource cannot send a token, so this function parses the stream itself.
 export async function events(since, signal, onEvent) {
   const response = await open(`/api/v1/events?since=${since}`, { signal });
   onEvent("open", null);
@@ -67,7 +67,7 @@ export async function events(since, signal, onEvent) {
         if (line.startsWith("event:")) name = line.slice(6).trim();
         else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
       }
-      // A frame without data is the sign of life of a quiet stream.
+      // A frame without data is the keep-alive of a quiet stream.
       onEvent(name, data.length ? JSON.parse(data.join("\n")) : null);
     }
   }

@@ -1,4 +1,4 @@
-// Making elements. Text is only ever set as text.
+// DOM helpers. Text is set as text only, never parsed as HTML.
 
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -18,7 +18,7 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// "3 s", "12 min", "4 h", "2 d"
+// Time since a timestamp: "3 s", "12 min", "4 h", "2 d".
 export function age(text, now = Date.now()) {
   const seconds = Math.max(0, (now - Date.parse(text)) / 1000);
   if (seconds < 90) return `${Math.round(seconds)} s`;
@@ -31,5 +31,5 @@ export function bytes(count) {
   return count >= 2 ** 40 ? `${(count / 2 ** 40).toFixed(1)} TiB` : `${Math.round(count / 2 ** 30)} GiB`;
 }
 
-// Names in the order people expect: gpu2 before gpu10.
+// Natural sort order of names: gpu2 before gpu10.
 export const inOrder = new Intl.Collator("en", { numeric: true }).compare;

@@ -1,5 +1,5 @@
-// What this tab knows: lists read once, then changed by events. A record never goes back to an
-// older revision, whatever order answers arrive in.
+// Data of this tab: lists that are read once and then updated by events. An older revision never replaces a newer
+// record, in whatever order responses arrive.
 
 const LIVE = new Set(["blocked", "pending", "held", "starting", "running", "checkpointing", "stopping", "suspended"]);
 const HOLDING = new Set(["starting", "running", "checkpointing", "stopping"]);
@@ -34,7 +34,7 @@ export const put = {
   },
 };
 
-// Returns what has to be drawn again.
+// Applies an event, and returns the parts of the page to redraw.
 export function apply(name, data) {
   const dirty = new Set();
   if (name === "changes") {

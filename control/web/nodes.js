@@ -1,13 +1,13 @@
-// Nodes by topology group, each a tile coloured by conformance group.
+// Node view: one tile per node, sorted by topology group and coloured by conformance group.
 
 import { model } from "./model.js";
 import { byId, el, inOrder, setText, age, bytes } from "./dom.js";
 
 const HUES = [206, 32, 150, 282, 348, 62, 182, 246, 100, 318];
-const NO_GROUP = "no group known";
+const NO_GROUP = "group unknown";
 
 const tiles = new Map();
-// A digest keeps its place as long as the tab is open, so colours do not jump.
+// Colour index of each digest. It stays the same until the scope changes, so that colours do not jump.
 const places = new Map();
 let scope = "all";
 
@@ -40,7 +40,7 @@ export function drawLegend() {
   }
   if (model.groups.unknown) {
     items.push(el("li", { title: model.groups.unknown },
-      el("span", { class: "swatch unknown" }, "?"), "unknown: equal to nobody"));
+      el("span", { class: "swatch unknown" }, "?"), "unknown: equal to no other node"));
   }
   items.push(
     el("li", { class: "sign" }, el("span", { class: "mark drifted" }, "≠"), "drifted"),
@@ -62,7 +62,7 @@ function newTile(name) {
   return tile;
 }
 
-// A sign; the words are in the title.
+// Sign of the node's state; the title of the tile describes the state.
 function stateSign(node) {
   if (node.drifted_keys > 0) return "≠";
   if (node.liveness === "unreachable") return "✕";
@@ -136,7 +136,7 @@ function drawGroup(box, name, members) {
   return section;
 }
 
-// One stop for the Tab key however many nodes there are; arrows do the rest.
+// Keeps a single tab stop among all tiles; the arrow keys move between tiles.
 function keepOneTabStop() {
   const all = [...document.querySelectorAll("#groups .tile")];
   if (all.length > 0 && !all.some((tile) => tile.tabIndex === 0)) all[0].tabIndex = 0;
@@ -179,32 +179,32 @@ export function listen() {
 function facts(node) {
   const f = node.facts;
   const rows = [
-    ["Topology group", node.group ?? "not known"],
-    ["Gossip cell", node.cell ?? "not seen"],
-    ["Liveness", node.liveness + (node.last_seen ? `, answered ${age(node.last_seen)} ago` : "") + (node.liveness_reason ? `: ${node.liveness_reason}` : "")],
+    ["Topology group", node.group ?? "unknown"],
+    ["Gossip cell", node.cell ?? "unknown"],
+    ["Liveness", node.liveness + (node.last_seen ? `, last answer ${age(node.last_seen)} ago` : "") + (node.liveness_reason ? `: ${node.liveness_reason}` : "")],
     ["Health", [node.health.verdict, ...node.health.reasons].join(", ")],
     ["Lifecycle", node.lifecycle],
-    ["Held by", node.holder ? `allocation ${node.holder.allocation}, attempt ${node.holder.attempt}` : "nobody"],
-    ["Model", [f.vendor, f.product].filter(Boolean).join(" ") || "not known"],
-    ["GPUs", f.gpu_count === undefined ? "not known" : f.gpu_count === 0 ? "none" : `${f.gpu_count} × ${f.gpu_model ?? "unnamed"}`],
-    ["Memory", f.memory_bytes === undefined ? "not known" : bytes(f.memory_bytes)],
-    ["Fingerprint", node.fingerprint ?? "not known: a class is incomplete"],
+    ["Held by", node.holder ? `allocation ${node.holder.allocation}, attempt ${node.holder.attempt}` : "no allocation"],
+    ["Model", [f.vendor, f.product].filter(Boolean).join(" ") || "unknown"],
+    ["GPUs", f.gpu_count === undefined ? "unknown" : f.gpu_count === 0 ? "none" : `${f.gpu_count} × ${f.gpu_model ?? "unknown model"}`],
+    ["Memory", f.memory_bytes === undefined ? "unknown" : bytes(f.memory_bytes)],
+    ["Fingerprint", node.fingerprint ?? "unknown: a class is incomplete"],
   ];
   for (const d of node.drain) rows.push(["Drained by", `${d.owner}: ${d.reason}`]);
   return el("dl", {}, ...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
 
-// Of two long values only the words in which they differ; the whole is in the title.
+// Shortens a long value to the words that are not in the other value; the title has the whole value.
 function apart(text, other) {
   const words = text.split(" ");
   if (words.length < 4) return text;
   const rest = new Set(other.split(" "));
   const kept = words.map((word) => (rest.has(word) ? "…" : word));
   const short = kept.filter((word, n) => word !== "…" || kept[n - 1] !== "…").join(" ");
-  return short.replace(/^… | …$/g, "").replace(/^…$/, "without it");
+  return short.replace(/^… | …$/g, "").replace(/^…$/, "not present");
 }
 
-// Long words may break where their parts meet.
+// Permits line breaks after the separators in long words.
 function breakable(text) {
   return text.split(/(?<=[._=/,:-])/).flatMap((part) => [part, el("wbr")]);
 }
@@ -218,7 +218,7 @@ export function driftRows(drifts) {
 }
 
 function judgedBy(d) {
-  return d.baseline ? `policy ${d.policy}` : `${d.like} of ${d.of} like nodes have what is expected`;
+  return d.baseline ? `policy ${d.policy}` : `${d.like} of ${d.of} nodes in the cohort have the expected value`;
 }
 
 function show(name) {
@@ -228,8 +228,8 @@ function show(name) {
   const body = [facts(node)];
   const drifts = model.drift.drifted.filter((d) => d.node === name);
   if (drifts.length > 0) {
-    body.push(el("h3", {}, "Differs from what it is meant to be"),
-      el("table", {}, el("thead", {}, el("tr", {}, ...["Node", "Key", "Expected", "Found", "By"].map((t) => el("th", { scope: "col" }, t)))),
+    body.push(el("h3", {}, "Drift"),
+      el("table", {}, el("thead", {}, el("tr", {}, ...["Node", "Key", "Expected", "Found", "Reference"].map((t) => el("th", { scope: "col" }, t)))),
         el("tbody", {}, ...driftRows(drifts))));
   }
   const classes = Object.entries(node.classes).map(([name, c]) => [el("dt", {}, name), el("dd", { class: "mono" }, c.digest ?? c.state)]);

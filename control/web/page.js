@@ -1,5 +1,5 @@
-// Starts the page and keeps it live: lists once, then events; what events do not carry (groups,
-// drift, counts) is read again at most every second or two.
+// Page start-up and live updates: the page reads the lists once, and then applies events. Groups, drift and counts are
+// not part of the events; the page reads them again after events, at most every SUMMARY_EVERY milliseconds.
 
 import { all, events, get, Refused, setToken, takeToken } from "./api.js";
 import { apply, model, put, reset } from "./model.js";
@@ -20,7 +20,7 @@ const draw = {
 };
 const dirty = new Set();
 
-// Whatever changed within a frame is drawn once.
+// Collects changes, so that each part of the page is drawn at most once per frame.
 function mark(...parts) {
   if (dirty.size === 0) requestAnimationFrame(() => {
     const parts = [...dirty];
@@ -33,13 +33,13 @@ function mark(...parts) {
 let summaryTimer = null;
 let summaryAt = 0;
 
-// Many events ask for one read.
+// Combines the reads of many events into one.
 function wantSummary() {
   if (summaryTimer !== null) return;
   const wait = Math.max(150, SUMMARY_EVERY - (Date.now() - summaryAt));
   summaryTimer = setTimeout(async () => {
     summaryAt = Date.now();
-    try { await readSummary(); } catch { /* The stream notices a server that is gone. */ }
+    try { await readSummary(); } catch { /* If the server is unreachable, the event stream fails too. */ }
     summaryTimer = null;
   }, wait);
 }
@@ -61,21 +61,21 @@ async function readPending() {
   page.items.forEach(put.allocation);
 }
 
-// Nodes that the stream told of since the last list was asked for.
+// Nodes with an event since the last request for the node list.
 let heard = new Set();
 
-// What nodes are seen to be belongs to no revision, so events alone do not bring it back after a
-// connection was lost: another control may answer now, or the same one anew.
+// Observed data of nodes belongs to no revision. After a lost connection, events alone therefore do not restore this
+// data: another control may answer now, or a restarted one.
 async function readNodesAgain() {
   const known = new Set(model.nodes.keys());
   const told = heard = new Set();
   const nodeList = await all("nodes");
   for (const record of nodeList) {
-    // What the stream told meanwhile is newer than the list.
+    // Events that arrived in the meantime are newer than the list.
     if (!told.has(record.name)) put.node(record);
     known.delete(record.name);
   }
-  // One that came while the list was read is not in `known`, and stays.
+  // A node that appeared during the read is not in `known`, and stays.
   for (const name of known) model.nodes.delete(name);
   await readPending();
   mark("nodes", "queue", "conformance");
@@ -84,7 +84,7 @@ async function readNodesAgain() {
 
 async function readAll() {
   reset();
-  // Everything after this revision comes as events, whatever the lists below show already.
+  // Events cover every change after this revision, even if the lists below already include some of these changes.
   const { revision } = await get("status");
   const [nodeList, projects, holding] = await Promise.all([
     all("nodes"), all("projects"), all("allocations?state=starting,running,checkpointing,stopping,suspended"),
@@ -103,7 +103,8 @@ function showLink(kind, text) {
   setText(byId("link-text"), text);
 }
 
-// One connection: until it breaks, falls silent, or the server says that too much was missed.
+// Follows one connection until it breaks, is silent for too long, or the server reports that this client fell behind
+// (`compacted`). Returns true in the last case: the lists must be read again.
 async function follow(onOpen) {
   const stop = new AbortController();
   let quiet;
@@ -144,13 +145,13 @@ async function run() {
       byId("main").hidden = false;
       const opened = () => {
         pause = 250;
-        // A server that is gone again is noticed by the stream, and this is done anew.
+        // If the server fails again, the stream fails too, and the next connection reads the nodes again.
         if (again) readNodesAgain().catch(() => {});
       };
       if (await follow(opened)) read = false;
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) return login(error.message);
-      showLink("lost", "connection lost, trying again");
+      showLink("lost", "connection lost, reconnecting");
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(pause * 2, 5000);
@@ -179,7 +180,7 @@ byId("scope").addEventListener("change", () => {
   wantSummary();
 });
 nodes.listen();
-// Ages grow without events.
+// Ages increase without events.
 setInterval(() => mark("queue"), 5000);
 if (takeToken()) run();
 else login();

@@ -1,24 +1,24 @@
-// The head, drift, projects and the queue.
+// Panels: cluster summary, drift, projects and queue.
 
 import { model, holding } from "./model.js";
 import { byId, el, age, inOrder, setText } from "./dom.js";
 import { driftRows } from "./nodes.js";
 
-// Rows drawn at most; a queue of ten thousand is for `lattice status`.
+// Maximum number of queue rows; `lattice status` lists longer queues.
 const ROWS = 150;
 
 export function drawNumbers() {
   const s = model.status;
   if (!s) return;
   setText(byId("cluster"), s.cluster);
-  // What the tab holds itself is counted here, so that numbers and tiles agree.
+  // Nodes and running allocations are counted from the data of this tab, so that numbers and tiles agree.
   const nodes = [...model.nodes.values()];
   const count = (wanted) => nodes.filter(wanted).length;
   const states = s.allocations_by_state;
   const running = [...model.allocations.values()].filter(holding).length;
   const gone = count((n) => n.liveness === "suspect" || n.liveness === "unreachable");
   const drifted = count((n) => n.drifted_keys > 0);
-  // Of the others it is not known, or not yet, whether they differ.
+  // For the other nodes it is unknown, or not known yet, whether they drift.
   const judged = count((n) => (n.drifted_keys ?? null) !== null);
   const rows = [
     ["nodes", nodes.length, ""], ["alive", count((n) => n.liveness === "alive"), ""],
@@ -33,12 +33,12 @@ export function drawNumbers() {
   setText(byId("ended"), ended.map((state) => `${states[state]} ${state}`).join(" · "));
 }
 
-// Of whom nothing, or not all, is said.
+// Describes the nodes and keys without a complete comparison.
 function notJudged({ pending, alone, no_majority: split }) {
   const words = [];
-  if (pending) words.push(`Not judged, or not yet: ${pending}.`);
-  if (alone) words.push(`Judged by nothing, without a baseline and with fewer than four alike: ${alone}.`);
-  if (split.length > 0) words.push(`No majority in ${split.length === 1 ? split[0].key : `${split.length} keys`}.`);
+  if (pending) words.push(`Comparison pending or not possible: ${pending}.`);
+  if (alone) words.push(`No reference (no baseline; cohort unknown or smaller than four): ${alone}.`);
+  if (split.length > 0) words.push(`No majority for ${split.length === 1 ? split[0].key : `${split.length} keys`}.`);
   return words;
 }
 
@@ -47,12 +47,12 @@ export function drawDrift() {
   const rows = driftRows(drifted);
   const nodes = new Set(unknown.map((u) => u.node)).size;
   const words = notJudged(model.drift);
-  if (rows.length === 0) words.unshift(nodes > 0 || words.length > 0 || model.nodes.size === 0 ? "No node is known to differ." : "Every node is as its baseline, or else the majority of its cohort.");
+  if (rows.length === 0) words.unshift(nodes > 0 || words.length > 0 || model.nodes.size === 0 ? "No known drift." : "Every node conforms to its baseline, or without one to the majority of its cohort.");
   if (words.length > 0) {
     rows.push(el("tr", {}, el("td", { class: "none", colspan: 5 }, words.join(" "))));
   }
   byId("drift-rows").replaceChildren(...rows);
-  setText(byId("drift-note"), nodes > 0 ? `${nodes} ${nodes === 1 ? "node has" : "nodes have"} classes that are not known` : "");
+  setText(byId("drift-note"), nodes > 0 ? `${nodes} ${nodes === 1 ? "node has" : "nodes have"} unknown classes` : "");
 }
 
 function bar(used, own, limit) {
@@ -72,7 +72,7 @@ export function drawTree() {
     const parts = p.path.split("/");
     const limit = p.limits.max_nodes;
     const words = limit === null || limit === undefined ? "no limit" : limit === 0 ? "closed" : `${limit}`;
-    const title = `${p.path}: ${p.total.nodes} nodes in use (${p.own.nodes} its own), limit ${words}`;
+    const title = `${p.path}: ${p.total.nodes} nodes held (${p.own.nodes} by the project itself), limit ${words}`;
     return el("li", { title, "--depth": parts.length - 1 },
       el("span", { class: "path" }, el("b", {}, parts.at(-1))),
       bar(p.total.nodes, p.own.nodes, limit),
@@ -105,9 +105,9 @@ export function drawQueue() {
       el("td", {}, a.project), el("td", { class: "num" }, `${a.nodes}`),
       el("td", {}, where), el("td", { class: "num" }, age(a.state_since, now)));
   });
-  if (rows.length === 0) rows.push(el("tr", {}, el("td", { class: "none", colspan: 6 }, "Nothing runs and nothing waits.")));
+  if (rows.length === 0) rows.push(el("tr", {}, el("td", { class: "none", colspan: 6 }, "No running or waiting allocation.")));
   byId("queue-rows").replaceChildren(...rows);
   const waiting = model.status?.allocations_by_state.pending ?? 0;
   const listed = shown.filter((a) => a.state === "pending").length;
-  setText(byId("queue-more"), waiting > listed && all.length > ROWS ? `${waiting - listed} more wait; lattice status lists them` : "");
+  setText(byId("queue-more"), waiting > listed && all.length > ROWS ? `${waiting - listed} more waiting; lattice status lists them` : "");
 }

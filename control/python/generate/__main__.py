@@ -1,8 +1,8 @@
-"""Writes what is generated: `python generate` in this folder.
+"""Generator of the Python client: `python generate` in this folder.
 
-The OpenAPI document is that of a running server, found as the `lattice` command finds it
-(`--context`, LATTICE_CONTEXT, the user's default, a demo), or a file (`--document`). With `--check`
-nothing is written, and the exit code is 1 where something would be.
+It reads the OpenAPI document of a running server, found like the `lattice` command does
+(`--context`, LATTICE_CONTEXT, the user's default, a demo), or of a file (`--document`). With
+`--check` it writes nothing, and exits with 1 if a file is stale.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "lattice_client"
 
 
 def blocking_files() -> dict[Path, str]:
-    """Files that follow from other files here."""
+    """Return the blocking client, generated from the asynchronous one: path to text."""
     sources = sorted((PACKAGE / "_async").glob("*.py"))
     return {PACKAGE / "_sync" / s.name: blocking.write(s.read_text("utf-8")) for s in sources}
 
 
 def model_files(text: str) -> dict[Path, str]:
-    """Files that follow from the document."""
+    """Return the files generated from the OpenAPI document: path to text."""
     document = Document(text)
     return {
         PACKAGE / "models.py": models.write(document),
@@ -36,7 +36,7 @@ def model_files(text: str) -> dict[Path, str]:
 
 
 def stale(wanted: dict[Path, str]) -> list[Path]:
-    """Those that are not as they should be."""
+    """Return the paths of missing files and of files with a different text."""
     return [
         path
         for path, text in wanted.items()

@@ -1,4 +1,4 @@
-"""Writes `_sync/`: the same as `_async/`, blocking."""
+"""Generator of `_sync/`, the blocking form of `_async/`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = {
 
 
 def write(source: str) -> str:
-    """A file of `_async/`, blocking."""
+    """Return the blocking form of a source file of `_async/`."""
     out = re.sub(r"\basync (def|with|for)\b", r"\1", source)
     out = re.sub(r"\bawait ", "", out)
     return HEAD + re.sub(r"\b[A-Za-z_]+\b", lambda m: WORDS.get(m.group(), m.group()), out)

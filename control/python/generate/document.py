@@ -1,4 +1,4 @@
-"""The served OpenAPI document, and which schemas go which way."""
+"""OpenAPI document of a server: operations, and the schemas of responses and requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PAGE = "Page_"
 
 
 def ref_of(schema: Schema) -> str | None:
-    """The name of the schema that this one stands for."""
+    """Return the name of the referenced schema; `None` if the schema is not a reference."""
     ref = schema.get("$ref")
     return None if ref is None else str(ref)[len(REF) :]
 
 
 def refs(part: Any) -> Iterator[str]:
-    """Every name that this part of a document refers to."""
+    """Yield the name of every schema that this part of a document references."""
     if isinstance(part, dict):
         name = ref_of(part)
         if name is not None:
@@ -33,27 +33,27 @@ def refs(part: Any) -> Iterator[str]:
 
 
 class Document:
-    """The document of one server."""
+    """OpenAPI document of one server."""
 
     def __init__(self, text: str) -> None:
         self.served: Schema = json.loads(text)
         self.schemas: dict[str, Schema] = self.served["components"]["schemas"]
 
     def operations(self) -> Iterator[tuple[str, str, Schema]]:
-        """Method, path and operation."""
+        """Yield method, path and operation."""
         for path, methods in self.served["paths"].items():
             for method, operation in methods.items():
                 yield method.upper(), path, operation
 
     def answers(self) -> set[str]:
-        """Schemas that a server sends."""
+        """Return the schemas of responses, referenced ones included."""
         roots = set(overlay.ANSWERS)
         for _, _, operation in self.operations():
             roots.update(refs(operation["responses"]))
         return self._closure(roots)
 
     def requests(self) -> set[str]:
-        """Schemas that a server takes."""
+        """Return the schemas of requests, referenced ones included."""
         roots: set[str] = set()
         for _, _, operation in self.operations():
             roots.update(refs(operation.get("requestBody", {})))
@@ -67,7 +67,7 @@ class Document:
             if name not in found:
                 found.add(name)
                 left.extend(refs(self.schemas[name]))
-                # A page shows what is on it in place of its name.
+                # A page contains the schema of its items inline, without a reference to its name.
                 if name.startswith(PAGE):
                     left.append(name[len(PAGE) :])
         return found

@@ -1,4 +1,4 @@
-"""Writes `models.py`: what a server sends, as frozen dataclasses."""
+"""Generator of `models.py`: responses as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._decode import Model, Page, Reading
 
 
 def write(document: Document) -> str:
-    """The whole file."""
+    """Return the text of `models.py`."""
     types = Types(document, answers=True)
     names = sorted(document.answers())
     written = {python_name(name) for name in names if types.is_class(name)}
@@ -43,7 +43,7 @@ def write(document: Document) -> str:
 
 
 def _is_own(types: Types, name: str) -> bool:
-    # Pages are one generic class.
+    # All pages share one generic class.
     return types.is_class(name) and not name.startswith(PAGE)
 
 
@@ -83,12 +83,12 @@ def _field(types: Types, wire: str, schema: Schema, required: bool) -> list[str]
 
 
 def _wire(name: str) -> str:
-    """What JSON calls a field that Python keeps the word of for itself."""
+    """Return the metadata with the JSON name of a field named like a Python keyword."""
     return f'{{"wire": "{name}"}}'
 
 
 def _default(kind: str) -> tuple[str, str]:
-    """What a field is that was left out, and of which type that makes it."""
+    """Return the type and the default of an optional field."""
     for empty in ("list", "dict"):
         if kind.startswith(f"{empty}["):
             return kind, f"_field(default_factory={empty})"
@@ -105,7 +105,10 @@ def _about(schema: Schema) -> str:
 
 
 def _alias(types: Types, name: str) -> tuple[dict[str, str], str]:
-    """One of several things; where each has its `kind`, a class for each."""
+    """Return the variants and the definition of a union type.
+
+    Each variant with a `kind` of its own becomes a class.
+    """
     schema = types.document.schemas[name]
     variants: dict[str, str] = {}
     for one in schema["oneOf"]:

@@ -1,9 +1,9 @@
-"""What the served document does not say."""
+"""Additions to the served OpenAPI document."""
 
 from __future__ import annotations
 
-# Schemas that are part of an answer, and that no operation in the document names.
+# Schemas of responses that no operation of the document references.
 ANSWERS = ("Observed", "Compacted")
 
-# What they are called here.
+# Schema name to Python class name.
 NAMES = {"Problem": "ProblemDocument"}

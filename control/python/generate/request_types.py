@@ -1,6 +1,6 @@
-"""Writes `requests.py`: what a server takes, as typed dictionaries.
+"""Generator of `requests.py`: requests as typed dictionaries.
 
-A dictionary, since a field that is left out is another thing than one that is `None`.
+Requests are dictionaries because a field left out differs from a field that is `None`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Literal, Optional, TypedDict, Union
 
 
 def write(document: Document) -> str:
-    """The whole file."""
+    """Return the text of `requests.py`."""
     types = Types(document, answers=False)
     names = sorted(document.requests())
     own = [name for name in names if types.is_class(name)]
@@ -48,7 +48,7 @@ def _classes(types: Types, name: str) -> list[str]:
     fields, required, about = types.properties(name)
     needed = {wire: schema for wire, schema in fields.items() if wire in required}
     optional = {wire: schema for wire, schema in fields.items() if wire not in required}
-    # Fields that Python has a word for cannot be written in the class.
+    # A field named like a Python keyword needs the functional form of `TypedDict`.
     words = {wire: schema for wire, schema in optional.items() if keyword.iskeyword(wire)}
     optional = {wire: schema for wire, schema in optional.items() if wire not in words}
     parts: list[str] = []

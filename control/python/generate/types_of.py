@@ -1,4 +1,4 @@
-"""What a schema is in Python."""
+"""Python types of OpenAPI schemas."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ READING = "ReadingView_"
 
 
 def python_name(name: str) -> str:
-    """A class's name."""
+    """Return the Python class name of a schema."""
     return overlay.NAMES.get(name, name)
 
 
 def field_name(name: str) -> str:
-    """A field's name: a word that Python keeps for itself gets an underscore."""
+    """Return the Python name of a field: a Python keyword gets a trailing underscore."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
 class Types:
-    """Writes types, of what is sent (`answers`) or of what is taken."""
+    """Python types of the schemas of responses (`answers`) or of requests."""
 
     def __init__(self, document: Document, answers: bool) -> None:
         self.document = document
         self.answers = answers
 
     def of(self, schema: Schema) -> str:
-        """Its type, as an annotation has it."""
+        """Return the type annotation of a schema."""
         name = ref_of(schema)
         if name is not None:
             return self._of_name(name)
@@ -53,7 +53,7 @@ class Types:
             return f"dict[str, {self.of(schema['additionalProperties'])}]"
         if kind == "object":
             return "dict[str, Any]"
-        # A newer server may know more words than these.
+        # A response of a newer server may contain values outside of this enum.
         if "enum" in schema and not self.answers:
             return f"Literal[{', '.join(map(_quoted, schema['enum']))}]"
         return SCALARS.get(kind, "Any")
@@ -70,12 +70,12 @@ class Types:
         return dict(present)
 
     def is_class(self, name: str) -> bool:
-        """Whether it has fields."""
+        """Return whether a schema becomes a class: it has fields."""
         schema = self.document.schemas[name]
         return "properties" in schema or "allOf" in schema
 
     def is_alias(self, name: str) -> bool:
-        """Whether it is one of several things, and worth a name."""
+        """Return whether a schema becomes a named union type."""
         schema = self.document.schemas[name]
         return "oneOf" in schema and not name.startswith(READING)
 
@@ -93,7 +93,7 @@ class Types:
         return inner if len(some) == len(seen) else f"Optional[{inner}]"
 
     def properties(self, name: str) -> tuple[dict[str, Schema], set[str], str]:
-        """Its fields, those that are always there, and what it is."""
+        """Return the fields of a schema, the names of its required fields, and its description."""
         schema = self.document.schemas[name]
         fields: dict[str, Schema] = {}
         required: set[str] = set()
@@ -111,13 +111,13 @@ def _quoted(word: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Links to code are code."""
+    """Turn intra-doc links into code, and escape the text for a docstring."""
     text = re.sub(r"\[`([^`\]]*)`?\]", r"`\1`", text)
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
 def docstring(text: str, indent: str) -> list[str]:
-    """A docstring, wrapped."""
+    """Return the lines of a wrapped docstring."""
     paragraphs = [" ".join(part.split()) for part in tidy(text).split("\n\n")]
     lines: list[str] = []
     for paragraph in paragraphs:

@@ -1,4 +1,4 @@
-"""The cluster that the tests talk to, started once."""
+"""Fixtures: one demo cluster for all tests, and clients of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.path.insert(0, str(FOLDER / "generate"))
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """A cluster whose nodes are ready. Its recorded work may still run."""
+    """Demo cluster with ready nodes. Its recorded jobs may still run."""
     folder = tmp_path_factory.mktemp("demo")
     with started(folder) as running:
         yield running
@@ -29,7 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 @pytest.fixture(scope="session")
 def idle(demo: Demo) -> Demo:
-    """The same, once its recorded work has ended."""
+    """Demo cluster after the end of its recorded jobs."""
     plays_out(demo)
     return demo
 
@@ -48,6 +48,6 @@ async def aclient(demo: Demo) -> AsyncIterator[AsyncClient]:
 
 @pytest.fixture(scope="session")
 def document(demo: Demo) -> str:
-    """The OpenAPI document that it serves."""
+    """OpenAPI document that the demo cluster serves."""
     with Client(context=demo.context_file) as made:
         return made.openapi()

@@ -1,4 +1,4 @@
-"""A demo to talk to: `lattice demo`, ended with Ctrl-C.
+"""Demo cluster for tests: `lattice demo`, stopped with Ctrl-C.
 
 The program is LATTICE_BINARY, else that of `target/release` or `target/debug`.
 """
@@ -20,17 +20,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 
 START_TIMEOUT = 120.0
-"""Seconds until its nodes are ready."""
+"""Timeout in seconds until the nodes of the demo are ready."""
 PLAY_TIMEOUT = 170.0
-"""Seconds until its recorded work has ended."""
+"""Timeout in seconds until the recorded jobs have ended."""
 STOP_TIMEOUT = 30.0
-"""Seconds until it has stopped."""
+"""Timeout in seconds until the demo has stopped."""
 NODES = 4
-"""Three captured hosts, and this machine."""
+"""Number of nodes: three captured hosts and the local machine."""
 
 
 def program() -> Path:
-    """The `lattice` command."""
+    """Return the path of the `lattice` command."""
     named = os.environ.get("LATTICE_BINARY")
     built = [ROOT / "target" / profile / "lattice" for profile in ("release", "debug")]
     candidates = [Path(named)] if named else built
@@ -43,7 +43,7 @@ def program() -> Path:
 
 @dataclass
 class Demo:
-    """A demo that runs."""
+    """A running demo."""
 
     context_file: Path
     process: subprocess.Popen[str]
@@ -55,7 +55,7 @@ class Demo:
         return found
 
     def expect(self, text: str, timeout: float) -> None:
-        """Waits until it has said this."""
+        """Wait until the output of the demo contains `text`, at most `timeout` seconds."""
         ends_at = time.monotonic() + timeout
         while not any(text in line for line in self.said):
             said = "".join(self.said)
@@ -66,8 +66,10 @@ class Demo:
 
 @contextmanager
 def started(folder: Path) -> Iterator[Demo]:
-    """A demo whose nodes are ready, with its files in this folder. Its recorded work may still
-    run."""
+    """Run a demo with its files in `folder`, and yield it once its nodes are ready.
+
+    Its recorded jobs may still run then.
+    """
     (folder / "runtime").mkdir(mode=0o700)
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "runtime")}
     command = [program(), "demo", "--nodes", str(NODES), "--fixtures", ROOT / "fixtures"]
@@ -97,5 +99,5 @@ def started(folder: Path) -> Iterator[Demo]:
 
 
 def plays_out(demo: Demo) -> None:
-    """Waits until its recorded work has ended."""
+    """Wait until the recorded jobs of the demo have ended."""
     demo.expect("The cluster stays up", PLAY_TIMEOUT)

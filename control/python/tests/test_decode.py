@@ -1,4 +1,4 @@
-"""From JSON to models."""
+"""Tests of the decoding of JSON into models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Against a whole cluster."""
+"""Tests against a whole cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def name(word: str) -> str:
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
-# Who is trusted.
+# Server verification.
 
 
 def test_a_server_is_trusted_by_its_authority_or_by_its_certificate(demo: Demo) -> None:
@@ -290,7 +290,7 @@ def test_conformance(client: Client) -> None:
     assert client.get_brake().held is None
 
 
-# Work.
+# Allocations and DAGs.
 
 
 async def test_work_is_submitted_followed_and_explained(aclient: AsyncClient, idle: Demo) -> None:
@@ -317,7 +317,7 @@ async def test_work_is_submitted_followed_and_explained(aclient: AsyncClient, id
     assert ended.state == "failed"
     assert ended.ranks[0].exit == "exit code 3"
     assert (await aclient.explain(made.id)).state == "failed"
-    # What is over can be seen again.
+    # A watch with `since` returns earlier revisions again.
     async with aclient.watch(since=made.revision - 1) as again:
         async for event in again:
             if isinstance(event, Changes):
@@ -387,7 +387,7 @@ def test_a_graph_runs_in_its_order(client: Client, idle: Demo) -> None:
     assert client.wait_dag(other.id, timeout=60).unfinished == 0
 
 
-# The rest.
+# Other calls.
 
 
 def test_vclusters_and_reservations(client: Client, idle: Demo) -> None:

@@ -1,4 +1,4 @@
-"""What is written here against what the server serves: models, operations, parameters."""
+"""Tests of the client against the server's OpenAPI document: models, operations, parameters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_models_and_requests_are_what_the_server_says(document: str) -> None:
 
 
 class Operation:
-    """One call of a method here."""
+    """One request in the source of a client method."""
 
     def __init__(self, method: str, path: str, node: ast.Call, function: ast.AST) -> None:
         self.method, self.path = method, path
@@ -52,7 +52,7 @@ class Operation:
                 keys |= {str(key.value) for key in inner.keys if isinstance(key, ast.Constant)}
             if isinstance(inner, ast.keyword) and inner.arg == "cursor":
                 keys |= {inner.value.value}  # type: ignore[attr-defined]
-        # What a stream adds where it goes on.
+        # A stream adds `offset` when it resumes.
         self.words = keys | {"offset"}
         models = [a.id for a in node.args if isinstance(a, ast.Name) and a.id[0].isupper()]
         self.model = models[0] if models else None
@@ -61,7 +61,7 @@ class Operation:
 
 
 def operations() -> list[Operation]:
-    """What the methods here ask for, from their source."""
+    """Return the requests of all client methods, from their source."""
     found = []
     for source in SOURCES:
         for function in ast.walk(ast.parse(source.read_text("utf-8"))):
@@ -104,10 +104,10 @@ def test_every_operation_of_the_server_has_a_method(
     served: dict[tuple[str, str], documents.Schema],
 ) -> None:
     here = {(operation.method, operation.path) for operation in operations()}
-    # Which Waldur asks alone.
+    # Only Waldur sends this request.
     hook = ("POST", f"{API}/accounting/hook/{{secret}}")
     assert set(served) - here == {hook}
-    # The document does not tell of itself.
+    # The document does not describe its own path.
     assert here - set(served) == {("GET", "/openapi.json")}
 
 

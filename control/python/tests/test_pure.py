@@ -1,4 +1,4 @@
-"""What needs no server: events from bytes, paths, pins, addresses, contexts, when to try again."""
+"""Tests without a server: event decoding, paths, pins, addresses, contexts, retry rules."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_only_a_demo_that_runs_and_is_ours_counts(home: Path) -> None:
     folder = home / "lattice"
     child = subprocess.Popen(["true"])
     plant(folder / "demo-1.json", child.pid)
-    # Ended, and not yet waited for.
+    # The child has ended, but is still a zombie.
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(EndpointError, match="no cluster is known"):
         contexts.find()

@@ -1,4 +1,4 @@
-"""The examples of both READMEs run as they are, and print what they say."""
+"""Tests that the examples of both READMEs run unchanged and print the output shown there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent, and sent again, against a server that is made of one function."""
+"""Tests of requests and retries, against a server made of one function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def problem(status: int, code: str = "x", **headers: str) -> httpx.Response:
 
 
 class Server:
-    """Gives each answer in turn, the last one for ever, and keeps what it was asked."""
+    """Server that returns each answer in turn, repeats the last one, and records the requests."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -143,7 +143,7 @@ def test_as_long_is_waited_as_the_server_asks() -> None:
     server = Server(limited)
     with server.client(Retry(within=5.0)) as client, pytest.raises(Refused) as error:
         client.get_tenant("physics")
-    # More than it is ready to wait.
+    # The server requests a wait longer than `within`.
     assert (len(server.asked), error.value.retry_after) == (1, 9.0)
 
 
@@ -242,7 +242,7 @@ async def test_what_was_used_is_asked_for_and_read() -> None:
 
 
 class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that breaks off."""
+    """Response body that ends with a read error."""
 
     def __init__(self, *chunks: bytes) -> None:
         self.chunks = chunks

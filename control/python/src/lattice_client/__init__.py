@@ -1,8 +1,8 @@
-"""The Python SDK: the REST interface of a Lattice cluster as typed calls.
+"""Python SDK: the REST interface of a Lattice cluster as typed calls.
 
-`AsyncClient` and `Client` have the same methods. What a server sends are frozen dataclasses
-(`lattice_client.models`), what it takes are typed dictionaries (`lattice_client.requests`), and
-every "no" is a `LatticeError` whose class tells what a caller can do about it.
+`AsyncClient` and `Client` have the same methods. Responses are frozen dataclasses
+(`lattice_client.models`), requests are typed dictionaries (`lattice_client.requests`). Errors of
+calls are `LatticeError`, with one subclass for each way in which a caller can react.
 """
 
 from ._async.bytestream import AsyncByteStream

@@ -1,7 +1,7 @@
-"""From JSON to models: what is not known is kept aside, what is missing or of another kind is told
-with its place.
+"""Decoding of JSON into models.
 
-A decoder is made once for each type, from its annotations. Begin with `decode`.
+Unknown fields are kept in `extra`. A missing field or a wrong type raises an error with its place
+in the JSON. The decoder of a type is built once, from its annotations. The entry point is `decode`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from typing import (
 T = TypeVar("T")
 
 NOTHING: Mapping[str, Any] = types.MappingProxyType({})
-"""No field that is not known."""
-# `int | str` is another type than `Union[int, str]` before Python 3.14.
+"""Value of `extra` if every field is known."""
+# Before Python 3.14, `int | str` has a different type than `Union[int, str]`.
 UNIONS = (Union, getattr(types, "UnionType", Union))
 
 
 class DecodeError(ValueError):
-    """JSON that is not what a model says."""
+    """JSON that does not match the model."""
 
 
 class Model:
-    """What all models have in common. They are frozen dataclasses."""
+    """Base class of all models, which are frozen dataclasses."""
 
     extra: Mapping[str, Any] = NOTHING
-    """Fields that a newer server sends and this version does not know."""
+    """Fields that a newer server sends and this version does not define."""
 
     def __repr__(self) -> str:
-        # Most fields of most things say nothing.
+        # Most fields of most objects are `None`, so they are left out.
         model: Any = type(self)
         names = (name for name, _ in wire_names(model))
         said = ((name, getattr(self, name)) for name in names)
@@ -51,7 +51,10 @@ class Model:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, what is not known included. A field that is `None` is left out."""
+        """Return the object as JSON data, unknown fields included.
+
+        A field that is `None` is left out.
+        """
         out: dict[str, Any] = {}
         model: Any = type(self)
         for name, wire in wire_names(model):
@@ -64,16 +67,19 @@ class Model:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Reading(Generic[T]):
-    """Something that was, or was not, read. Unknown is never zero: look at `state` first."""
+    """A measured value, or the reason why it was not read.
+
+    A value that was not read is never zero: check `state` first.
+    """
 
     state: str
     """`present`, `absent`, `unsupported`, `denied`, `failed`, `timeout` or `disabled`."""
     value: T | None = None
-    """What was read, where `state` is `present`."""
+    """Measured value, if `state` is `present`."""
     why: str | None = None
-    """Why it was not, where something said so."""
+    """Reason why the value was not read, if one was reported."""
     after_ms: int | None = None
-    """The deadline that was missed, of `timeout`."""
+    """Missed deadline in milliseconds, if `state` is `timeout`."""
 
     def __repr__(self) -> str:
         said = (("value", self.value), ("why", self.why), ("after_ms", self.after_ms))
@@ -81,7 +87,7 @@ class Reading(Generic[T]):
         return f"Reading({self.state!r}{shown})"
 
     def to_json(self) -> Any:
-        """As JSON has it."""
+        """Return the reading as JSON data."""
         if self.state == "present":
             return {"present": _encode(self.value)}
         if self.after_ms is not None:
@@ -94,9 +100,9 @@ class Page(Generic[T]):
     """One page of a list."""
 
     items: list[T]
-    """In the list's order."""
+    """Items, in the order of the list."""
     next_cursor: str | None = None
-    """Give this as `cursor` for the next page; `None` on the last one."""
+    """`cursor` of the next page; `None` on the last page."""
 
 
 def _encode(value: Any) -> Any:
@@ -113,21 +119,21 @@ def _encode(value: Any) -> Any:
 
 @cache
 def wire_names(model: Any) -> tuple[tuple[str, str], ...]:
-    """Each field's name here, and in JSON."""
+    """Return the name of each field of a model: in Python and in JSON."""
     fields = dataclasses.fields(model)
     return tuple((field.name, field.metadata.get("wire", field.name)) for field in fields)
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Reads JSON as `kind`.
+    """Decode JSON data as `kind`.
 
-    Raises `DecodeError` with the place that is wrong.
+    Raises `DecodeError` with the place of the first mismatch.
     """
     return cast(T, _decoder(cast(Any, kind))(value, ""))
 
 
 def decode_page(kind: type[T], value: Any) -> Page[T]:
-    """Reads one page."""
+    """Decode one page of a list."""
     value = _expect(Mapping, value, "")
     items = _decoder(list[kind])(value.get("items"), "items")  # type: ignore[valid-type]
     return Page(items, _decoder(cast(Any, Optional[str]))(value.get("next_cursor"), "next_cursor"))
@@ -168,7 +174,7 @@ def _decoder(kind: Any) -> Decoder:
 
 
 def _of_scalar(kind: Any) -> Decoder:
-    # To Python a bool is an int, to JSON it is none.
+    # In Python a bool is an int; in JSON it is not a number.
     takes: tuple[Any, ...] = (int, float) if kind is float else (kind,)
 
     def scalar(value: Any, place: str) -> Any:
@@ -220,7 +226,7 @@ def _of_reading(item: Decoder) -> Decoder:
 
 
 def _kind_of(model: type[Any]) -> str | None:
-    """The word in `kind` that says that it is this model; `None` of one that takes any."""
+    """Return the value of `kind` that selects this model; `None` if the model accepts any value."""
     hint = get_type_hints(model).get("kind")
     return get_args(hint)[0] if get_origin(hint) is Literal else None
 
@@ -263,7 +269,7 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _of_model(model: Any) -> Decoder:
-    # Made when it is first used: models may hold themselves.
+    # The plan is built at first use, because a model may contain itself.
     plan: list[tuple[str, str, Decoder, bool]] = []
 
     def make() -> list[tuple[str, str, Decoder, bool]]:

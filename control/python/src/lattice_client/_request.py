@@ -1,4 +1,7 @@
-"""What is sent, when it is sent again, and what an answer means. Nothing here is sent."""
+"""Construction of requests, retry rules, and interpretation of responses.
+
+This module does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ API = "/api/v1"
 PROBLEM = "application/problem+json"
 VIEW_AGE = "lattice-view-age-ms"
 CONNECT_TIMEOUT = 5.0
-"""Seconds to get a connection, TLS included."""
+"""Timeout of a connection in seconds, TLS handshake included."""
 PAGE = 1_000
-"""Items asked for at a time when a whole list is wanted."""
+"""Items per page when a whole list is read."""
 SILENCE = 45.0
-"""A stream of events that is silent for so many seconds is broken: the server sends a comment every
-15 s."""
+"""Timeout of a silent event stream in seconds. The server sends a comment every 15 s."""
 RESUMES = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Seconds before each attempt to resume a stream; after the last one it ends with the error."""
+"""Seconds before each attempt to resume a stream. After the last attempt the stream raises the
+error."""
 
 Name = Union[int, str]
 Params = list[tuple[str, Union[str, int, float, bool, None]]]
@@ -41,24 +44,28 @@ Query = Mapping[str, Union[bool, int, str, Sequence[str], None]]
 
 @dataclass(frozen=True)
 class Retry:
-    """When a request is sent again, always with the same idempotency key: where no answer came, on
-    429, and on 503. `Retry(attempts=1)` never does."""
+    """Retry rules of requests.
+
+    A request is sent again if no response came, on 429, and on 503, always with the same
+    idempotency key. `Retry(attempts=1)` disables retries.
+    """
 
     attempts: int = 5
-    """How often it is sent at most."""
+    """Maximum number of attempts, the first one included."""
     first_wait: float = 0.1
-    """Seconds before the second time; each further wait is twice as long."""
+    """Bound of the wait before the second attempt, in seconds; it doubles with each attempt. The
+    actual wait is random, between half the bound and the bound."""
     longest_wait: float = 5.0
-    """No wait is longer, unless the server asks for it."""
+    """Maximum wait in seconds, unless the server requests a longer one with `Retry-After`."""
     within: float = 30.0
-    """Nothing is sent again so many seconds after the first time."""
+    """Seconds after the first attempt beyond which no retry starts."""
 
     def wait(self, sent: int, retry_after: float | None, elapsed: float) -> float | None:
-        """Seconds to wait after it was sent so many times; `None` to give up."""
+        """Return the seconds to wait after `sent` attempts; `None` to give up."""
         if sent >= self.attempts:
             return None
         longest = min(self.longest_wait, self.first_wait * 2.0 ** (sent - 1))
-        # Not all at the same moment.
+        # The random part keeps clients from retrying at the same moment.
         wait = max(retry_after or 0.0, random.uniform(longest / 2, longest))
         return wait if elapsed + wait <= self.within else None
 
@@ -73,15 +80,19 @@ class Call:
     headers: dict[str, str]
     content: bytes | None = None
     repeatable: bool = True
-    """Whether a repeat does no more than the first one did: the server knows its key."""
+    """Whether a repeated request has no further effect, because the server stores its idempotency
+    key."""
 
 
 def fill(template: str, names: Mapping[str, Name]) -> str:
-    """The path with its names, each percent-encoded; a project's has several segments."""
+    """Fill the percent-encoded names into a path template.
+
+    The `path` of a project may have several segments. Raises `ValueError` for an invalid name.
+    """
     for key, name in names.items():
         text = str(name)
         parts = text.split("/") if key == "path" else [text]
-        # Anything else would be another path.
+        # An empty segment, `.` or `..` would select a different path.
         if any(part in ("", ".", "..") for part in parts):
             raise ValueError(f"{text!r} is not a valid name")
         template = template.replace(f"{{{key}}}", "/".join(quote(p, safe="") for p in parts))
@@ -89,7 +100,7 @@ def fill(template: str, names: Mapping[str, Name]) -> str:
 
 
 def params(query: Query) -> Params:
-    """The query; what is `None` is left out, a list is joined by commas."""
+    """Return the query parameters. `None` is left out; a list is joined by commas."""
     out: Params = []
     for name, value in query.items():
         if isinstance(value, bool):
@@ -102,7 +113,7 @@ def params(query: Query) -> Params:
 
 
 def reading(path: str, names: Mapping[str, Name], query: Query) -> Call:
-    """A request that changes nothing."""
+    """Return a read request."""
     return Call("GET", fill(path, names), params(query), {})
 
 
@@ -115,7 +126,7 @@ def writing(
     key: str | None,
     repeatable: bool,
 ) -> Call:
-    """A request that changes something, with its idempotency key. A text is YAML."""
+    """Return a write request with its idempotency key. A string as `body` is YAML."""
     headers = {"idempotency-key": key if key is not None else str(uuid.uuid4())}
     content = None
     if isinstance(body, str):
@@ -128,7 +139,7 @@ def writing(
 
 
 class Attempts:
-    """How often one call was sent, and whether it is worth another time."""
+    """Attempts of one call, and the decision whether to retry."""
 
     def __init__(self, retry: Retry, call: Call, clock: Callable[[], float] = monotonic) -> None:
         self._retry, self._call, self._clock = retry, call, clock
@@ -136,7 +147,7 @@ class Attempts:
         self._sent = 0
 
     def wait(self, error: errors.LatticeError) -> float:
-        """Seconds to wait after this error; raises it where there is no use."""
+        """Return the seconds to wait after this error; raise it if no retry is allowed."""
         self._sent += 1
         after = error.retry_after if isinstance(error, errors.Problem) else None
         elapsed = self._clock() - self._since
@@ -157,12 +168,14 @@ class Attempts:
 
 
 def unreachable(url: str, error: httpx.TransportError) -> errors.Unreachable:
-    """No answer, by what went wrong."""
+    """Return the error for a missing response: `Untrusted` after a failed certificate check, else
+    `Unreachable`."""
     reason = str(error) or type(error).__name__
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            # Without the place in the library that found it; our own judgement has none.
+            # `verify_message` omits the source position in the TLS library. The error of a pin
+            # check has no `verify_message`.
             reason = getattr(cause, "verify_message", "") or str(cause.args[-1])
             made: errors.Unreachable = errors.Untrusted(url, reason)
             break
@@ -174,7 +187,7 @@ def unreachable(url: str, error: httpx.TransportError) -> errors.Unreachable:
 
 
 def refusal(response: httpx.Response, url: str) -> errors.LatticeError:
-    """What an answer that is no success means; its body was read."""
+    """Return the error for an unsuccessful response. The caller has already read its body."""
     media = response.headers.get("content-type", "").split(";")[0].strip().lower()
     if media == PROBLEM:
         try:
@@ -188,12 +201,12 @@ def refusal(response: httpx.Response, url: str) -> errors.LatticeError:
 
 
 def _seconds(text: str | None) -> float | None:
-    # A date is not what this server sends.
+    # The server sends seconds, never a date.
     return float(text) if text is not None and text.isdecimal() else None
 
 
 def understood(model: type[T], content: bytes, url: str) -> T:
-    """The answer's body as its model."""
+    """Decode the response body as its model."""
     try:
         return decode(model, json.loads(content))
     except (DecodeError, ValueError) as error:
@@ -201,7 +214,7 @@ def understood(model: type[T], content: bytes, url: str) -> T:
 
 
 def understood_page(model: type[T], content: bytes, url: str) -> Page[T]:
-    """The answer's body as one page."""
+    """Decode the response body as one page."""
     try:
         return decode_page(model, json.loads(content))
     except (DecodeError, ValueError) as error:

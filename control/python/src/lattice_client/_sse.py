@@ -1,4 +1,4 @@
-"""Reading server-sent events from bytes."""
+"""Decoder of server-sent events."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_EVENT_BYTES = 16 << 20
-"""Largest event: one revision's records, or a few hundred nodes seen anew."""
+"""Maximum size of an event in bytes: the records of one revision, or new observations of a few
+hundred nodes."""
 
 
 class Oversize(Exception):
-    """The stream holds an event that is larger than anything a server sends."""
+    """The stream contains an event larger than `MAX_EVENT_BYTES`."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Frame:
 
 
 class Decoder:
-    """Puts frames together from chunks that may end anywhere."""
+    """Assembles frames from chunks that may end at any byte."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -31,7 +32,7 @@ class Decoder:
         self._size = 0
 
     def push(self, chunk: bytes) -> Iterator[Frame]:
-        """Takes the next bytes; gives the events that they make whole.
+        """Add the next bytes, and yield the events that they complete.
 
         Raises `Oversize`.
         """
@@ -60,4 +61,5 @@ class Decoder:
         elif name == "data":
             self._data.append(value)
             self._size += len(value)
-        # The id is the revision, which is in the data too; an empty name is a comment.
+        # The id is ignored: it is the revision, which the data contains too. An empty name is a
+        # comment.

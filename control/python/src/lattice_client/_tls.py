@@ -1,6 +1,6 @@
-"""Whom to trust: one authority, one certificate by its digest, or who the system trusts.
+"""TLS verification of the server: by one CA, by a pinned certificate, or by the CAs of the system.
 
-All of it is judged in the handshake, so that nothing, and no token, is sent to who is not trusted.
+Verification is part of the handshake, so an untrusted server receives no data and no token.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from .errors import EndpointError
 
 
 def context(ca_pem: str | None, pin: str | None) -> ssl.SSLContext:
-    """A TLS context. With an authority no other is trusted; with a pin the certificate must be that
-    one, and where no authority is given nothing else is asked of it: neither names nor dates.
+    """Return a TLS context.
+
+    With `ca_pem` no other CA is trusted. With `pin` the certificate must be the pinned one; without
+    a CA, neither its names nor its dates are checked then.
 
     Raises `EndpointError`.
     """
@@ -44,7 +46,7 @@ def _trust(made: ssl.SSLContext, ca_pem: str) -> None:
 
 
 def digest_of(pin: str) -> bytes:
-    """Reads `sha256:` and 64 hex digits, which may have colons between them.
+    """Parse `sha256:` and 64 hex digits, with optional colons between bytes.
 
     Raises `EndpointError`.
     """
@@ -69,7 +71,7 @@ def _pin(made: ssl.SSLContext, wanted: bytes) -> None:
 
     class PinnedObject(ssl.SSLObject):
         def do_handshake(self) -> None:
-            # Raises until the handshake is whole.
+            # Raises an exception until the handshake is complete.
             super().do_handshake()
             judge(self.getpeercert(binary_form=True))
 

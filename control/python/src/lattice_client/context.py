@@ -1,7 +1,7 @@
-"""Which cluster to talk to, and as whom: where it is not said, as the `lattice` command finds it.
+"""Context files: address of a cluster and credentials for it.
 
-Looked for in this order: a file that is named, `LATTICE_CONTEXT`, the user's own default
-(`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a demo that is running now.
+Search order, as in the `lattice` command: the given file, `LATTICE_CONTEXT`, the user's own default
+(`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a running demo.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from typing import Any, Union
 from .errors import EndpointError
 
 VARIABLE = "LATTICE_CONTEXT"
-"""The environment variable that names a context file."""
+"""Environment variable with the path of a context file."""
 
 AnyPath = Union[str, "os.PathLike[str]"]
 
 
 @dataclass(frozen=True)
 class Context:
-    """A server with what is needed to trust it and to be known by it."""
+    """Address of a server, its CA, and the caller's token."""
 
     server: str
-    """`https://host:port`."""
+    """Server address, as `https://host:port`."""
     ca_pem: str
-    """The authority that signed the server's certificate."""
+    """CA that signed the server's certificate, in PEM form."""
     token: str = field(repr=False)
     """Bearer token."""
     demo_pid: int | None = None
-    """The demo process that wrote it; such a context is over when that process is."""
+    """Process id of the demo that wrote the file; the context is invalid once that process has
+    ended."""
 
 
 def find(explicit: AnyPath | None = None) -> Context:
-    """Finds and reads the context to use.
+    """Find and read the context to use.
 
-    Raises `EndpointError` where there is none, or it cannot be used.
+    Raises `EndpointError` if no context exists, or if it is unusable.
     """
     if explicit is not None:
         return read(explicit)
@@ -68,7 +69,7 @@ def find(explicit: AnyPath | None = None) -> Context:
 
 
 def runtime_dir() -> Path:
-    """Folder for demos' files."""
+    """Return the folder of the context files of demos."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir():
         return Path(runtime) / "lattice"
@@ -86,15 +87,17 @@ def _user_default() -> Path | None:
 
 
 def read(path: AnyPath) -> Context:
-    """Reads one context file. One that others can read, or that is somebody else's, is refused: it
-    holds a token.
+    """Read one context file.
+
+    A file that other users can read, or that another user owns, is refused, because it contains a
+    token.
 
     Raises `EndpointError`.
     """
     about = f"context file {os.fspath(path)}"
     try:
         with open(path, encoding="utf-8") as file:
-            # Of the file that is open: its name may be another's by now.
+            # Checks the open file: its name may refer to a different file by now.
             _check(os.fstat(file.fileno()), about, os.fspath(path))
             text = file.read()
         return _parse(json.loads(text))
@@ -136,8 +139,11 @@ def _is_ours(meta: os.stat_result) -> bool:
 
 
 def _live_demos(folder: Path) -> Iterator[Context]:
-    """Contexts of demos that run now. Only our own folder and files count, for root too: whoever
-    can plant one elsewhere would be sent our calls."""
+    """Yield the contexts of running demos.
+
+    Only a folder and files of the caller count, for root too: a context planted by another user
+    would receive the caller's requests and token.
+    """
     try:
         meta = folder.lstat()
         if not stat.S_ISDIR(meta.st_mode) or not _is_ours(meta):
@@ -146,7 +152,7 @@ def _live_demos(folder: Path) -> Iterator[Context]:
     except OSError:
         return
     for path in paths:
-        # One that vanishes or is not ours is no candidate; only a named one is worth an error.
+        # A file that vanishes or has another owner is skipped; only a named file raises an error.
         try:
             meta = path.lstat()
             if not stat.S_ISREG(meta.st_mode) or not _is_ours(meta):
@@ -159,15 +165,17 @@ def _live_demos(folder: Path) -> Iterator[Context]:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process has this number and has not ended: one that ended and whose parent has not
-    asked how is still listed."""
+    """Return whether a process with this id exists and has not ended.
+
+    A zombie, which ended but was not waited for by its parent, is still listed.
+    """
     proc = Path("/proc")
     if (proc / "self").exists():
         try:
             text = (proc / str(pid) / "stat").read_text("utf-8", "replace")
         except OSError:
             return False
-        # The name before the state is in parentheses and may hold anything.
+        # The process name before the state is in parentheses and may contain any character.
         return text.rpartition(") ")[2][:1] not in ("Z", "X", "")
     try:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""Where a server is, why to trust it, and as whom to speak."""
+"""Endpoint: address of a server, its trusted certificate, and the caller's token."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .errors import EndpointError
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Checked: `url` is one, `token` can stand in a header."""
+    """Endpoint of a server. `url` is checked, and `token` is valid in a header."""
 
     url: str
-    """`https://host:port`."""
+    """Server address, as `https://host:port`."""
     token: str = field(repr=False)
     ca_pem: str | None = None
-    """The only authority that is trusted."""
+    """The only trusted CA, in PEM form; `None` for the CAs of the system, or for `pin` alone."""
     pin: str | None = None
-    """The server's certificate: `sha256:` and the digest of its DER form."""
+    """Pin of the server's certificate: `sha256:` and the digest of its DER form."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -34,7 +34,7 @@ class Endpoint:
         object.__setattr__(self, "url", f"https://{parts.netloc}")
 
     def tls(self) -> ssl.SSLContext:
-        """What its handshakes are judged by."""
+        """Return the TLS context of the connections."""
         return _tls.context(self.ca_pem, self.pin)
 
 
@@ -46,7 +46,10 @@ def endpoint(
     pin: str | None,
     context_file: AnyPath | None,
 ) -> Endpoint:
-    """The endpoint that is said, or else the one that is found."""
+    """Return the endpoint given by the arguments, or else by a context file.
+
+    Raises `EndpointError`.
+    """
     if url is None:
         said = {"token": token, "ca_pem": ca_pem, "ca_file": ca_file, "pin": pin}
         unused = [name for name, value in said.items() if value is not None]

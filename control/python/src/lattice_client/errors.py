@@ -1,8 +1,8 @@
-"""Why a call did not return what was asked for.
+"""Errors of calls.
 
-Everything that this package raises on its own is a `LatticeError`. What the server says is a
-`Problem`, of the class that a caller can act on: `Refused`, `NotFound`, `NotAllowed`, `Invalid`,
-`Unavailable` or `ServerFault`.
+Every error of a call is a `LatticeError`; only an invalid name in a path raises `ValueError`,
+before any request. An error response of the server is a `Problem`, of the class that a caller can
+react to: `Refused`, `NotFound`, `NotAllowed`, `Invalid`, `Unavailable` or `ServerFault`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ __all__ = [
 
 
 class LatticeError(Exception):
-    """A call that failed."""
+    """A call failed."""
 
 
 class Problem(LatticeError):
-    """The server's "no" (`application/problem+json`). Its text is the server's own: what is wrong,
-    and what to do next."""
+    """The server returned an error (`application/problem+json`).
+
+    Its text is the server's own: the cause, and what to do next.
+    """
 
     document: ProblemDocument
     retry_after: float | None
@@ -40,9 +42,9 @@ class Problem(LatticeError):
     def __init__(self, document: ProblemDocument, retry_after: float | None = None) -> None:
         super().__init__(document, retry_after)
         self.document = document
-        """What the server sent."""
+        """Problem document of the server."""
         self.retry_after = retry_after
-        """After how many seconds it may be worth another try, where the server says so."""
+        """Seconds after which a retry may succeed, if the server returned them."""
 
     def __str__(self) -> str:
         return self.document.detail
@@ -54,7 +56,7 @@ class Problem(LatticeError):
 
     @property
     def title(self) -> str:
-        """The kind in words."""
+        """Kind of the problem in words."""
         return self.document.title
 
     @property
@@ -64,58 +66,63 @@ class Problem(LatticeError):
 
     @property
     def detail(self) -> str:
-        """What is wrong and what to do next."""
+        """Cause, and what to do next."""
         return self.document.detail
 
     @property
     def code(self) -> str:
-        """Stable word for machines, such as `limit_exceeded`."""
+        """Stable machine-readable code, such as `limit_exceeded`."""
         return self.document.code
 
     @property
     def field(self) -> str | None:
-        """The field that is wrong, when it is one."""
+        """Invalid field of the request, if the problem concerns one field."""
         return self.document.field
 
     @property
     def violations(self) -> list[Violation]:
-        """The violated levels, the project first."""
+        """Violated levels, the project first."""
         return self.document.violations or []
 
 
 class Refused(Problem):
-    """Understood, judged and refused: a limit, a conflict with the present state, what no nodes
-    could ever satisfy, what is no longer kept, too often."""
+    """The request is valid but refused.
+
+    Causes: a limit, a conflict with the present state, an unsatisfiable request, data that is no
+    longer kept, or too many requests.
+    """
 
 
 class NotFound(Problem):
-    """No such thing."""
+    """The object does not exist."""
 
 
 class NotAllowed(Problem):
-    """The token is unknown, or its role does not permit it."""
+    """The token is unknown, or its role does not permit the call."""
 
 
 class Invalid(Problem):
-    """The request cannot be read, or can never be right."""
+    """The request cannot be parsed, or can never be valid."""
 
 
 class Unavailable(Problem):
-    """The server answers, but the quorum or a node behind it does not. Trying again may help."""
+    """The server answers, but the quorum or a node behind it does not. A retry may succeed."""
 
 
 class ServerFault(Problem):
-    """The server reports a fault of its own."""
+    """The server reports an internal error."""
 
 
 class Unreachable(LatticeError):
-    """No answer: nothing listens there, the connection broke, or the time ran out. What happened
-    is the `__cause__`."""
+    """No response: no server listens at the address, the connection broke, or the timeout expired.
+
+    The original error is the `__cause__`.
+    """
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(url, reason)
         self.url = url
-        """Where the server was expected."""
+        """Address of the server."""
         self.reason = reason
 
     def __str__(self) -> str:
@@ -123,20 +130,22 @@ class Unreachable(LatticeError):
 
 
 class Untrusted(Unreachable):
-    """Something answers there, and its certificate is not the one to trust. Nothing was sent to
-    it, the token neither."""
+    """A server answers at the address, but its certificate is not trusted.
+
+    No data and no token was sent to it.
+    """
 
     def __str__(self) -> str:
         return f"{self.url} is not trusted: {self.reason}"
 
 
 class ProtocolError(LatticeError):
-    """The answer is not what this version understands."""
+    """The response does not match the protocol of this version."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(url, reason)
         self.url = url
-        """What was asked."""
+        """URL of the request."""
         self.reason = reason
 
     def __str__(self) -> str:
@@ -144,17 +153,17 @@ class ProtocolError(LatticeError):
 
 
 class EndpointError(LatticeError):
-    """The address, certificate, token or context file cannot be used, or there is none."""
+    """The address, certificate, token or context file is unusable or missing."""
 
 
 class TimedOut(LatticeError, TimeoutError):
-    """It had not ended in time. It goes on: nothing was cancelled."""
+    """The allocation or DAG had not ended in time. It continues: nothing was cancelled."""
 
     def __init__(self, seconds: float, last: AllocationView | DagView) -> None:
         super().__init__(seconds, last)
         self.seconds = seconds
         self.last = last
-        """As it was when it was last looked at."""
+        """Last state read of the allocation or DAG."""
 
     def __str__(self) -> str:
         what = "graph" if isinstance(self.last, DagView) else "allocation"
@@ -162,7 +171,7 @@ class TimedOut(LatticeError, TimeoutError):
 
 
 def of_status(status: int) -> type[Problem]:
-    """The class that belongs to a problem's status."""
+    """Return the class of a problem by its HTTP status."""
     if status in (401, 403):
         return NotAllowed
     if status == 404:

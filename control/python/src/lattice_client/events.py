@@ -1,4 +1,4 @@
-"""What the event stream carries."""
+"""Events of the event stream."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ._decode import decode
 from .models import Changes, Compacted, Observed
 
 Event = Union[Changes, Observed, Compacted]
-"""A revision and everything it changed; something seen that belongs to none; or that the revision
-to start from is no longer kept."""
+"""One event: `Changes` holds one revision with all its changes; `Observed` holds observations
+outside of revisions; `Compacted` reports that the start revision is no longer kept."""
 
 _MODELS: dict[str, Any] = {"changes": Changes, "observed": Observed, "compacted": Compacted}
 
 
 def read(name: str, data: str) -> Event | None:
-    """Reads an event by its name; `None` for a name that this version does not know.
+    """Decode an event by its name; `None` for a name that this version does not define.
 
-    Raises `ValueError` for data that is not what the name says.
+    Raises `ValueError` if the data does not match the name.
     """
     model = _MODELS.get(name)
     if model is None:
@@ -28,7 +28,7 @@ def read(name: str, data: str) -> Event | None:
 
 
 def position(event: Event, before: int | None) -> int | None:
-    """The revision to resume after, once this event was given."""
+    """Return the revision to resume after, once this event was returned."""
     if isinstance(event, Changes):
         return event.revision
     if isinstance(event, Compacted):

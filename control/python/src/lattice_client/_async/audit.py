@@ -1,4 +1,4 @@
-"""Who did what, to whom and when."""
+"""Audit entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .transport import AsyncTransport
 
 
 class Audit(AsyncTransport):
-    """See the module."""
+    """Calls of the audit."""
 
     def list_audit(
         self,
@@ -25,9 +25,14 @@ class Audit(AsyncTransport):
         until: str | None = None,
         newest_first: bool = False,
     ) -> AsyncPages[AuditView]:
-        """What was written down, oldest first: only what this principal did, only what is about
-        this person, these nodes, this allocation, this project, only these actions, only from a
-        moment on, only before one. The cursor of a page is the number that the next comes behind.
+        """List audit entries, oldest first.
+
+        The parameters restrict the list to entries: of actions by the principal `by`; about a user,
+        the nodes of a hostlist, an allocation, or a project and its descendants; of these actions;
+        from `since` on; before `until`.
+
+        The cursor of a page is a sequence number. The next page begins after that number, or below
+        it with `newest_first`.
         """
         query = {
             "by": by,
@@ -43,6 +48,8 @@ class Audit(AsyncTransport):
         return self._list(AuditView, "/audit", {}, query=query, cursor="after")
 
     async def sign_audit(self) -> AuditHeadView:
-        """Has the audit signed as far as it reaches; where it ends then. For operators of the whole
-        cluster."""
+        """Have the leader sign the current audit head, if it is not signed yet, and return it.
+
+        For operators of the whole cluster.
+        """
         return await self._write(AuditHeadView, "POST", "/audit/checkpoint", {})

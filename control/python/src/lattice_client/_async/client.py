@@ -1,4 +1,4 @@
-"""The client: begin here."""
+"""Client of one cluster: the entry point of the package."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from .watch import AsyncWatch
 
 
 class AsyncClient(Tenants, Allocations, Dags, Nodes, Conformance, Vclusters, Audit, Admin):
-    """One cluster, by its REST interface. Close it at the end, or use it in a `with`.
+    """Client of the REST interface of one cluster. Close it at the end, or use it in a `with`.
 
-    Give `url` and `token`, and why to trust the server: the authority that signed its certificate
-    (`ca_pem`, or `ca_file`: no other is trusted), or the certificate itself (`pin`: `sha256:` and
-    64 hex digits), or both; without any, authorities of the system are trusted. Or give a `context`
-    file, or nothing at all: then the cluster is found as the `lattice` command finds it.
+    Either give `url` and `token`, or a `context` file. Without both, the client finds the cluster
+    like the `lattice` command.
 
-    `timeout` is for one answer, in seconds. Each write is sent with an idempotency key, so it can
-    be sent again, and is, as `retry` says. `transport` is httpx's, for tests of what uses this.
+    With `url`, the server is verified by the CA that signed its certificate (`ca_pem` or `ca_file`;
+    no other CA is trusted), by the certificate itself (`pin`: `sha256:` and 64 hex digits), or by
+    both. Without them, the CAs of the system are trusted.
+
+    `timeout` applies to one response, in seconds. Each write carries an idempotency key, so it can
+    be sent again; `retry` sets when. `transport` is an httpx transport, for tests of code that uses
+    this client.
     """
 
     def __init__(
@@ -52,47 +55,55 @@ class AsyncClient(Tenants, Allocations, Dags, Nodes, Conformance, Vclusters, Aud
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the server is, why it is trusted, and as whom this speaks."""
+        """Address, trusted certificate and token of the server."""
         return self._endpoint
 
     @property
     def view_age(self) -> float | None:
-        """How old, in seconds, the view was that the last answer was made from: below one while the
-        quorum answers. `None` before the first answer."""
+        """Age, in seconds, of the view that the last response was made from.
+
+        It is below 1 while the quorum answers. `None` before the first response, and if the
+        response contains no age.
+        """
         return self._view_age
 
     async def status(self) -> StatusView:
-        """Counts, and the state of the services."""
+        """Show the cluster status in numbers, and the caller."""
         return await self._ask(StatusView, "/status", {})
 
     def watch(self, since: int | None = None) -> AsyncWatch:
-        """Everything after a revision, or from now on, as it happens."""
+        """Stream changes as they happen.
+
+        The stream contains every change after the revision `since`, or from now on.
+        """
         return AsyncWatch(self, since)
 
     async def healthz(self) -> None:
-        """Raises unless the server is up; it may not have a view yet."""
+        """Check that the server process answers; it may not have a view yet. Raises otherwise."""
         await self._probe("/healthz")
 
     async def readyz(self) -> None:
-        """Raises unless the server has a view of the cluster and hears the quorum: `Unavailable`
-        says what is missing."""
+        """Check that the quorum is reached and a view is available.
+
+        Raises `Unavailable` otherwise, with the missing part.
+        """
         await self._probe("/readyz")
 
     async def _probe(self, path: str) -> None:
-        # As it is now: nothing is asked again.
+        # A probe reports the present state, so it is not retried.
         response = await self._once(_request.reading(path, {}, {}), self._timeout)
         await response.aclose()
 
     async def metrics(self) -> str:
-        """Metrics in the text form of Prometheus."""
+        """Return metrics in the Prometheus exposition format."""
         return await self._text("/metrics", {})
 
     async def openapi(self) -> str:
-        """The OpenAPI document of the server, JSON."""
+        """Return the OpenAPI document of the server, as JSON."""
         return await self._text("/openapi.json", {})
 
     async def aclose(self) -> None:
-        """Closes its connections."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> AsyncClient:

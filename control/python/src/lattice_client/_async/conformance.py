@@ -1,4 +1,4 @@
-"""Which nodes are alike, which differ, what they should be, and the brake on draining."""
+"""Conformance groups, drift, baselines, and the brake on automatic draining."""
 
 from __future__ import annotations
 
@@ -20,26 +20,37 @@ from .transport import AsyncTransport
 
 
 class Conformance(AsyncTransport):
-    """See the module."""
+    """Calls of conformance."""
 
     async def conformance_groups(self, classes: str | Sequence[str] | None = None) -> GroupsView:
-        """Groups of equal nodes, by all classes or by these."""
+        """List groups of nodes that share a digest, largest group first: of all classes, or of
+        `classes`."""
         return await self._ask(GroupsView, "/conformance/groups", {}, query={"class": classes})
 
     async def conformance_drift(self) -> DriftReportView:
-        """Which nodes differ from their baseline or cohort, in what."""
+        """List drifting nodes and their differences.
+
+        A node is compared with the baseline that applies to it, or else with the majority of its
+        cohort.
+        """
         return await self._ask(DriftReportView, "/conformance/drift", {})
 
     async def conformance_changes(self, since: str | None = None) -> ChangesView:
-        """What changed anywhere since a moment; in the last day without one."""
+        """List changes of all nodes since a time, by default of the last day.
+
+        Equal changes of several nodes are combined.
+        """
         return await self._ask(ChangesView, "/conformance/changes", {}, query={"since": since})
 
     def list_baselines(self) -> AsyncPages[BaselineView]:
-        """The baselines in force, by name. They come on one page."""
+        """List the baselines in force, by name.
+
+        They fit on one page.
+        """
         return self._list(BaselineView, "/conformance/baselines", {})
 
     async def get_baseline(self, name: str) -> BaselineView:
-        """One baseline whole: its name, or `name@3` for a version that was."""
+        """Show one complete baseline, by its name, or by `name@3` for a stored version."""
         return await self._ask(BaselineView, "/conformance/baselines/{name}", {"name": name})
 
     async def set_baseline(
@@ -50,8 +61,11 @@ class Conformance(AsyncTransport):
         dry_run: bool = False,
         key: str | None = None,
     ) -> BaselineSet:
-        """Makes a new version of a baseline, the first one too; a dry run says what it would be,
-        and for whom. For operators of the whole cluster."""
+        """Create a new version of a baseline, the first one included.
+
+        A dry run returns the resulting version and the nodes it applies to. For operators of the
+        whole cluster; recorded in the audit.
+        """
         return await self._write(
             BaselineSet,
             "PUT",
@@ -65,8 +79,11 @@ class Conformance(AsyncTransport):
     async def delete_baseline(
         self, name: str, *, expected_version: int | None = None, key: str | None = None
     ) -> Changed:
-        """Deletes a baseline: nobody is judged by it any more. For operators of the whole
-        cluster."""
+        """Delete a baseline.
+
+        No node is judged by it afterwards. For operators of the whole cluster; recorded in the
+        audit.
+        """
         return await self._write(
             Changed,
             "DELETE",
@@ -77,7 +94,10 @@ class Conformance(AsyncTransport):
         )
 
     async def diff_baseline(self, name: str, other: str) -> DiffView:
-        """A baseline beside a node, or beside another baseline, key by key."""
+        """Compare a baseline with a node or another baseline, key by key.
+
+        The baseline is on the left.
+        """
         return await self._ask(
             DiffView,
             "/conformance/baselines/{name}/diff",
@@ -86,12 +106,14 @@ class Conformance(AsyncTransport):
         )
 
     async def get_brake(self) -> BrakeState:
-        """Whether automatic draining stands still, and why."""
+        """Show whether automatic draining is stopped, and why."""
         return await self._ask(BrakeState, "/conformance/brake", {})
 
     async def release_brake(self, reason: str, *, key: str | None = None) -> Changed:
-        """Lets automatic draining go on after a person has looked. For operators of the whole
-        cluster."""
+        """Release the brake on automatic draining, after an operator's check.
+
+        For operators of the whole cluster; recorded in the audit.
+        """
         body = {"reason": reason}
         return await self._write(
             Changed, "POST", "/conformance/brake/release", {}, body=body, key=key

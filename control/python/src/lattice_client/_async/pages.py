@@ -1,4 +1,4 @@
-"""Lists come a page at a time."""
+"""Lists, read a page at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ T = TypeVar("T")
 
 
 class AsyncPages(Generic[T]):
-    """A list. Iterate over it, and each page is asked for when its turn comes; `all()` has all of
-    it; `page()` asks for one page alone. Nothing is asked before, and each time it is asked anew.
+    """A list, read a page at a time.
+
+    Iteration requests each page as needed, `all()` returns the whole list, and `page()` requests
+    one page. No request is sent before, and each iteration requests the pages again.
     """
 
     def __init__(
@@ -36,8 +38,11 @@ class AsyncPages(Generic[T]):
         self._cursor = cursor
 
     async def page(self, limit: int | None = None, cursor: str | None = None) -> Page[T]:
-        """One page: so many items at most, from `next_cursor` of the page before on. It may hold
-        fewer and still have a next."""
+        """Request one page of at most `limit` items.
+
+        `cursor` is the `next_cursor` of the previous page. A page may hold fewer items than `limit`
+        and still have a next page.
+        """
         query = {**self._query, "limit": limit, self._cursor: cursor}
         return await self._transport._page(self._model, self._path, self._names, query)
 
@@ -52,5 +57,5 @@ class AsyncPages(Generic[T]):
                 return
 
     async def all(self) -> list[T]:
-        """All of it."""
+        """Return the whole list."""
         return [item async for item in self]

@@ -1,4 +1,4 @@
-"""One connection pool to one server, and how its answers are read."""
+"""Connection pool of one server, and decoding of its responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncTransport:
-    """What all calls have in common."""
+    """Sending of requests, common to all calls."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class AsyncTransport:
         self._retry = retry
         self._view_age: float | None = None
         self._timeout = httpx.Timeout(timeout, connect=_request.CONNECT_TIMEOUT)
-        # Neither proxies nor certificates are taken from the environment, and no redirect is
-        # followed: the token goes to this server alone.
+        # Proxies and certificates of the environment are ignored, and no redirect is followed, so
+        # that the token is sent to this server only.
         self._http = httpx.AsyncClient(
             base_url=endpoint.url,
             headers={
@@ -49,7 +49,7 @@ class AsyncTransport:
         )
 
     async def _send(self, call: Call) -> httpx.Response:
-        """Sends, and sends again where that may help; the whole answer, a success."""
+        """Send a call, with retries, and return the complete successful response."""
         attempts = Attempts(self._retry, call)
         while True:
             try:
@@ -66,7 +66,10 @@ class AsyncTransport:
             await anyio.sleep(wait)
 
     async def _once(self, call: Call, timeout: httpx.Timeout) -> httpx.Response:
-        """Sends once; a success whose body is still to be read, and the answer to be closed."""
+        """Send a call once, and return a successful response.
+
+        The caller reads the body and closes the response.
+        """
         request = self._http.build_request(
             call.method,
             call.path,
@@ -98,7 +101,7 @@ class AsyncTransport:
     async def _ask(
         self, model: type[T], path: str, names: Mapping[str, Name], *, query: Query | None = None
     ) -> T:
-        """Asks for one thing."""
+        """Read one object."""
         call = _request.reading(API + path, names, query or {})
         response = await self._send(call)
         return _request.understood(model, response.content, self._url(call))
@@ -106,7 +109,7 @@ class AsyncTransport:
     async def _text(
         self, path: str, names: Mapping[str, Name], *, query: Query | None = None
     ) -> str:
-        """Asks for what is text, at a path of its own."""
+        """Read text, at a path outside the API prefix unless the path includes it."""
         response = await self._send(_request.reading(path, names, query or {}))
         try:
             return response.content.decode()
@@ -125,7 +128,7 @@ class AsyncTransport:
         key: str | None = None,
         repeatable: bool = True,
     ) -> T:
-        """Changes something."""
+        """Send a write, and return the decoded response."""
         call = _request.writing(method, API + path, names, query or {}, body, key, repeatable)
         response = await self._send(call)
         return _request.understood(model, response.content, self._url(call))
@@ -137,7 +140,7 @@ class AsyncTransport:
         names: Mapping[str, Name],
         query: Query,
     ) -> Page[T]:
-        """One page of a list."""
+        """Request one page of a list."""
         call = _request.reading(API + path, names, query)
         response = await self._send(call)
         return _request.understood_page(model, response.content, self._url(call))
@@ -151,5 +154,5 @@ class AsyncTransport:
         query: Query | None = None,
         cursor: str = "cursor",
     ) -> AsyncPages[T]:
-        """A list; nothing is asked yet."""
+        """Return a list; no request is sent yet."""
         return AsyncPages(self, model, path, names, query or {}, cursor)

@@ -1,4 +1,4 @@
-"""The event stream: it resumes after the last revision it gave when a connection breaks."""
+"""Event stream, resumed after the last returned revision when a connection breaks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from .transport import AsyncTransport
 
 
 class AsyncWatch:
-    """Events in order. Of the revisions none is missing and none comes twice, also when a
-    connection broke in between.
+    """Events in order. No revision is missing or repeated, also after a broken connection.
 
-    `Observed` belongs to no revision. After a connection broke, the same control tells what it has
-    seen meanwhile; another one tells only what it sees from then on. Who shows liveness, health or
-    digests reads the nodes again now and then.
+    `Observed` belongs to no revision. On the same control, a resumed stream includes the
+    observations made since; on another control, only new ones. A client that shows liveness, health
+    or digests must read the nodes again after a reconnect.
 
-    After `Compacted` the lists must be read again; the stream itself goes on.
+    After `Compacted` the lists must be read again; the stream itself continues.
 
-    `with` connects at once, so that nothing that happens from then on is missed, and closes it at
-    the end. Without, it connects when the first event is asked for.
+    `with` connects at once, so that no later event is missed, and closes the stream at the end.
+    Without `with`, the stream connects when the first event is requested.
     """
 
     def __init__(self, transport: AsyncTransport, since: int | None) -> None:
@@ -44,15 +43,18 @@ class AsyncWatch:
 
     @property
     def revision(self) -> int | None:
-        """The revision that it would resume after; `None` until a first one is known."""
+        """Revision after which the stream would resume; `None` before the first one is known."""
         return self._revision
 
     def __aiter__(self) -> AsyncWatch:
         return self
 
     async def __anext__(self) -> Event:
-        """The next event. It ends with the error when it cannot be resumed: not allowed any more,
-        or unreachable for about eight seconds."""
+        """Return the next event.
+
+        Raises the error if the stream cannot be resumed: access was revoked, or the server has been
+        unreachable for about eight seconds.
+        """
         while not self._closed:
             while self._ready:
                 event = self._read(self._ready.popleft())
@@ -96,7 +98,7 @@ class AsyncWatch:
         call = _request.reading(f"{_request.API}/events", {}, {"since": self._revision})
         call.headers["accept"] = "text/event-stream"
         self._response = await self._transport._once(call, self._timeout)
-        # Without `since` the present revision is where a broken connection resumes.
+        # Without `since`, a broken connection resumes after the revision current at connection.
         named = self._response.headers.get("lattice-revision", "")
         if self._revision is None and named.isdecimal():
             self._revision = int(named)
@@ -125,7 +127,7 @@ class AsyncWatch:
             await response.aclose()
 
     async def aclose(self) -> None:
-        """Leaves it; it gives no more events."""
+        """Close the stream; it returns no more events."""
         self._closed = True
         await self._drop()
 

@@ -1,6 +1,8 @@
 # Written by `generate` from `_async/`: do not edit.
-"""The quorum, its authorities, certificates and tokens, and accounting. Nearly all of it is for
-administrators."""
+"""Quorum, certificate authorities, certificates, join tokens and accounting.
+
+All calls are for operators or administrators.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,23 @@ from .transport import Transport
 
 
 class Admin(Transport):
-    """See the module."""
+    """Calls of quorum administration and accounting."""
 
     def get_quorum(self) -> QuorumView:
-        """The quorum's members and how they are."""
+        """Show the quorum: members, leader, replication state, and conditions that need attention.
+
+        Answered also without a leader. For operators.
+        """
         return self._ask(QuorumView, "/quorum", {})
 
     def add_quorum_member(
         self, request: AddMemberRequest, *, key: str | None = None
     ) -> QuorumStep:
-        """One step towards another member; repeat it until it is done."""
+        """Add a quorum member.
+
+        Each call makes one step of at most some seconds: first the member becomes a learner, then a
+        voter once it has caught up. Repeat the call until it is done. For administrators.
+        """
         return self._write(QuorumStep, "POST", "/quorum/members", {}, body=request, key=key)
 
     def remove_quorum_member(
@@ -46,7 +55,11 @@ class Admin(Transport):
         force: bool = False,
         key: str | None = None,
     ) -> QuorumStep:
-        """One step towards one member less; repeat it until it is done."""
+        """Remove a quorum member.
+
+        Each call makes one step; a leader hands over first. Repeat the call until it is done.
+        Rejected while a majority of the others does not answer. For administrators.
+        """
         return self._write(
             QuorumStep,
             "DELETE",
@@ -57,26 +70,41 @@ class Admin(Transport):
         )
 
     def step_down(self, to: int | None = None, *, key: str | None = None) -> QuorumStep:
-        """Has another member lead: this one, or any."""
+        """Transfer leadership to the member `to`, or to any other member.
+
+        The quorum pauses for one election. For administrators.
+        """
         body = {"to": to}
         return self._write(QuorumStep, "POST", "/quorum/step-down", {}, body=body, key=key)
 
     def backup(self, *, key: str | None = None) -> ByteStream:
-        """A backup of the quorum's state, as a file's bytes."""
+        """Create a backup of the whole state at one revision.
+
+        The stream is the content of the backup file. For administrators.
+        """
         call = _request.writing("POST", f"{API}/quorum/backup", {}, {}, None, key, True)
         return ByteStream(self, call, None, patient=True)
 
     def list_authorities(self) -> Pages[AuthorityView]:
-        """The authorities of the mesh. They come on one page."""
+        """List the trusted certificate authorities, in the order in which they were added.
+
+        They fit on one page. For operators.
+        """
         return self._list(AuthorityView, "/authorities", {})
 
     def add_authority(self, certificate: str, *, key: str | None = None) -> Changed:
-        """Certificates of this authority, PEM, are trusted from now on."""
+        """Trust an additional certificate authority, given in PEM form.
+
+        The issuing authority does not change. For administrators.
+        """
         body = {"certificate": certificate}
         return self._write(Changed, "POST", "/authorities", {}, body=body, key=key)
 
     def promote_authority(self, pin: str, *, key: str | None = None) -> Changed:
-        """New certificates come from this authority."""
+        """Promote a trusted certificate authority to the issuing one.
+
+        All members then renew their certificates. For administrators.
+        """
         return self._write(
             Changed, "POST", "/authorities/{pin}/promote", {"pin": pin}, key=key
         )
@@ -84,14 +112,21 @@ class Admin(Transport):
     def retire_authority(
         self, pin: str, *, force: bool = False, key: str | None = None
     ) -> Changed:
-        """Certificates of this authority are trusted no more."""
+        """Retire a certificate authority.
+
+        Rejected for the issuing authority, and, without `force`, while its certificates are in use.
+        For administrators.
+        """
         query = {"force": True if force else None}
         return self._write(
             Changed, "DELETE", "/authorities/{pin}", {"pin": pin}, query=query, key=key
         )
 
     def list_certificates(self) -> Pages[CertificateView]:
-        """Who has a certificate of the mesh."""
+        """List all members with a certificate, by role and name.
+
+        For operators.
+        """
         return self._list(CertificateView, "/certificates", {})
 
     def revoke_certificate(
@@ -102,7 +137,11 @@ class Admin(Transport):
         *,
         key: str | None = None,
     ) -> Changed:
-        """What this member was issued up to now holds no more."""
+        """Revoke all certificates of a member issued until now.
+
+        Its connections end everywhere, and it must enrol again with a new token. For
+        administrators.
+        """
         return self._write(
             Changed,
             "POST",
@@ -113,26 +152,42 @@ class Admin(Transport):
         )
 
     def list_tokens(self) -> Pages[TokenView]:
-        """Join tokens that are still good. They come on one page."""
+        """List usable join tokens, the first to expire first.
+
+        They fit on one page. For administrators.
+        """
         return self._list(TokenView, "/tokens", {})
 
     def create_token(self, request: TokenRequest) -> TokenCreated:
-        """A join token, which is shown once. Where its answer is lost it is not asked for again:
-        nobody could know the first one."""
+        """Create a join token for new agents, quorum members or controls.
+
+        Its text is returned only here. The request is not repeated once the server may have read
+        it: if the response is lost, the first token cannot be read again. For administrators of the
+        whole cluster.
+        """
         return self._write(
             TokenCreated, "POST", "/tokens", {}, body=request, repeatable=False
         )
 
     def revoke_token(self, id: str, *, key: str | None = None) -> Changed:
-        """Nobody enrols with it any more."""
+        """Revoke a join token.
+
+        Members that enrolled with it stay enrolled. For administrators.
+        """
         return self._write(Changed, "DELETE", "/tokens/{id}", {"id": id}, key=key)
 
     def accounting_status(self) -> AccountingStatus:
-        """What the accounting system has, what waits for it, and what it refuses. For operators of
-        the whole cluster."""
+        """Show the accounting status.
+
+        It contains what the accounting system has, the pending data and the rejected data. For
+        operators of the whole cluster.
+        """
         return self._ask(AccountingStatus, "/accounting/status", {})
 
     def reconcile_accounting(self, request: ReconcileRequest) -> ReconcileView:
-        """Compares the months between two moments with what was used, and sets what is another
-        there. With `dry_run` it only compares. For administrators of the whole cluster."""
+        """Compare monthly totals with recorded usage.
+
+        Differences are corrected, also downwards, unless `dry_run` is set in the request. For
+        administrators of the whole cluster.
+        """
         return self._write(ReconcileView, "POST", "/accounting/reconcile", {}, body=request)

@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""Allocations, and their output."""
+"""Allocations and their output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from .pages import Pages
 from .transport import Transport
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
-"""States that nothing follows."""
+"""Final states."""
 
 
 class Allocations(Transport):
-    """Where an `id` is asked for it is a number, or an element of an array as `"12_7"`."""
+    """Calls of allocations.
+
+    An `id` is an allocation number, or an array element such as `"12_7"`.
+    """
 
     def list_allocations(
         self,
@@ -32,23 +35,28 @@ class Allocations(Transport):
         project: str | None = None,
         user: str | None = None,
     ) -> Pages[AllocationView]:
-        """Allocations by number, ended ones included: only in these states, only of this project
-        and what is below it, only of this user."""
+        """List allocations by number, including ended ones.
+
+        The parameters restrict the list to these states, to this project and its descendants, and
+        to this user.
+        """
         query = {"state": state, "project": project, "user": user}
         return self._list(AllocationView, "/allocations", {}, query=query)
 
     def get_allocation(self, id: Name) -> AllocationView:
-        """One allocation, ended ones included."""
+        """Show an allocation, including an ended one."""
         return self._ask(AllocationView, "/allocations/{id}", {"id": id})
 
     def submit(
         self, request: AllocationRequest, *, dry_run: bool = False, key: str | None = None
     ) -> Submitted:
-        """Asks for nodes. A limit that would be exceeded is `Refused`, with every violated level.
+        """Submit an allocation.
 
-        Of a dry run nothing is made, and `id` is `None`; `outlook` says what would become of it. A
-        second submit with the same `key` is answered with the first outcome, for 24 hours; so
-        write times for `begin` and `deadline` there, and not how long from now.
+        A limit that would be exceeded raises `Refused` with every violated level.
+
+        A dry run creates nothing: `id` is `None`, and `outlook` predicts the result. A second
+        submission with the same `key` returns the first result, for 24 hours. With a `key`, give
+        `begin` and `deadline` as absolute times, because a relative time makes a different request.
         """
         query = {"dry_run": True if dry_run else None}
         return self._write(
@@ -62,8 +70,10 @@ class Allocations(Transport):
         timeout: float | None = None,
         key: str | None = None,
     ) -> AllocationView:
-        """Asks for nodes, and waits until it has ended: `state` says how. Raises `TimedOut` when
-        that takes longer than so many seconds; nothing is cancelled then."""
+        """Submit an allocation and wait until it has ended; `state` gives the result.
+
+        Raises `TimedOut` after `timeout` seconds; nothing is cancelled then.
+        """
         began = monotonic()
         made = self.submit(request, key=key)
         if made.id is None:
@@ -74,8 +84,11 @@ class Allocations(Transport):
     def wait(
         self, id: Name, *, timeout: float | None = None, interval: float = 2.0
     ) -> AllocationView:
-        """Waits until it has ended. It is looked at often at first, and every so many seconds in
-        the end. Raises `TimedOut`; nothing is cancelled then."""
+        """Wait until an allocation has ended.
+
+        The allocation is polled often at first, and at last every `interval` seconds. Raises
+        `TimedOut` after `timeout` seconds; nothing is cancelled then.
+        """
         began, pause = monotonic(), min(0.1, interval)
         while True:
             seen = self.get_allocation(id)
@@ -88,23 +101,30 @@ class Allocations(Transport):
             pause = min(interval, pause * 1.5)
 
     def cancel(self, id: Name, *, key: str | None = None) -> AllocationView:
-        """Ends it: at once if it holds nothing, else what runs is stopped first."""
+        """Cancel an allocation.
+
+        An allocation without nodes ends at once; otherwise its processes are stopped first.
+        """
         return self._write(AllocationView, "DELETE", "/allocations/{id}", {"id": id}, key=key)
 
     def hold(self, id: Name, *, key: str | None = None) -> AllocationView:
-        """Keeps a pending one from starting."""
+        """Hold a pending allocation, so that it does not start."""
         return self._write(
             AllocationView, "POST", "/allocations/{id}/hold", {"id": id}, key=key
         )
 
     def release(self, id: Name, *, key: str | None = None) -> AllocationView:
-        """Takes it off hold."""
+        """Release a held allocation."""
         return self._write(
             AllocationView, "POST", "/allocations/{id}/release", {"id": id}, key=key
         )
 
     def requeue(self, id: Name, *, key: str | None = None) -> AllocationView:
-        """Ends the processes of one that holds nodes; it waits for nodes again."""
+        """Requeue an allocation that holds nodes.
+
+        Its processes are ended, and it waits for nodes again. It restarts from its last checkpoint,
+        if it has one.
+        """
         return self._write(
             AllocationView, "POST", "/allocations/{id}/requeue", {"id": id}, key=key
         )
@@ -112,21 +132,28 @@ class Allocations(Transport):
     def suspend(
         self, id: Name, *, checkpoint: bool = False, key: str | None = None
     ) -> AllocationView:
-        """Ends the processes of one that holds nodes, after a checkpoint if that is wanted; it
-        holds nothing and waits until it is resumed."""
+        """Suspend an allocation that holds nodes.
+
+        Its processes are ended and its nodes released; with `checkpoint`, it writes a checkpoint
+        first. It waits until it is resumed, and restarts from its last checkpoint, if it has one.
+        For its user and for operators.
+        """
         query = {"checkpoint": True if checkpoint else None}
         return self._write(
             AllocationView, "POST", "/allocations/{id}/suspend", {"id": id}, query=query, key=key
         )
 
     def resume(self, id: Name, *, key: str | None = None) -> AllocationView:
-        """A suspended one waits for nodes again, if limits allow it now."""
+        """Resume a suspended allocation: it waits for nodes again, if limits allow it now."""
         return self._write(
             AllocationView, "POST", "/allocations/{id}/resume", {"id": id}, key=key
         )
 
     def extend(self, id: Name, walltime: str, *, key: str | None = None) -> AllocationView:
-        """Gives it another walltime: `2h`, or `+30m` more. A longer one is for operators."""
+        """Change the walltime of an allocation that has not ended: `2h`, or `+30m` to add time.
+
+        Only operators may extend it.
+        """
         body = {"walltime": walltime}
         return self._write(
             AllocationView, "POST", "/allocations/{id}/extend", {"id": id}, body=body, key=key
@@ -135,14 +162,18 @@ class Allocations(Transport):
     def checkpoint(
         self, id: Name, request: CheckpointRequest | None = None, *, key: str | None = None
     ) -> AllocationView:
-        """Has a running one write a checkpoint and go on."""
+        """Write a checkpoint of a running allocation, which then continues.
+
+        For its user and for operators.
+        """
         body = request or {}
         return self._write(
             AllocationView, "POST", "/allocations/{id}/checkpoint", {"id": id}, body=body, key=key
         )
 
     def explain(self, id: Name) -> ExplanationView:
-        """Why it is where it is: which constraint removed how many nodes, and when it may start."""
+        """Explain the state of an allocation: the number of nodes each constraint removed, and the
+        expected start."""
         return self._ask(ExplanationView, "/allocations/{id}/explanation", {"id": id})
 
     def logs(
@@ -154,14 +185,21 @@ class Allocations(Transport):
         offset: int = 0,
         follow: bool = False,
     ) -> ByteStream:
-        """A rank's captured output from a byte on; with `follow` as it comes, until the rank
-        ends. It goes on where a connection broke."""
+        """Read the captured output of a rank, from the byte `offset` on.
+
+        With `follow`, the stream returns output as it is written, until the rank ends. After a
+        broken connection it continues at the same byte. For the submitting user, administrators of
+        the project or tenant, and operators.
+        """
         query = {"rank": rank, "stream": stream, "follow": follow}
         call = _request.reading(f"{API}/allocations/{{id}}/logs", {"id": id}, query)
         return ByteStream(self, call, offset, patient=follow)
 
     def decisions(self, since: str | None = None) -> ByteStream:
-        """What the schedulers were told and decided, as lines of JSON: from a moment on, or all
-        that is kept. For administrators."""
+        """Stream the recorded inputs and decisions of the schedulers, one JSON line each.
+
+        The stream begins at `since`, or with the oldest record that is kept. For operators of the
+        whole cluster.
+        """
         call = _request.reading(f"{API}/decisions", {}, {"since": since})
         return ByteStream(self, call, None, patient=True)

@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""Who did what, to whom and when."""
+"""Audit entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .transport import Transport
 
 
 class Audit(Transport):
-    """See the module."""
+    """Calls of the audit."""
 
     def list_audit(
         self,
@@ -26,9 +26,14 @@ class Audit(Transport):
         until: str | None = None,
         newest_first: bool = False,
     ) -> Pages[AuditView]:
-        """What was written down, oldest first: only what this principal did, only what is about
-        this person, these nodes, this allocation, this project, only these actions, only from a
-        moment on, only before one. The cursor of a page is the number that the next comes behind.
+        """List audit entries, oldest first.
+
+        The parameters restrict the list to entries: of actions by the principal `by`; about a user,
+        the nodes of a hostlist, an allocation, or a project and its descendants; of these actions;
+        from `since` on; before `until`.
+
+        The cursor of a page is a sequence number. The next page begins after that number, or below
+        it with `newest_first`.
         """
         query = {
             "by": by,
@@ -44,6 +49,8 @@ class Audit(Transport):
         return self._list(AuditView, "/audit", {}, query=query, cursor="after")
 
     def sign_audit(self) -> AuditHeadView:
-        """Has the audit signed as far as it reaches; where it ends then. For operators of the whole
-        cluster."""
+        """Have the leader sign the current audit head, if it is not signed yet, and return it.
+
+        For operators of the whole cluster.
+        """
         return self._write(AuditHeadView, "POST", "/audit/checkpoint", {})

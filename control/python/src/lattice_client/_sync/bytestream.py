@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""Answers that are bytes, and come as they are made."""
+"""Responses that are streams of bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from .transport import Transport
 
 
 class ByteStream:
-    """Bytes as they come. Iterate over it, or `read()` all of it; nothing is asked before.
+    """Bytes as the server sends them.
 
-    Where `offset` is given the stream goes on at the byte where a connection broke. To leave it
-    before its end, close it: `with`, or `close`.
+    Iterate over the stream, or `read()` all of it. No request is sent before.
+
+    If `offset` is given, the stream resumes at the same byte after a broken connection. To stop
+    before the end of the stream, close it: `with`, or `close`.
     """
 
     def __init__(
@@ -27,7 +29,7 @@ class ByteStream:
         self._transport = transport
         self._call = call
         self._offset = offset
-        # Nothing is said while there is nothing to say.
+        # The server sends nothing while there is no new output.
         timeout = transport._timeout.as_dict()
         self._timeout = httpx.Timeout(**{**timeout, "read": None if patient else timeout["read"]})
         self._response: httpx.Response | None = None
@@ -58,7 +60,8 @@ class ByteStream:
             time.sleep(wait)
 
     def _wait(self, error: Exception) -> float:
-        """Seconds to wait before it is resumed; raises the error where it is not."""
+        """Return the seconds to wait before the stream is resumed, or raise the error if it is not
+        resumed."""
         if isinstance(error, httpx.TransportError):
             error = self._transport._unreachable(error)
         begun = self._response is not None
@@ -83,11 +86,12 @@ class ByteStream:
             response.close()
 
     def read(self) -> bytes:
-        """All of it. With `follow` that is when the rank has ended."""
+        """Return all bytes up to the end of the stream. With `follow` the stream ends with the
+        rank."""
         return b"".join([chunk for chunk in self])
 
     def close(self) -> None:
-        """Leaves it."""
+        """Close the stream."""
         self._drop()
 
     def __enter__(self) -> ByteStream:

@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""Which nodes are alike, which differ, what they should be, and the brake on draining."""
+"""Conformance groups, drift, baselines, and the brake on automatic draining."""
 
 from __future__ import annotations
 
@@ -21,26 +21,37 @@ from .transport import Transport
 
 
 class Conformance(Transport):
-    """See the module."""
+    """Calls of conformance."""
 
     def conformance_groups(self, classes: str | Sequence[str] | None = None) -> GroupsView:
-        """Groups of equal nodes, by all classes or by these."""
+        """List groups of nodes that share a digest, largest group first: of all classes, or of
+        `classes`."""
         return self._ask(GroupsView, "/conformance/groups", {}, query={"class": classes})
 
     def conformance_drift(self) -> DriftReportView:
-        """Which nodes differ from their baseline or cohort, in what."""
+        """List drifting nodes and their differences.
+
+        A node is compared with the baseline that applies to it, or else with the majority of its
+        cohort.
+        """
         return self._ask(DriftReportView, "/conformance/drift", {})
 
     def conformance_changes(self, since: str | None = None) -> ChangesView:
-        """What changed anywhere since a moment; in the last day without one."""
+        """List changes of all nodes since a time, by default of the last day.
+
+        Equal changes of several nodes are combined.
+        """
         return self._ask(ChangesView, "/conformance/changes", {}, query={"since": since})
 
     def list_baselines(self) -> Pages[BaselineView]:
-        """The baselines in force, by name. They come on one page."""
+        """List the baselines in force, by name.
+
+        They fit on one page.
+        """
         return self._list(BaselineView, "/conformance/baselines", {})
 
     def get_baseline(self, name: str) -> BaselineView:
-        """One baseline whole: its name, or `name@3` for a version that was."""
+        """Show one complete baseline, by its name, or by `name@3` for a stored version."""
         return self._ask(BaselineView, "/conformance/baselines/{name}", {"name": name})
 
     def set_baseline(
@@ -51,8 +62,11 @@ class Conformance(Transport):
         dry_run: bool = False,
         key: str | None = None,
     ) -> BaselineSet:
-        """Makes a new version of a baseline, the first one too; a dry run says what it would be,
-        and for whom. For operators of the whole cluster."""
+        """Create a new version of a baseline, the first one included.
+
+        A dry run returns the resulting version and the nodes it applies to. For operators of the
+        whole cluster; recorded in the audit.
+        """
         return self._write(
             BaselineSet,
             "PUT",
@@ -66,8 +80,11 @@ class Conformance(Transport):
     def delete_baseline(
         self, name: str, *, expected_version: int | None = None, key: str | None = None
     ) -> Changed:
-        """Deletes a baseline: nobody is judged by it any more. For operators of the whole
-        cluster."""
+        """Delete a baseline.
+
+        No node is judged by it afterwards. For operators of the whole cluster; recorded in the
+        audit.
+        """
         return self._write(
             Changed,
             "DELETE",
@@ -78,7 +95,10 @@ class Conformance(Transport):
         )
 
     def diff_baseline(self, name: str, other: str) -> DiffView:
-        """A baseline beside a node, or beside another baseline, key by key."""
+        """Compare a baseline with a node or another baseline, key by key.
+
+        The baseline is on the left.
+        """
         return self._ask(
             DiffView,
             "/conformance/baselines/{name}/diff",
@@ -87,12 +107,14 @@ class Conformance(Transport):
         )
 
     def get_brake(self) -> BrakeState:
-        """Whether automatic draining stands still, and why."""
+        """Show whether automatic draining is stopped, and why."""
         return self._ask(BrakeState, "/conformance/brake", {})
 
     def release_brake(self, reason: str, *, key: str | None = None) -> Changed:
-        """Lets automatic draining go on after a person has looked. For operators of the whole
-        cluster."""
+        """Release the brake on automatic draining, after an operator's check.
+
+        For operators of the whole cluster; recorded in the audit.
+        """
         body = {"reason": reason}
         return self._write(
             Changed, "POST", "/conformance/brake/release", {}, body=body, key=key

@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""Graphs of work: members that begin when others have ended."""
+"""DAGs: jobs that start when the jobs they depend on have ended."""
 
 from __future__ import annotations
 
@@ -15,37 +15,41 @@ from .transport import Transport
 
 
 class Dags(Transport):
-    """See the module."""
+    """Calls of DAGs."""
 
     def list_dags(self, tenant: str | None = None) -> Pages[DagView]:
-        """Graphs that run, and the last ones that ended, without their members."""
+        """List running DAGs and the last ended ones, by number and without their members."""
         return self._list(DagView, "/dags", {}, query={"tenant": tenant})
 
     def get_dag(self, id: int) -> DagView:
-        """One graph with its members and where each stands."""
+        """Show a DAG with its members and their states, including ended ones."""
         return self._ask(DagView, "/dags/{id}", {"id": id})
 
     def submit_dag(
         self, request: DagRequest | str, *, key: str | None = None
     ) -> DagSubmitted:
-        """Submits a graph, all its members or none; a text is YAML. A problem of a member names its
-        field as `members.NAME.field`."""
+        """Submit a DAG: all its members or none. A string is sent as YAML.
+
+        An error in a member is rejected with the field, as `members.NAME.field`.
+        """
         return self._write(DagSubmitted, "POST", "/dags", {}, body=request, key=key)
 
     def dry_run_dag(self, request: DagRequest | str) -> DagJudged:
-        """Has a submit judged as the graph stands, and changes nothing."""
+        """Check a submission of a DAG, and change nothing."""
         query = {"dry_run": True}
         return self._write(DagJudged, "POST", "/dags", {}, query=query, body=request)
 
     def cancel_dag(self, id: int, *, key: str | None = None) -> DagView:
-        """Cancels every member that has not ended."""
+        """Cancel every member that has not ended."""
         return self._write(DagView, "DELETE", "/dags/{id}", {"id": id}, key=key)
 
     def wait_dag(
         self, id: int, *, timeout: float | None = None, interval: float = 2.0
     ) -> DagView:
-        """Waits until every member has ended: `state` says how. Raises `TimedOut`; nothing is
-        cancelled then."""
+        """Wait until every member has ended; `state` gives the result.
+
+        Raises `TimedOut` after `timeout` seconds; nothing is cancelled then.
+        """
         began, pause = monotonic(), min(0.1, interval)
         while True:
             seen = self.get_dag(id)
@@ -58,9 +62,9 @@ class Dags(Transport):
             pause = min(interval, pause * 1.5)
 
     def dag_graph(self, id: int) -> GraphView:
-        """Its members as points and lines."""
+        """Show the members as nodes and edges."""
         return self._ask(GraphView, "/dags/{id}/graph", {"id": id}, query={"format": "json"})
 
     def dag_dot(self, id: int) -> str:
-        """The same in the language of Graphviz."""
+        """Show the members as nodes and edges, in the language of Graphviz."""
         return self._text("/api/v1/dags/{id}/graph", {"id": id}, query={"format": "dot"})

@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""Nodes: what they are, how they are, whose they are."""
+"""Nodes: inventory, health, history, drain and node claims."""
 
 from __future__ import annotations
 
@@ -23,28 +23,43 @@ from .transport import Transport
 
 
 class Nodes(Transport):
-    """See the module."""
+    """Calls of nodes."""
 
     def list_nodes(self) -> Pages[NodeView]:
-        """Every node by name."""
+        """List all nodes by name."""
         return self._list(NodeView, "/nodes", {})
 
     def get_node(self, name: str) -> NodeView:
-        """One node. Operators are told of its certificate too."""
+        """Show a node.
+
+        For operators of the whole cluster the response includes its certificate, while the quorum
+        answers.
+        """
         return self._ask(NodeView, "/nodes/{id}", {"id": name})
 
     def get_inventory(self, name: str, *, fresh: bool = False) -> InventoryView:
-        """Everything its probes read, as the node tells it; `fresh` looks again, for operators."""
+        """Show the complete inventory of a node.
+
+        The records of its agent are merged with the last readings of its BMC. `fresh` reads again
+        instead, for operators, because it causes load on the node.
+        """
         query = {"fresh": True if fresh else None}
         return self._ask(InventoryView, "/nodes/{id}/inventory", {"id": name}, query=query)
 
     def get_node_health(self, name: str, *, fresh: bool = False) -> NodeHealthView:
-        """Its health reasons, with evidence; `fresh` looks again, for operators."""
+        """Show the health checks of a node.
+
+        Each reason has its component, evidence, start time and remedy. `fresh` reads again, for
+        operators, because it causes load on the node.
+        """
         query = {"fresh": True if fresh else None}
         return self._ask(NodeHealthView, "/nodes/{id}/health", {"id": name}, query=query)
 
     def clear_node_health(self, name: str, request: ClearRequest) -> NodeHealthView:
-        """Somebody repaired it: ends reasons of a node. For operators."""
+        """Clear the health reasons of one code after a repair.
+
+        A persisting fault returns with the next pass. For operators.
+        """
         return self._write(
             NodeHealthView, "POST", "/nodes/{id}/health/clear", {"id": name}, body=request
         )
@@ -59,7 +74,10 @@ class Nodes(Transport):
         around: str | None = None,
         within: str | None = None,
     ) -> Pages[HistoryEntryView]:
-        """What changed on a node, and what else happened there, newest first."""
+        """List changes and events of a node, newest first.
+
+        They cover boots, drivers, XIDs, health, drains and liveness.
+        """
         query = {
             "since": since,
             "class": class_,
@@ -72,22 +90,32 @@ class Nodes(Transport):
     def diff_nodes(
         self, left: str, right: str | None = None, *, since: str | None = None
     ) -> DiffView:
-        """Two nodes key by key; or a node and a conformance group (8 digits of its digest or more),
-        or the `majority` of its cohort; or, with `since`, a node as it was and is."""
+        """Compare nodes and groups, key by key.
+
+        `right` is another node, a conformance group (at least 8 digits of its digest), or
+        `majority`, the majority of the node's cohort. With `since` instead, the node is compared
+        with its earlier state.
+        """
         query = {"with": right, "since": since}
         return self._ask(DiffView, "/nodes/{id}/diff", {"id": left}, query=query)
 
     def reprobe_node(self, name: str) -> Reprobed:
-        """Probes a node anew. For operators."""
+        """Probe a node again.
+
+        For operators, because it causes load on the node.
+        """
         return self._write(Reprobed, "POST", "/nodes/{id}/reprobe", {"id": name})
 
     def drain_node(
         self, name: str, reason: str, *, force_release: bool = False, key: str | None = None
     ) -> Drained:
-        """Gives it no new work; what runs there goes on. For operators.
+        """Drain a node.
 
-        With `force_release` it is also taken from the allocation that holds it, although nobody
-        knows that its processes are gone: the caller answers for that.
+        It receives no new jobs, and running jobs continue. For operators.
+
+        With `force_release` the node is also taken from the allocation that holds it, although its
+        processes are not known to be gone. The rank counts as lost, the reason is recorded in the
+        audit, and the node stays drained by the caller.
         """
         body = {"reason": reason, "force_release": force_release}
         return self._write(
@@ -97,8 +125,12 @@ class Nodes(Transport):
     def undrain_node(
         self, name: str, *, skip_gate: bool = False, key: str | None = None
     ) -> Undrained:
-        """Clears the caller's own drain reason. Where none is left the node's health gate is asked
-        first, unless an administrator skips it."""
+        """Undrain a node.
+
+        Clears the caller's own drain reason, and that of a failed site hook; reasons of other
+        owners stay. If no reason remains, the node's health gate is checked first, unless an
+        administrator skips it with `skip_gate`. For operators.
+        """
         query = {"skip_gate": True if skip_gate else None}
         return self._write(
             Undrained, "POST", "/nodes/{id}/undrain", {"id": name}, query=query, key=key
@@ -107,8 +139,8 @@ class Nodes(Transport):
     def claim_nodes(
         self, nodes: str, project: str, *, purpose: str = "", key: str | None = None
     ) -> Claimed:
-        """Makes the nodes of a hostlist the caller's own for sensitive work, all of them or none,
-        until they are released."""
+        """Claim the nodes of a hostlist for the caller's sensitive jobs, until they are released:
+        all or none."""
         body = {"project": project, "purpose": purpose}
         return self._write(
             Claimed, "POST", "/nodes/{id}/claim", {"id": nodes}, body=body, key=key
@@ -121,7 +153,11 @@ class Nodes(Transport):
         *,
         key: str | None = None,
     ) -> Released:
-        """Gives claimed nodes back, all or none. Each is free once its wipe is confirmed."""
+        """Release the claimed nodes of a hostlist, all or none.
+
+        Each node is wiped, and is free once the wipe is confirmed. For the owner of the claim, and
+        for administrators, which must give a reason.
+        """
         body = request or {}
         return self._write(
             Released, "POST", "/nodes/{id}/release", {"id": nodes}, body=body, key=key

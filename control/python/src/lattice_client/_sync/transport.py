@@ -1,5 +1,5 @@
 # Written by `generate` from `_async/`: do not edit.
-"""One connection pool to one server, and how its answers are read."""
+"""Connection pool of one server, and decoding of its responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Transport:
-    """What all calls have in common."""
+    """Sending of requests, common to all calls."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class Transport:
         self._retry = retry
         self._view_age: float | None = None
         self._timeout = httpx.Timeout(timeout, connect=_request.CONNECT_TIMEOUT)
-        # Neither proxies nor certificates are taken from the environment, and no redirect is
-        # followed: the token goes to this server alone.
+        # Proxies and certificates of the environment are ignored, and no redirect is followed, so
+        # that the token is sent to this server only.
         self._http = httpx.Client(
             base_url=endpoint.url,
             headers={
@@ -50,7 +50,7 @@ class Transport:
         )
 
     def _send(self, call: Call) -> httpx.Response:
-        """Sends, and sends again where that may help; the whole answer, a success."""
+        """Send a call, with retries, and return the complete successful response."""
         attempts = Attempts(self._retry, call)
         while True:
             try:
@@ -67,7 +67,10 @@ class Transport:
             time.sleep(wait)
 
     def _once(self, call: Call, timeout: httpx.Timeout) -> httpx.Response:
-        """Sends once; a success whose body is still to be read, and the answer to be closed."""
+        """Send a call once, and return a successful response.
+
+        The caller reads the body and closes the response.
+        """
         request = self._http.build_request(
             call.method,
             call.path,
@@ -99,7 +102,7 @@ class Transport:
     def _ask(
         self, model: type[T], path: str, names: Mapping[str, Name], *, query: Query | None = None
     ) -> T:
-        """Asks for one thing."""
+        """Read one object."""
         call = _request.reading(API + path, names, query or {})
         response = self._send(call)
         return _request.understood(model, response.content, self._url(call))
@@ -107,7 +110,7 @@ class Transport:
     def _text(
         self, path: str, names: Mapping[str, Name], *, query: Query | None = None
     ) -> str:
-        """Asks for what is text, at a path of its own."""
+        """Read text, at a path outside the API prefix unless the path includes it."""
         response = self._send(_request.reading(path, names, query or {}))
         try:
             return response.content.decode()
@@ -126,7 +129,7 @@ class Transport:
         key: str | None = None,
         repeatable: bool = True,
     ) -> T:
-        """Changes something."""
+        """Send a write, and return the decoded response."""
         call = _request.writing(method, API + path, names, query or {}, body, key, repeatable)
         response = self._send(call)
         return _request.understood(model, response.content, self._url(call))
@@ -138,7 +141,7 @@ class Transport:
         names: Mapping[str, Name],
         query: Query,
     ) -> Page[T]:
-        """One page of a list."""
+        """Request one page of a list."""
         call = _request.reading(API + path, names, query)
         response = self._send(call)
         return _request.understood_page(model, response.content, self._url(call))
@@ -152,5 +155,5 @@ class Transport:
         query: Query | None = None,
         cursor: str = "cursor",
     ) -> Pages[T]:
-        """A list; nothing is asked yet."""
+        """Return a list; no request is sent yet."""
         return Pages(self, model, path, names, query or {}, cursor)
