@@ -158,442 +158,450 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class AccountingStatus(Model):
-    """How accounting stands."""
+    """Status of the delivery of usage to the accounting system."""
 
     acknowledged: int
-    """Up to which it has them."""
+    """Number of the newest usage record that the accounting system has acknowledged."""
     acts: bool
-    """Whether the control that answers is the one that does it. Another one knows less."""
+    """Whether the control that answers is the control that sends to the accounting system.
+    Another control has only part of these values."""
     buffer_size: int
-    """How many may be."""
+    """Maximum number of events in memory."""
     disk_buffer_max_events: int
-    """How many may be."""
+    """Maximum number of events on disk."""
     dropped: int
-    """Events that were dropped, ever. No total is another for it; `reconcile` tells them again."""
+    """Events dropped since the cluster was founded. Totals stay correct, and `reconcile` sends
+    dropped events again."""
     enabled: bool
-    """Whether anything of it runs."""
+    """Whether accounting is configured."""
     full: bool
-    """As many events are on the disk as may be: the next one is dropped."""
+    """Whether the disk buffer is full, so that the next event is dropped."""
     in_memory: int
     """Events in memory."""
     last: int
-    """Number of the last fact there is."""
+    """Number of the newest usage record."""
     on_disk: int
-    """Events on the disk alone."""
+    """Events that are on disk only."""
     parked: list[ParkedView]
-    """What it refuses. It is tried again every quarter of an hour, and nothing waits for it."""
+    """Requests that the accounting system rejects. Each is retried every 15 minutes and delays
+    no other request."""
     reported: int
-    """Reports of usage that were sent since this control began."""
+    """Usage reports sent since this control started."""
     sent: int
-    """Events that were sent since this control began."""
+    """Events sent since this control started."""
     failure: Optional[str] = None
-    """Why it did not when it was last tried; `null`: it did, or was not tried yet."""
+    """Why the last delivery failed; `null` if it succeeded or there was none yet."""
     provider: Optional[str] = None
-    """`waldur`; `null`: nothing of it runs."""
+    """`waldur`; `null` if accounting is not configured."""
     pushed_at: Optional[str] = None
-    """When it last had everything there was; `null`: not since this control began."""
+    """Time at which the accounting system last had all usage; `null` if that has not happened
+    since this control started."""
     retry_at: Optional[str] = None
-    """When it is tried again."""
+    """Time of the next retry."""
     version: Optional[str] = None
-    """Of which version it is; `null`: it was not asked yet."""
+    """Version of the accounting system; `null` until the first request to it has succeeded."""
 
 
 @dataclass(frozen=True, repr=False)
 class AllocationView(Model):
-    """An allocation as shown."""
+    """Allocation as shown."""
 
     attempt: int
-    """Counts assignments."""
+    """Attempt number: counts assignments."""
     class_: int = _field(metadata={"wire": "class"})
     """Priority class."""
     constraints: ConstraintsBody
-    """What the nodes must be like."""
+    """Requirements on the nodes."""
     id: int
-    """Its number."""
+    """Allocation number."""
     nodelist: str
-    """The nodes of the current, or last, attempt, as a hostlist; empty before the first."""
+    """Nodes of the current or last attempt, as a hostlist; empty before the first attempt."""
     nodes: int
-    """Number of nodes asked for."""
+    """Number of nodes requested."""
     project: str
-    """The project whose limits apply."""
+    """Project for limits and usage."""
     ranks: list[RankView]
-    """The ranks of the current, or last, attempt."""
+    """Ranks of the current or last attempt."""
     requeue: str
-    """What happens when a node is lost."""
+    """Policy after the loss of a node: `never`, `once` or `always`."""
     revision: int
-    """Last change."""
+    """Revision of the last change."""
     sensitive: bool
-    """All nodes must share one conformance group."""
+    """Whether all nodes must share one conformance group."""
     state: str
     """`blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`,
     `suspended`, `completed`, `failed` or `cancelled`."""
     state_since: str
-    """When it entered that state."""
+    """Time at which the allocation entered its state."""
     submitted_at: str
-    """When it was submitted."""
+    """Time of the submit."""
     user: str
-    """Who submitted it."""
+    """User that submitted the allocation."""
     vcluster: str
-    """The vCluster whose scheduler places it."""
+    """vCluster that schedules the allocation."""
     array: Optional[str] = None
-    """The indices of an array, and how many of them run at a time."""
+    """Indices of a job array, and how many of its elements run at a time."""
     begin_at: Optional[str] = None
-    """It is not placed before."""
+    """Earliest start."""
     checkpoint: Optional[CheckpointBody] = None
-    """How it writes checkpoints."""
+    """How the allocation writes job checkpoints."""
     checkpoint_time: Optional[str] = None
-    """How long it takes to write a checkpoint; absent when nothing was said."""
+    """Time to write a job checkpoint; absent if the request gave none."""
     checkpoints: Optional[CheckpointsView] = None
-    """Its checkpoints; absent where none was asked for."""
+    """Job checkpoints; absent if none was requested."""
     dag: Optional[DagPlaceView] = None
-    """The graph it is a member of."""
+    """DAG of which this allocation is a member."""
     data_ready: Optional[float] = None
-    """The part of its input data that is on the hot tier, 0 to 1; absent when not known."""
+    """Fraction of the input data that is on the hot tier, 0 to 1; absent when unknown."""
     deadline_at: Optional[str] = None
-    """It must have ended by then."""
+    """Time by which the allocation must have ended."""
     dependencies: list[DependencyView] = _field(default_factory=list)
-    """Those it comes after."""
+    """Allocations that must end first."""
     element: Optional[ElementView] = None
-    """The array it is an element of."""
+    """Array of which this allocation is an element."""
     ended_at: Optional[str] = None
-    """When it ended."""
+    """Time at which the allocation ended."""
     mutex: Optional[str] = None
-    """Of the same user's work with this mutex one is eligible at a time."""
+    """Mutex: of the same user's allocations with this mutex, one is eligible at a time."""
     name: Optional[str] = None
-    """A name for people."""
+    """Free-text name."""
     preempted: Optional[int] = None
-    """How often others took its nodes."""
+    """Number of preemptions."""
     reason: Optional[str] = None
-    """Why it waits, as of the last scheduling cycle."""
+    """Why the allocation waits, as of the last scheduling cycle."""
     reservation: Optional[str] = None
-    """It uses nodes that are reserved under this name."""
+    """Reservation that provides the nodes."""
     scale: Optional[ScaleBody] = None
-    """The metric that its number of nodes follows."""
+    """Scaling of the number of nodes by a metric."""
     started_at: Optional[str] = None
-    """When it first began to run."""
+    """Time at which the allocation first began to run."""
     stop: Optional[str] = None
-    """Why it is being, or was, stopped."""
+    """Why the allocation is being, or was, stopped."""
     storage_gb_s: dict[str, float] = _field(default_factory=dict)
-    """Bandwidth it needs of storage systems while it runs, GB/s by the system's name."""
+    """Storage bandwidth that the allocation needs while it runs, GB/s by storage system."""
     tally: Optional[TallyView] = None
-    """What became of the elements of an array."""
+    """Array elements by state."""
     waits_for: Optional[WaitsForView] = None
-    """For whom it waits, while it is blocked."""
+    """What the allocation waits for, while it is blocked."""
     walltime: Optional[str] = None
     """Longest run time; absent when unbounded."""
     workload: Optional[WorkloadView] = None
-    """What runs; absent when the asker may not see it."""
+    """Workload; absent when the caller may not see it."""
 
 
 @dataclass(frozen=True, repr=False)
 class AuditHeadView(Model):
-    """Where the audit ends, how far it is signed, and by whose authority."""
+    """End of the audit, the newest signed head, and the trusted CAs."""
 
     authorities: list[AuthorityView]
-    """The authorities that are trusted now."""
+    """CAs that are trusted now."""
     checkpoint: int
-    """The entry of the newest signed checkpoint; 0 while there is none."""
+    """Entry number of the newest signed head; 0 if there is none."""
     cluster: str
-    """Whose audit it is."""
+    """Name of the cluster."""
     hash: str
-    """Its hash, 64 hex digits."""
+    """Hash of the last entry, 64 hex digits."""
     number: int
-    """The last entry; 0 while there is none."""
+    """Number of the last entry; 0 if there is none."""
 
 
 @dataclass(frozen=True, repr=False)
 class AuditView(Model):
-    """One entry."""
+    """Audit entry."""
 
     action: dict[str, Any]
-    """What was done: the action's word, and what belongs to it."""
+    """Action: its name and its fields."""
     at: str
-    """State time."""
+    """State time of the entry."""
     by: str
-    """Who did it."""
+    """Principal that acted."""
     hash: str
-    """blake3 over the hash before it and this entry, 64 hex digits."""
+    """blake3 over the previous hash and this entry, 64 hex digits."""
     number: int
-    """Its number, from 1 without a gap."""
+    """Audit sequence number, starting at 1, without gaps."""
     power: str
-    """As what: `user`, `operator`, `admin` or `service`."""
+    """Role in which the principal acted: `user`, `operator`, `admin` or `service`."""
     revision: int
-    """The revision that made it."""
+    """Revision that wrote the entry."""
     summary: str
-    """The same in words."""
+    """The action as a sentence."""
 
 
 @dataclass(frozen=True, repr=False)
 class AuthorityView(Model):
-    """An authority as shown."""
+    """CA as shown."""
 
     certificate: str
-    """Its certificate, PEM."""
+    """CA certificate, PEM."""
     phase: str
-    """`issuing`, or `trusted`: certificates it signed hold, new ones come from another."""
+    """`issuing`, or `trusted`: certificates that it signed stay valid, and new ones come from
+    another CA."""
     pin: str
-    """blake3 of its certificate, 64 hex digits."""
+    """blake3 of the CA certificate, 64 hex digits."""
     since: str
-    """Since when it is known."""
+    """Time at which the CA was added."""
     subject: str
-    """Its name in certificates."""
+    """Subject name in the CA certificate."""
     certificates: Optional[int] = None
-    """Members whose newest certificate it issued and still holds, by when they were issued;
-    absent when that is not known."""
+    """Number of members with a newest certificate that this CA issued and that is still valid,
+    derived from issue times; absent if unknown."""
     expires_at: Optional[str] = None
-    """Its own last moment; absent when its certificate cannot be read."""
+    """Expiry time of the CA certificate; absent if the certificate cannot be read."""
 
 
 @dataclass(frozen=True, repr=False)
 class BaselineSet(Model):
-    """The version that is in force after a change."""
+    """Version in force after a change."""
 
     classes: list[str]
-    """The classes it speaks of."""
+    """Classes that the baseline covers."""
     dry_run: bool
-    """Nothing was set: it would be so."""
+    """Whether the request was a dry run, which changes nothing."""
     name: str
-    """Its name."""
+    """Baseline name."""
     revision: int
-    """The revision that made it, or the present one when it was so already."""
+    """Revision that set the version, or the present revision if it was in force already."""
     standing: BaselineStanding
-    """Whom it speaks for, at this moment."""
+    """Nodes that the baseline applies to, and whether they conform, at this moment."""
     version: int
-    """Its version."""
+    """Baseline version."""
 
 
 @dataclass(frozen=True, repr=False)
 class BaselineStanding(Model):
-    """For whom a baseline speaks, and how they stand. Nodes are hostlists."""
+    """Nodes that a baseline applies to, by conformance. Nodes are hostlists."""
 
     conform: str
-    """Those that are what it asks."""
+    """Nodes that conform."""
     conform_count: int
-    """How many."""
+    """Number of nodes that conform."""
     deprioritise: str
-    """Of those that differ: what gets new work last."""
+    """Drifting nodes that the policy deprioritises: they get new allocations last."""
     differ: str
-    """Those that differ."""
+    """Nodes that drift."""
     differ_count: int
-    """How many."""
+    """Number of nodes that drift."""
     drain: str
-    """Of those that differ: what is drained by its policy."""
+    """Drifting nodes that the policy drains."""
     judged: str
-    """Those it speaks for."""
+    """Nodes that the baseline applies to."""
     judged_count: int
-    """How many."""
+    """Number of nodes that the baseline applies to."""
     unknown: str
-    """Those where nothing is found to differ, and something is not known."""
+    """Nodes without known drift for which a required value is unknown."""
     unknown_count: int
-    """How many."""
+    """Number of nodes with an unknown value and no known drift."""
     warnings: list[str]
-    """Names, parts of the cohort, and keys that no node has: they may come, or be misspelt."""
+    """Node names, cohort parts and keys that match no node: nodes to come, or misspelt."""
 
 
 @dataclass(frozen=True, repr=False)
 class BaselineView(Model):
-    """One baseline."""
+    """Baseline as shown."""
 
     at: str
-    """When."""
+    """Time at which this version was set."""
     by: str
-    """Who decided it."""
+    """Principal that set this version."""
     bytes: int
-    """What it takes of the 256 KiB that one baseline may have."""
+    """Size, bytes, of the 256 KiB that one baseline may have."""
     classes: dict[str, ClassRuleView]
-    """What it says of each class."""
+    """Rules by class."""
     description: str
-    """For people."""
+    """Free-text description."""
     name: str
-    """Its name."""
+    """Baseline name."""
     nodes: str
-    """The nodes it names, as a hostlist."""
+    """Nodes that the baseline names, as a hostlist."""
     version: int
-    """The version shown."""
+    """Version shown."""
     cohort: Optional[CohortForm] = None
-    """The cohort it is for."""
+    """Cohort that the baseline applies to."""
     differ: Optional[str] = None
-    """Those of them that differ."""
+    """Nodes that drift, as a hostlist."""
     judged: Optional[str] = None
-    """Nodes it speaks for now, as a hostlist. Like the next three left out where nobody is
-    judged by this version: not yet, or no more."""
+    """Nodes that this version applies to now, as a hostlist. This and the next three fields are
+    left out if the version is not in force: not yet, or no longer."""
     judged_count: Optional[int] = None
-    """How many."""
+    """Number of nodes that this version applies to now."""
     unknown: Optional[str] = None
-    """Those of them of which something is not known."""
+    """Nodes with an unknown value, as a hostlist."""
     versions: list[VersionView] = _field(default_factory=list)
-    """The versions that are kept, oldest first; only where one baseline is asked for."""
+    """Stored versions, oldest first; only in the answer for a single baseline."""
 
 
 @dataclass(frozen=True, repr=False)
 class BmcLooked(Model):
-    """A BMC was looked at because somebody asked."""
+    """Result of reading a BMC on request."""
 
     differs: list[str]
-    """Classes that it tells otherwise than before. They count once read twice."""
+    """Classes with changed BMC values. A change counts after it was read twice."""
     error: Optional[str] = None
-    """Why it told nothing; none where it did."""
+    """Why nothing was read; absent if the reading succeeded."""
 
 
 @dataclass(frozen=True, repr=False)
 class BrakeState(Model):
-    """The brake on automatic draining."""
+    """Brake on automatic draining."""
 
     held: Optional[BrakeView] = None
-    """Left out while nothing stands still."""
+    """Present while automatic draining is stopped; otherwise left out."""
 
 
 @dataclass(frozen=True, repr=False)
 class BrakeView(Model):
-    """Automatic draining stands still since too many nodes would have been drained in a short
+    """Automatic draining is stopped, since too many nodes would have been drained in a short
     time."""
 
     by: str
-    """Who noticed."""
+    """Control that stopped automatic draining."""
     reason: str
-    """What was about to happen."""
+    """Drains that were about to happen."""
     since: str
-    """Since when."""
+    """Time at which automatic draining stopped."""
 
 
 @dataclass(frozen=True, repr=False)
 class CertificateView(Model):
-    """What is known of one member's certificates."""
+    """Certificates of one member, as far as the quorum has records."""
 
     name: str
-    """Its name."""
+    """Name of the member."""
     role: str
     """`agent`, `control` or `quorum`."""
     state: str
-    """How the newest one stands."""
+    """State of the newest certificate."""
     expires_at: Optional[str] = None
-    """When that one ends."""
+    """Expiry time of the newest certificate."""
     issued_at: Optional[str] = None
-    """When the newest one was issued; absent when it did not come by enrolment."""
+    """Issue time of the newest certificate; absent if it was not issued by enrolment."""
     revoked: Optional[RevocationView] = None
-    """The last revocation, which a newer certificate may have outlived."""
+    """Last revocation. A newer certificate may be valid in spite of it."""
 
 
 @dataclass(frozen=True, repr=False)
 class Changed(Model):
-    """The answer to a change that makes nothing new."""
+    """Answer to a change that creates nothing."""
 
     revision: int
-    """The revision it made."""
+    """Revision of the change."""
 
 
 @dataclass(frozen=True, repr=False)
 class Changes(Model):
-    """Everything one revision changed."""
+    """All changes of one revision."""
 
     at: str
-    """State time."""
+    """State time of the revision."""
     changes: list[Change]
-    """In order."""
+    """Changes in order."""
     revision: int
-    """The revision; resume with `since` set to it."""
+    """Revision; resume with `since` set to it."""
 
 
 @dataclass(frozen=True, repr=False)
 class ChangesView(Model):
-    """What changed anywhere."""
+    """Changes over the fleet."""
 
     changes: list[FleetChangeView]
-    """What is known to differ first, then what most nodes did, then by class and key."""
+    """Changes: known differences first, then by number of nodes (most first), class and key."""
     left_out: int
-    """Entries that list only some of their keys: ask the node itself."""
+    """Number of entries that list only part of their keys; the history of the node has the rest."""
     new: str
-    """Nodes that were read for the first time since, as a hostlist."""
+    """Nodes that were read for the first time in the range, as a hostlist."""
     since: str
-    """From when on, RFC 3339."""
+    """Begin of the range, RFC 3339."""
     reaches_back_to: Optional[str] = None
-    """Present where more happened since than one answer holds: what was before this moment, RFC
-    3339, was not looked at. Nodes' own histories have it."""
+    """Present if the range has more entries than one answer holds. Entries before this time, RFC
+    3339, were not searched; the nodes' own histories have them."""
 
 
 @dataclass(frozen=True, repr=False)
 class CheckpointBody(Model):
-    """How work writes checkpoints."""
+    """How an allocation writes job checkpoints."""
 
     mode: str
-    """How it is told to: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC)."""
+    """How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback`
+    (gRPC)."""
     directory: Optional[str] = None
-    """Where to: a directory from the root. Left out: where the site says."""
+    """Target directory, an absolute path. Left out: the directory of the site."""
     trigger: Optional[str] = None
-    """Who decides when: `automatic` (when it pays, and whenever somebody asks; the default) or
-    `manual` (people, and who needs the nodes)."""
+    """When checkpoints are written: `automatic` (when one pays off, and on request; the default)
+    or `manual` (on request, and for preemption)."""
 
 
 @dataclass(frozen=True, repr=False)
 class CheckpointSettingsView(Model):
-    """When its work writes checkpoints, and how long one may take."""
+    """Job checkpoints: when they are written, and how long one may take."""
 
     max_deferral_count: int
-    """How often it may. Default: 3."""
+    """How often a job may defer a checkpoint. Default: 3."""
     max_deferral_s: float
-    """How long work may put one off, in all, seconds. Default: 300."""
+    """How long a job may defer a checkpoint, in total, seconds. Default: 300."""
     max_interval_s: float
-    """None later, whatever it costs, seconds. Default: 21600."""
+    """Maximum time since the last checkpoint or the start, regardless of cost, seconds. Default:
+    21600."""
     min_interval_s: float
-    """None sooner after the last one, or after the start, seconds. Default: 300."""
+    """Minimum time since the last checkpoint or the start, seconds. Default: 300."""
     sensitive_max_interval_s: float
-    """As `max_interval_s`, of sensitive work. Default: 3600."""
+    """`max_interval_s` for sensitive jobs, seconds. Default: 3600."""
     sensitive_min_interval_s: float
-    """As `min_interval_s`, of sensitive work. Default: 600."""
+    """`min_interval_s` for sensitive jobs, seconds. Default: 600."""
     sensitive_timeout_s: float
-    """As `timeout_s`, of sensitive work. Default: 900."""
+    """`timeout_s` for sensitive jobs, seconds. Default: 900."""
     timeout_s: float
-    """How long one may take before it is extended or given up, seconds. Default: 600."""
+    """How long a checkpoint may take before it is extended or abandoned, seconds. Default: 600."""
 
 
 @dataclass(frozen=True, repr=False)
 class CheckpointsView(Model):
-    """The checkpoints of an allocation."""
+    """Job checkpoints of an allocation."""
 
     asked: int
-    """How many were asked for."""
+    """Checkpoints requested."""
     failed: int
-    """How many of them came to nothing."""
+    """Checkpoints that failed."""
     failed_because: Optional[str] = None
-    """Why the last of these did; absent for who may not see what runs, whose words it may be."""
+    """Why the last failed checkpoint failed; absent for callers without access to the workload,
+    since the reason may quote it."""
     kept: Optional[KeptView] = None
-    """The last one that is whole."""
+    """Newest complete checkpoint."""
     writing: Optional[WritingView] = None
-    """The one that is being written."""
+    """Checkpoint that is being written."""
 
 
 @dataclass(frozen=True, repr=False)
 class ClaimView(Model):
-    """Whose a node is."""
+    """Node claim as shown."""
 
     project: str
-    """The project against whose limits it counts."""
+    """Project for limits and usage of the node."""
     since: str
-    """Since when."""
+    """Time of the claim."""
     state: str
-    """`claimed`: takes its user's sensitive work; `releasing`: given back, and not wiped yet;
-    `unclean`: its wipe failed."""
+    """`claimed`: takes sensitive allocations of its user; `releasing`: given back and not wiped
+    yet; `unclean`: the wipe failed."""
     user: str
-    """The user who claimed it."""
+    """User that claimed the node."""
     purpose: Optional[str] = None
-    """What for, in the user's words."""
+    """Free-text purpose, given by the user."""
     reason: Optional[str] = None
-    """How its wipe failed."""
+    """Why the wipe failed."""
 
 
 @dataclass(frozen=True, repr=False)
 class Claimed(Model):
-    """What a claim did."""
+    """Result of a claim."""
 
     nodes: str
-    """The nodes, as a hostlist."""
+    """Claimed nodes, as a hostlist."""
     revision: int
-    """The revision it made."""
+    """Revision of the change."""
 
 
 @dataclass(frozen=True, repr=False)
 class ClassRuleView(Model):
-    """What a baseline says of one class."""
+    """Rule of a baseline for one class."""
 
     kind: str
     """`exact` or `partial`."""
@@ -602,36 +610,36 @@ class ClassRuleView(Model):
     sensitive: str
     """`strict` or `ignore`."""
     digest: Optional[str] = None
-    """The digest that is met exactly."""
+    """Expected digest of an exact rule."""
     keys: dict[str, str] = _field(default_factory=dict)
-    """Each key with what it is meant to be, as shown. Left out of lists where the rule is exact."""
+    """Expected value of each key, as shown. Left out of lists for exact rules."""
     schema: Optional[int] = None
-    """The schema of that digest's keys."""
+    """Schema version of the keys in that digest."""
     unreadable: Optional[str] = None
-    """Why nobody is judged by it here: it cannot be read."""
+    """Why this control cannot read the rule, and so applies it to no node."""
 
 
 @dataclass(frozen=True, repr=False)
 class ClassView(Model):
-    """What a node says of one class."""
+    """State of one class of a node."""
 
     state: str
     """`complete`, `incomplete` (a required key is unknown) or `disabled`."""
     complete_until: Optional[str] = None
-    """When it ceased to be that, RFC 3339."""
+    """Time at which the class ceased to be complete, RFC 3339."""
     digest: Optional[str] = None
-    """The class digest, 64 hex digits; absent unless complete."""
+    """Class digest, 64 hex digits; absent unless complete."""
     last_digest: Optional[str] = None
-    """Of a class that is incomplete, its digest when it was complete last; only of a single
-    node, where its history says so. It is not what the class is: that is unknown."""
+    """For an incomplete class, its digest when it was last complete; only in the answer for a
+    single node with a history of it. The present digest is unknown."""
 
 
 @dataclass(frozen=True, repr=False)
 class CohortForm(Model):
-    """Which cohort is meant: every part that is given must be equal."""
+    """Cohort selector. Every field that is given must be equal."""
 
     gpu_count: Optional[int] = None
-    """Number of GPUs; 0 for nodes without."""
+    """Number of GPUs; 0 for nodes without GPUs."""
     gpu_model: Optional[str] = None
     """GPU model."""
     product: Optional[str] = None
@@ -642,347 +650,348 @@ class CohortForm(Model):
 
 @dataclass(frozen=True, repr=False)
 class Compacted(Model):
-    """The revision asked for is no longer kept: read the lists again and resume from `oldest`."""
+    """The requested revision is no longer kept: read the lists again and resume from `oldest`."""
 
     oldest: int
-    """Oldest revision that can be resumed from."""
+    """Oldest revision to resume from."""
 
 
 @dataclass(frozen=True, repr=False)
 class ConstraintsBody(Model):
-    """What the nodes must be like; every field left out means "any"."""
+    """Node constraints; a field left out means "any"."""
 
     exclude: Optional[str] = None
-    """None of these, as a hostlist."""
+    """Excluded nodes, as a hostlist."""
     features: list[str] = _field(default_factory=list)
-    """Features every node must carry."""
+    """Features that every node must have."""
     gpu_models: list[str] = _field(default_factory=list)
-    """Acceptable GPU models, any one of them; part of the name is enough, case is ignored. One
-    text may name several: `V100M16|V100M32`."""
+    """Acceptable GPU models, any one of them. Part of the name is enough, and case is ignored.
+    One text may name several: `V100M16|V100M32`."""
     gpus_per_node: Optional[int] = None
-    """GPUs each node must have at least. On a node that has more the work sees so many, those
-    that hang together best."""
+    """Minimum number of GPUs per node. On a node with more GPUs the allocation sees exactly this
+    number, those that are connected best."""
     memory_bytes: Optional[int] = None
-    """Memory each node must have at least, bytes."""
+    """Minimum memory per node, bytes."""
     nodelist: Optional[str] = None
-    """Only these nodes, as a hostlist."""
+    """Allowed nodes, as a hostlist."""
     spread: Optional[str] = None
     """Layout over topology groups: `tight` (default), `spread` or `any`."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagEdgeView(Model):
-    """One that a member comes after."""
+    """Dependency of a DAG member."""
 
     condition: str
-    """How that must have ended: `success`, `failure`, `any` or `corresponding`."""
+    """Required end of that member: `success`, `failure`, `any` or `corresponding`."""
     member: str
-    """Which member."""
+    """Member that must end first."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagJudged(Model):
-    """The answer to the dry run of a submit: the graph would be accepted, and nothing was
-    changed."""
+    """Answer to a dry run of a submit: the DAG would be accepted, and nothing was changed."""
 
     dry_run: bool
     """Always true."""
     members: list[DagMemberJudged]
-    """What would be submitted, in that order."""
+    """Members that would be submitted, in this order."""
     revision: int
-    """The revision it was judged at."""
+    """Revision at which the DAG was checked."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagMemberJudged(Model):
-    """A member that would be submitted, as the request was understood."""
+    """Member that would be submitted, as the request was understood."""
 
     name: str
-    """What it is called."""
+    """Member name."""
     nodes: int
-    """Nodes of it, or of each element of an array."""
+    """Number of nodes of the member, or of each element of an array."""
     project: str
-    """Whose limits apply."""
+    """Project for limits and usage."""
     vcluster: str
-    """Where it would wait for nodes."""
+    """vCluster that would schedule the member."""
     after: list[DagEdgeView] = _field(default_factory=list)
-    """The members it comes after."""
+    """Members that must end first."""
     elements: Optional[int] = None
-    """How many elements it has, of an array."""
+    """Number of elements; only for an array."""
     walltime: Optional[str] = None
-    """As `1h30m`; absent: unbounded."""
+    """Walltime, such as `1h30m`; absent: unbounded."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagMemberView(Model):
-    """A member as shown."""
+    """DAG member as shown."""
 
     allocation: int
-    """Its allocation."""
+    """Allocation number of the member."""
     name: str
-    """What it is called."""
+    """Member name."""
     after: list[DagEdgeView] = _field(default_factory=list)
-    """The members it comes after."""
+    """Members that must end first."""
     state: Optional[str] = None
-    """Where that stands; absent when it is not kept any more."""
+    """State of the allocation; absent if its record is no longer kept."""
     stop: Optional[str] = None
-    """Why it is being, or was, stopped."""
+    """Why the allocation is being, or was, stopped."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagPlaceView(Model):
-    """A member of a graph."""
+    """Position of an allocation in a DAG."""
 
     dag: int
-    """Which graph."""
+    """DAG number."""
     member: str
-    """What it is called there."""
+    """Member name in the DAG."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagSubmitted(Model):
-    """The answer to the submit of a graph."""
+    """Answer to the submit of a DAG."""
 
     id: int
-    """Its number."""
+    """DAG number."""
     revision: int
-    """The revision it was made at."""
+    """Revision at which the DAG was created."""
 
 
 @dataclass(frozen=True, repr=False)
 class DagView(Model):
-    """A graph as shown."""
+    """DAG as shown."""
 
     id: int
-    """Its number. Its members' are behind it."""
+    """DAG number. The allocation numbers of the members follow it."""
     name: str
-    """A name for people; may be empty."""
+    """Free-text name; may be empty."""
     project: str
-    """The project of its first member."""
+    """Project of the first member."""
     revision: int
-    """Last change."""
+    """Revision of the last change."""
     size: int
-    """How many members it has."""
+    """Number of members."""
     state: str
-    """`running`; `completed`; `failed`: a member failed and no other comes after that;
-    `cancelled`."""
+    """`running`; `completed`; `failed`: a member failed and no other member depends on that
+    failure; `cancelled`."""
     submitted_at: str
-    """When it was submitted."""
+    """Time of the submit."""
     unfinished: int
     """Members that have not ended."""
     user: str
-    """Who submitted it."""
+    """User that submitted the DAG."""
     cancelled_by: Optional[str] = None
-    """Who cancelled it."""
+    """User that cancelled the DAG."""
     ended_at: Optional[str] = None
-    """When its last member ended."""
+    """Time at which the last member ended."""
     failed: Optional[str] = None
-    """The first member that failed without another that comes after its failure."""
+    """First member that failed without another member that depends on its failure."""
     members: list[DagMemberView] = _field(default_factory=list)
-    """Its members, in the order in which they were submitted; left out of lists."""
+    """Members in the order of submission; left out of lists."""
 
 
 @dataclass(frozen=True, repr=False)
 class DependencyView(Model):
-    """One allocation after another, as shown."""
+    """Dependency on another allocation, as shown."""
 
     condition: str
-    """How that one must have ended: `success`, `failure`, `any` or `corresponding`."""
+    """Required end of the other allocation: `success`, `failure`, `any` or `corresponding`."""
     on: int
-    """Which one."""
+    """Allocation that must end first."""
 
 
 @dataclass(frozen=True, repr=False)
 class DiffView(Model):
-    """Two nodes or groups, or a node and its cohort's majority, key by key."""
+    """Key-by-key comparison of two nodes or groups, or of a node with its cohort's majority."""
 
     differences: list[DifferenceView]
-    """Keys on which they differ, or of which one side is unknown."""
+    """Keys that differ, or are unknown on one side."""
     left: str
-    """The left side: a node; of a group its digest, how many nodes it has, and which was
-    compared."""
+    """Left side: a node, or for a group its digest, its number of nodes and the node compared."""
     right: str
-    """The right side: the same, or `majority of` and the cohort."""
+    """Right side: a node or group as on the left, or `majority of` and the cohort."""
 
 
 @dataclass(frozen=True, repr=False)
 class DifferenceView(Model):
-    """One key on which two sides do not agree, or may not."""
+    """Key on which two sides differ, or may differ."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class."""
+    """Class."""
     key: str
-    """The key."""
+    """Key."""
     left: str
-    """The left side's value as shown; other states stand in angle brackets."""
+    """Value of the left side as shown; states other than a value are in angle brackets."""
     right: str
-    """The right side's."""
+    """Value of the right side as shown."""
     verdict: str
-    """`differs`, or `unknown` when a side is not known; `moved` says of a class, by the key
-    `parts`, that both sides have the same parts in other places."""
+    """`differs`, or `unknown` if a side is unknown. `moved`, on the key `parts` of a class: both
+    sides have the same parts in different places."""
 
 
 @dataclass(frozen=True, repr=False)
 class DiskPart(Model):
-    """Which disk is in a slot."""
+    """Identity of the disk in a slot."""
 
     address: Reading[str]
     """PCI address."""
     name: str
-    """The kernel's name."""
+    """Device name in the kernel."""
     serial: Reading[str]
     """Serial number."""
     slot: str
-    """As in `storage.<slot>` of keys."""
+    """Slot name, as in the keys `storage.<slot>`."""
     wwid: Reading[str]
     """World-wide id."""
 
 
 @dataclass(frozen=True, repr=False)
 class DrainView(Model):
-    """A drain reason with its owner."""
+    """Drain reason with its owner."""
 
     owner: str
-    """Who set it."""
+    """Owner of the drain reason."""
     reason: str
-    """Why."""
+    """Reason text."""
     since: str
-    """Since when."""
+    """Time at which the reason was set."""
 
 
 @dataclass(frozen=True, repr=False)
 class Drained(Model):
-    """What a drain did."""
+    """Result of a drain."""
 
     revision: int
-    """The revision it made."""
+    """Revision of the change."""
     given_up: Optional[HolderView] = None
-    """Whose work was given up by force."""
+    """Attempt from which the node was taken by force."""
 
 
 @dataclass(frozen=True, repr=False)
 class DriftReportView(Model):
-    """Who is not what it is meant to be: judged by its baseline where one speaks for it, else by
-    the majority of its cohort."""
+    """Drift report. A node is compared with its baseline if one applies, else with the majority
+    of its cohort."""
 
     alone: str
-    """Nodes judged by nothing (no baseline; cohort unknown, or fewer than four), as a hostlist."""
+    """Nodes without a reference (no baseline; cohort unknown or smaller than four), as a
+    hostlist."""
     drifted: list[DriftView]
-    """By node, class, key."""
+    """Drift by node, class and key."""
     no_majority: list[NoMajorityView]
     """Keys without a majority."""
     unknown: list[UnknownView]
-    """What is not known."""
+    """Classes with unknown conformance."""
     brake: Optional[BrakeView] = None
-    """Set while automatic draining stands still."""
+    """Set while automatic draining is stopped."""
     pending: Optional[str] = None
-    """Nodes of which what it takes to judge them is not known, or not yet, as a hostlist: they
-    are not known to be as they are meant to be."""
+    """Nodes for which the data needed for a comparison is missing or pending, as a hostlist.
+    These nodes are not known to conform."""
 
 
 @dataclass(frozen=True, repr=False)
 class DriftView(Model):
-    """A node that is not what it is meant to be in one key."""
+    """Drift of a node in one key."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class."""
+    """Class."""
     expected: str
-    """What it is meant to be, or the majority's value."""
+    """Expected value: of the baseline, or of the cohort's majority."""
     found: str
-    """The node's value."""
+    """Value of the node."""
     key: str
-    """The key, e.g. `nic.0.firmware`."""
+    """Key, e.g. `nic.0.firmware`."""
     node: str
-    """The node."""
+    """Node name."""
     as_of: Optional[str] = None
-    """Set where the node does not answer: it is shown as it was then, RFC 3339."""
+    """Set if the node does not answer: the time of the state shown, RFC 3339."""
     baseline: Optional[str] = None
-    """That baseline's name."""
+    """Name of the baseline."""
     by: Optional[str] = None
-    """What it was judged by: `baseline h100 v3`, or `cohort` where no baseline speaks for it."""
+    """Reference: `baseline h100 v3`, or `cohort` if no baseline applies to the node."""
     cohort: Optional[str] = None
-    """By its cohort: which one that is: vendor, product, GPUs."""
+    """For drift from a cohort: the cohort (vendor, product, GPUs)."""
     like: Optional[int] = None
-    """By its cohort: those of them that have the majority's value."""
+    """For drift from a cohort: number of those nodes with the majority's value."""
     of: Optional[int] = None
-    """By its cohort: like nodes whose value is known, this one too."""
+    """For drift from a cohort: number of nodes with a known value, this node included."""
     policy: Optional[str] = None
-    """What follows: `warn`, `deprioritise` or `drain`."""
+    """Policy: `warn`, `deprioritise` or `drain`."""
     sensitive: Optional[str] = None
-    """`strict`: it gets no new sensitive work. Left out where no baseline speaks for it."""
+    """`strict`: the node gets no new sensitive allocation. Left out if no baseline applies to
+    the node."""
     since: Optional[str] = None
-    """Since when it reads so, by the node's history; where that says nothing, since when the
-    control that answers has seen the node's present record of the class."""
+    """Time since when the key has this value, from the node's history. Without a history line,
+    the time since when the answering control has seen the node's present record of the class."""
     since_or_before: bool = False
-    """It was so when it was first seen: it may be older."""
+    """Whether the value was already present at the first reading, so that the drift may be
+    older."""
 
 
 @dataclass(frozen=True, repr=False)
 class ElementView(Model):
-    """An element of an array."""
+    """Position of an allocation in a job array."""
 
     array: int
-    """Which array."""
+    """Allocation number of the array."""
     index: int
-    """Its index, as in `LATTICE_ARRAY_INDEX`."""
+    """Element index, as in `LATTICE_ARRAY_INDEX`."""
 
 
 @dataclass(frozen=True, repr=False)
 class Exhausted(Model):
-    """A tenant that has used up a budget."""
+    """Tenant that has used up a budget."""
 
     admins: list[str]
-    """Who may see to it."""
+    """Administrators of the tenant, for notification."""
     budget_used: float
-    """The part used, 1 or more."""
+    """Fraction of the budget used, 1 or more."""
     tenant: str
-    """Which."""
+    """Tenant name."""
 
 
 @dataclass(frozen=True, repr=False)
 class ExplanationView(Model):
-    """Why an allocation does not run, or what it does instead."""
+    """Explanation of an allocation's state."""
 
     allocation: int
-    """Which."""
+    """Allocation number."""
     state: str
-    """Its state."""
+    """State of the allocation."""
     summary: str
-    """All of it in one sentence."""
+    """Summary in one sentence."""
     as_of: Optional[str] = None
-    """When the scheduler last looked at it."""
+    """Time of the scheduling cycle that produced this explanation."""
     blocker: Optional[str] = None
-    """What stops it, for one that waits."""
+    """Blocking condition, if the allocation waits."""
     estimated_start: Optional[str] = None
-    """When it is expected to start."""
+    """Estimated start."""
     reserved: Optional[str] = None
-    """Nodes that are held back for it from then on, as a hostlist."""
+    """Nodes that are reserved for the allocation from the estimated start on, as a hostlist."""
     score: Optional[ScoreView] = None
-    """Its place in the queue, and why it is there."""
+    """Score of the allocation."""
     steps: list[StepView] = _field(default_factory=list)
     """Constraints in the order in which they were applied."""
 
 
 @dataclass(frozen=True, repr=False)
 class FactorView(Model):
-    """One of the nine factors."""
+    """One of the nine factors of the score."""
 
     name: str
-    """Its name, as that of its weight."""
+    """Factor name, equal to the name of its weight."""
     value: float
-    """The factor: 0 to 1; only wait_time goes above."""
+    """Factor value: 0 to 1; only wait_time exceeds 1."""
     weight: float
-    """Its weight in the vCluster."""
+    """Weight of the factor in the vCluster."""
 
 
 @dataclass(frozen=True, repr=False)
 class FactsView(Model):
-    """What placement may ask of a node; a field left out is unknown, which is never zero."""
+    """Properties that placement may require; a field left out is unknown, which is never zero."""
 
     cores: Optional[int] = None
     """Physical cores."""
     features: list[str] = _field(default_factory=list)
-    """What was seen to be there."""
+    """Features that were detected."""
     gpu_count: Optional[int] = None
     """Number of GPUs."""
     gpu_memory_bytes: Optional[int] = None
@@ -990,7 +999,7 @@ class FactsView(Model):
     gpu_model: Optional[str] = None
     """GPU model."""
     memory_bytes: Optional[int] = None
-    """Memory the kernel can use, bytes."""
+    """Memory that the kernel can use, bytes."""
     numa_nodes: Optional[int] = None
     """NUMA nodes."""
     product: Optional[str] = None
@@ -1007,46 +1016,46 @@ class FactsView(Model):
 
 @dataclass(frozen=True, repr=False)
 class FindingView(Model):
-    """Two sources that should agree do not."""
+    """Contradiction between two sources that should agree."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class it was found in."""
+    """Class in which it was found."""
     code: str
     """Stable code, such as `gpu_count_mismatch`."""
     detail: str
-    """What was seen, for a person."""
+    """Free-text description."""
 
 
 @dataclass(frozen=True, repr=False)
 class FleetChangeView(Model):
-    """One change that one or more nodes made."""
+    """Change that one or more nodes made."""
 
     causes: dict[str, int]
-    """What made their agents look, with how many each: `boot`, `periodic`, …"""
+    """What triggered the agents' readings, with the number of nodes each: `boot`, `periodic`, …"""
     class_: str = _field(metadata={"wire": "class"})
-    """The class."""
+    """Class."""
     count: int
-    """How many."""
+    """Number of nodes."""
     first: str
-    """The first of them, RFC 3339."""
+    """Time of the first change, RFC 3339."""
     from_: str = _field(metadata={"wire": "from"})
-    """As it was, as shown; other states than a value stand in angle brackets."""
+    """Value before, as shown; states other than a value are in angle brackets."""
     key: str
-    """The key, e.g. `nic.0.firmware`."""
+    """Key, e.g. `nic.0.firmware`."""
     last: str
-    """The last of them, RFC 3339."""
+    """Time of the last change, RFC 3339."""
     nodes: str
-    """Who changed so, as a hostlist."""
+    """Nodes with this change, as a hostlist."""
     to: str
-    """As it is."""
+    """Value after, as shown."""
     verdict: str
-    """`differs`; `unknown` where it could not be read before, or cannot be since: nobody knows
-    whether it changed."""
+    """`differs`; `unknown` if the value was unreadable before or after, so that a change is not
+    certain."""
 
 
 @dataclass(frozen=True, repr=False)
 class GpuPart(Model):
-    """Which GPU is in a slot."""
+    """Identity of the GPU in a slot."""
 
     address: Reading[str]
     """PCI address."""
@@ -1055,129 +1064,129 @@ class GpuPart(Model):
     serial: Reading[str]
     """Serial number."""
     slot: int
-    """As in `gpu.<slot>` of keys."""
+    """Slot number, as in the keys `gpu.<slot>`."""
     uuid: Reading[str]
     """UUID."""
 
 
 @dataclass(frozen=True, repr=False)
 class GpuPlaceView(Model):
-    """Where a GPU sits."""
+    """Physical position of a GPU."""
 
     chassis_serial: Reading[str]
-    """The chassis' serial number."""
+    """Serial number of the chassis."""
     gpu: int
-    """The GPU's slot."""
+    """Slot number of the GPU."""
     host: Reading[int]
-    """The host in the tray."""
+    """Host number in the tray."""
     module: Reading[int]
-    """The module on its board."""
+    """Module number on the board."""
     slot: Reading[int]
-    """The slot in the chassis."""
+    """Slot number in the chassis."""
     tray: Reading[int]
-    """The tray."""
+    """Tray number."""
 
 
 @dataclass(frozen=True, repr=False)
 class GraphEdgeView(Model):
-    """One member after another."""
+    """Edge of the graph: a dependency."""
 
     condition: str
-    """How the one before must have ended."""
+    """Required end of the first member."""
     from_: str = _field(metadata={"wire": "from"})
-    """The one before."""
+    """Member that must end first."""
     to: str
-    """The one after."""
+    """Member that depends on it."""
 
 
 @dataclass(frozen=True, repr=False)
 class GraphNodeView(Model):
-    """A member."""
+    """Node of the graph: a DAG member."""
 
     allocation: int
-    """Its allocation."""
+    """Allocation number of the member."""
     name: str
-    """What it is called."""
+    """Member name."""
     state: Optional[str] = None
-    """Where that stands; absent when it is not kept any more."""
+    """State of the allocation; absent if its record is no longer kept."""
 
 
 @dataclass(frozen=True, repr=False)
 class GraphView(Model):
-    """A graph as points and lines."""
+    """DAG as nodes and edges."""
 
     edges: list[GraphEdgeView]
-    """From the one that comes before to the one that comes after."""
+    """Edges, from the member that ends first to the member that depends on it."""
     id: int
-    """Its number."""
+    """DAG number."""
     name: str
-    """A name for people."""
+    """Free-text name."""
     nodes: list[GraphNodeView]
-    """A member each."""
+    """One node per member."""
 
 
 @dataclass(frozen=True, repr=False)
 class GroupView(Model):
-    """Nodes that share a digest."""
+    """Conformance group: nodes that share a digest."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class, several with commas between them, or `all` for the node fingerprint."""
+    """Class, several classes separated by commas, or `all` for the node fingerprint."""
     count: int
-    """How many."""
+    """Number of members."""
     digest: str
-    """The shared digest, 64 hex digits."""
+    """Shared digest, 64 hex digits."""
     nodes: str
-    """Its members as a hostlist."""
+    """Members of the group, as a hostlist."""
     first_seen: Optional[str] = None
-    """Since when the first of its members is so, by the nodes' histories; of members whose
-    history says nothing, and of those beyond the first five hundred of all groups, when the
-    control that answers first saw it."""
+    """Time at which the first member got this digest, from the nodes' histories. Without such a
+    history line it is the time at which the answering control first saw the digest. The same
+    applies to members after the first 500 of all groups."""
 
 
 @dataclass(frozen=True, repr=False)
 class GroupsView(Model):
-    """The groups of one scope."""
+    """Conformance groups of one scope."""
 
     groups: list[GroupView]
-    """Largest first."""
+    """Groups, largest first."""
     unknown: str
-    """Nodes whose digest is unknown, as a hostlist: equal to nobody."""
+    """Nodes with an unknown digest, as a hostlist. An unknown digest is equal to no other."""
     not_read: list[NotReadView] = _field(default_factory=list)
-    """Nodes where what is asked for is not read at all."""
+    """Nodes that do not read the requested classes at all."""
 
 
 @dataclass(frozen=True, repr=False)
 class HeadroomLevelView(Model):
-    """One level of a `HeadroomView`."""
+    """Level of a `HeadroomView`."""
 
     counted: UsageView
-    """What counts against them for a request from the project that was asked for."""
+    """Usage that counts against these limits for a request from the project."""
     limits: LimitsBody
-    """Its ceilings."""
+    """Limits of the level."""
     path: str
-    """The project, or tenant."""
+    """Project or tenant."""
 
 
 @dataclass(frozen=True, repr=False)
 class HeadroomView(Model):
-    """How much more a project could be given now, as far as limits go."""
+    """Headroom of a project: how much more it could get now, by its limits."""
 
     levels: list[HeadroomLevelView]
-    """The levels that have a say, the project first."""
+    """Levels that count, the project first."""
     path: str
-    """Which project."""
+    """Project path."""
     revision: int
-    """When that was."""
+    """Revision that the headroom is based on."""
     allocations: Optional[int] = None
-    """Allocations that could hold nodes besides; `null` when no level limits them."""
+    """Number of further allocations that could hold nodes; `null` if no level limits them."""
     nodes: Optional[int] = None
-    """Most nodes that one more allocation could have; 0 when none fits, `null` when no level
-    limits them."""
+    """Most nodes that one more allocation could have; 0 if none fits, `null` if no level limits
+    nodes."""
 
 
 @dataclass(frozen=True, repr=False)
 class HealthView(Model):
-    """A node's health verdict."""
+    """Health verdict of a node."""
 
     verdict: str
     """`healthy`, `degraded`, `faulty` or `unknown`."""
@@ -1187,83 +1196,83 @@ class HealthView(Model):
 
 @dataclass(frozen=True, repr=False)
 class HeldValue(Model):
-    """One value of a key without a majority."""
+    """Value of a key without a majority."""
 
     nodes: str
-    """Who holds it, as a hostlist."""
+    """Nodes with this value, as a hostlist."""
     value: str
-    """The value as shown."""
+    """Value as shown."""
 
 
 @dataclass(frozen=True, repr=False)
 class HistoryEntryView(Model):
-    """A line of a node's history: a change of one of its classes, or something else that
-    happened."""
+    """Line of a node's history: a change of one class, or another event."""
 
     at: str
-    """When, RFC 3339. Of something that happened several times, the last time."""
+    """Time of the event, RFC 3339. For an event that occurred several times, the last time."""
     kind: str
-    """`change` of a class; `boot` of the host, start and end of the `agent`; kernel module
-    (`driver`) or `device` that came or went; `xid`, or what AMD's driver tells instead; reason
-    of the `health` checks that came or went, or was `cleared`; `drain`, `lifecycle` and
-    `liveness` as this control saw them; what the `audit` says of the node, and what its `bmc`
-    did (tasks that ended) and logged, for those who may read the audit. Newer agents may tell of
-    more."""
+    """`change` of a class; `boot` of the host; start or end of the `agent`; kernel module
+    (`driver`) or `device` that was added or removed; `xid`, or the equivalent of AMD's driver;
+    reason of the `health` checks that began or ended, or was `cleared`; `drain`, `lifecycle` and
+    `liveness` as this control observed them; `audit` entries about the node, and what its `bmc`
+    did (tasks that ended) and logged, for callers that may read the audit. Newer agents may
+    report more kinds."""
     number: int
-    """Rises with each line of the node that this control hears of. Lines are in order of time:
-    one that was told late stands where it happened."""
+    """Line number; it increases with each line of the node that this control receives. Lines are
+    sorted by time, so a line that arrives late is placed at the time of the event."""
     what: str
-    """All of it in a line, for a person."""
+    """Description in one line."""
     boot_id: Optional[str] = None
-    """Under which boot of the host an agent wrote it; empty for what others told."""
+    """Boot id of the host when the agent wrote the line; empty for other sources."""
     cause: Optional[str] = None
-    """Of a change, what made the agent, or control, look: `first`, `boot`, `driver_load`,
-    `device_event`, `operator`, `agent_start`, `periodic`. The occasion, not a proof."""
+    """For a change, what triggered the reading by the agent or control: `first`, `boot`,
+    `driver_load`, `device_event`, `operator`, `agent_start`, `periodic`. The trigger need not be
+    the cause."""
     changes: list[KeyChangeView] = _field(default_factory=list)
-    """The keys that changed, sorted. None for a class that was read for the first time."""
+    """Changed keys, sorted. Empty for a class that was read for the first time."""
     class_: Optional[str] = _field(default=None, metadata={"wire": "class"})
-    """Of a change, the class."""
+    """For a change, the class."""
     event: Optional[NodeEventView] = None
-    """Of everything but a change."""
+    """Event; present for every kind except `change`."""
     from_: Optional[str] = _field(default=None, metadata={"wire": "from"})
-    """Of a change, what was published before: `<schema>:<digest>`, `incomplete`, `disabled`.
-    None for the first time."""
+    """For a change, the state published before: `<schema>:<digest>`, `incomplete`, `disabled`.
+    Absent at the first reading."""
     more: Optional[int] = None
-    """Keys that changed and are not listed."""
+    """Number of changed keys that are not listed."""
     occasion: Optional[str] = None
-    """The cause in words, with the module, the device or the person."""
+    """Description of the trigger, with the module, the device or the operator."""
     source: Optional[str] = None
-    """Who told it: `agent`, from its journal; `bmc`, as this control read it; or `control`."""
+    """Source of the line: `agent` (its journal), `bmc` (read by this control) or `control`."""
     to: Optional[str] = None
-    """Of a change, what is published since."""
+    """For a change, the state published since."""
 
 
 @dataclass(frozen=True, repr=False)
 class HolderView(Model):
-    """The attempt that holds a node."""
+    """Attempt that holds a node."""
 
     allocation: int
-    """The allocation."""
+    """Allocation number."""
     attempt: int
-    """Its attempt."""
+    """Attempt number."""
 
 
 @dataclass(frozen=True, repr=False)
 class InventoryFacts(Model):
-    """The node as a resource. What is not known is never zero."""
+    """Properties that placement may require. An unknown value is never zero."""
 
     cores: Reading[int]
     """Physical cores."""
     features: list[str]
-    """What was seen to be there; what is not named may be missing or unknown."""
+    """Features that were detected. A feature that is not listed may be absent or unknown."""
     gpu_count: Reading[int]
-    """Number of GPUs the driver can use; absent on a node without any."""
+    """Number of GPUs that the driver can use; absent on a node without any."""
     gpu_memory_bytes: Reading[int]
     """Memory of the smallest GPU, bytes."""
     gpu_model: Reading[str]
     """GPU model, if all GPUs share one."""
     memory_bytes: Reading[int]
-    """Memory the kernel can use, bytes."""
+    """Memory that the kernel can use, bytes."""
     numa_nodes: Reading[int]
     """NUMA nodes."""
     rdma_count: Reading[int]
@@ -1276,48 +1285,48 @@ class InventoryFacts(Model):
 
 @dataclass(frozen=True, repr=False)
 class InventoryIdentity(Model):
-    """Which node it is, and which parts are in it."""
+    """Identity of the node and of its parts."""
 
     board_serial: Reading[str]
-    """The board's serial number."""
+    """Serial number of the board."""
     boot_id: Reading[str]
-    """The boot."""
+    """Boot id."""
     chassis_serial: Reading[str]
-    """The chassis' serial number."""
+    """Serial number of the chassis."""
     dimm_serials: list[Reading[str]]
-    """Serial numbers of its memory modules."""
+    """Serial numbers of the memory modules."""
     disks: list[DiskPart]
-    """Its disks."""
+    """Disks of the node."""
     gpu_count: Reading[int]
     """Number of GPUs."""
     gpu_model: Reading[str]
     """GPU model, if all GPUs share one."""
     gpus: list[GpuPart]
-    """Its GPUs."""
+    """GPUs of the node."""
     hostname: Reading[str]
-    """The host's name."""
+    """Host name."""
     nics: list[NicPart]
-    """Its NICs."""
+    """NICs of the node."""
     product: Reading[str]
     """Product name."""
     product_serial: Reading[str]
-    """The system's serial number."""
+    """Serial number of the system."""
     product_uuid: Reading[str]
-    """The system's UUID."""
+    """UUID of the system."""
     vendor: Reading[str]
     """System vendor."""
 
 
 @dataclass(frozen=True, repr=False)
 class InventoryPower(Model):
-    """What the node draws and what limits it."""
+    """Power draw and power limit of the node."""
 
     draw: Reading[int]
-    """Milliwatts."""
+    """Power draw, milliwatts."""
     exception_action: Reading[str]
-    """What happens when the limit cannot be kept."""
+    """Action of the BMC when the limit cannot be kept."""
     limit: Reading[int]
-    """Milliwatts."""
+    """Power limit, milliwatts."""
     limit_max: Reading[int]
     """Highest limit that may be set, milliwatts."""
     limit_min: Reading[int]
@@ -1325,112 +1334,113 @@ class InventoryPower(Model):
     limit_state: str
     """`absent`, `uncapped`, `set` or `unknown`."""
     source: str
-    """Where the draw comes from."""
+    """Source of the power draw."""
 
 
 @dataclass(frozen=True, repr=False)
 class InventoryTopology(Model):
-    """How devices hang together, read from the machine."""
+    """Topology of the devices, as read from the machine."""
 
     fabric: Reading[str]
-    """The NVLink fabric it belongs to."""
+    """NVLink fabric that the node belongs to."""
     nvlinks: list[NvlinkView]
     """NVLinks by peer."""
     pairs: list[PairView]
     """Distances between devices."""
     places: list[GpuPlaceView]
-    """Where its GPUs sit."""
+    """Physical position of each GPU."""
 
 
 @dataclass(frozen=True, repr=False)
 class InventoryView(Model):
-    """Everything one pass over a node learned."""
+    """Inventory: result of one pass over a node."""
 
     facts: InventoryFacts
-    """What placement may ask."""
+    """Properties that placement may require."""
     findings: list[FindingView]
     """Contradictions between sources."""
     identity: InventoryIdentity
-    """Names, serials, addresses: never compared."""
+    """Names, serial numbers, addresses: never compared."""
     probes: list[ProbeView]
-    """How each probe went."""
+    """Outcome of each probe."""
     records: dict[str, RecordView]
     """One record for each class."""
     stuck: dict[str, int]
-    """Processes of earlier probes that could not be ended and are still there, by probe."""
+    """Number of processes of earlier probes that could not be killed and still exist, by probe."""
     topology: InventoryTopology
-    """How its devices hang together."""
+    """Topology of the node's devices."""
     vitals: dict[str, Reading[Union[bool, int, str, list[str]]]]
     """Live values, by key."""
     power: Optional[InventoryPower] = None
-    """What it draws, by the best source that was asked; null where nothing measures it."""
+    """Power draw, from the best available source; null if nothing measures it."""
 
 
 @dataclass(frozen=True, repr=False)
 class KeptView(Model):
-    """A checkpoint that work can go on from."""
+    """Complete job checkpoint, from which the allocation can resume."""
 
     asked_at: str
-    """When it was asked for: what was done since is not in it."""
+    """Time of the request. Later progress is not in the checkpoint."""
     attempt: int
-    """The attempt that wrote it."""
+    """Attempt that wrote the checkpoint."""
     directory: str
-    """Where it is."""
+    """Directory of the checkpoint."""
     number: int
-    """Its number."""
+    """Checkpoint number."""
     progress: str
-    """How long the work had run then, in all attempts that are in it."""
+    """Run time that the checkpoint covers, over all attempts that led to it."""
     took: str
-    """How long that took."""
+    """Duration from the request to completion."""
     written_at: str
-    """When it was whole."""
+    """Time at which the checkpoint was complete."""
     bytes: Optional[int] = None
-    """Bytes, where every rank said."""
+    """Size, bytes; absent unless every rank reported its part."""
 
 
 @dataclass(frozen=True, repr=False)
 class KeyChangeView(Model):
-    """One key that changed."""
+    """Change of one key."""
 
     from_: str = _field(metadata={"wire": "from"})
-    """As it was, as shown; other states than a value stand in angle brackets."""
+    """Value before, as shown; states other than a value are in angle brackets."""
     key: str
-    """The key, e.g. `nic.0.firmware`."""
+    """Key, e.g. `nic.0.firmware`."""
     to: str
-    """As it is."""
+    """Value after, as shown."""
 
 
 @dataclass(frozen=True, repr=False)
 class LimitsBody(Model):
-    """A project's ceilings; `null` is unlimited."""
+    """Limits of a project; `null` is unlimited."""
 
     max_concurrent_allocations: Optional[int] = None
-    """Allocations holding nodes at the same time."""
+    """Allocations that hold nodes at the same time."""
     max_nodes: Optional[int] = None
     """Nodes held at the same time by the project and everything below it."""
 
 
 @dataclass(frozen=True, repr=False)
 class MovementView(Model):
-    """How a vCluster's work is moved, as it is in force."""
+    """Movement settings of a vCluster that are in force."""
 
     checkpoint: CheckpointSettingsView
-    """When its work writes checkpoints, and how long one may take."""
+    """Job checkpoints: when they are written, and how long one may take."""
     preemption: PreemptionView
-    """Who makes room for work of a higher class."""
+    """Preemption for jobs of a higher class."""
     scaling: ScalingView
-    """How quickly its services follow their metrics."""
+    """Scaling: how quickly services follow their metrics."""
     set: list[str]
-    """Those that somebody has set, as `preemption.patience_s`. All others are as by default."""
+    """Settings that have been set, such as `preemption.patience_s`. All others have their
+    default."""
     sharing: SharingView
-    """What it lends and borrows."""
+    """Lending and borrowing of nodes."""
     unread: list[str]
-    """Stored settings that do not fit together, and why. The defaults hold for them."""
+    """Stored settings that do not fit together, and why. Their defaults apply instead."""
 
 
 @dataclass(frozen=True, repr=False)
 class NicPart(Model):
-    """Which NIC is in a slot."""
+    """Identity of the NIC in a slot."""
 
     address: Reading[str]
     """PCI address."""
@@ -1447,687 +1457,695 @@ class NicPart(Model):
     serial: Reading[str]
     """Serial number."""
     slot: int
-    """As in `nic.<slot>` of keys."""
+    """Slot number, as in the keys `nic.<slot>`."""
 
 
 @dataclass(frozen=True, repr=False)
 class NoMajorityView(Model):
-    """A key on which a cohort disagrees without a majority: nobody drifts."""
+    """Key on which a cohort has no majority, so that none of its nodes drifts."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class."""
+    """Class."""
     cohort: str
-    """The cohort: vendor, product, GPUs."""
+    """Cohort: vendor, product, GPUs."""
     key: str
-    """The key."""
+    """Key."""
     values: list[HeldValue]
-    """Each value with its holders."""
+    """Each value with its nodes."""
 
 
 @dataclass(frozen=True, repr=False)
 class NodeEventView(Model):
-    """What happened, in parts. Which there are depends on the kind."""
+    """Event fields. The kind of the line determines which of them are present."""
 
     action: Optional[str] = None
-    """What helps: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`, `update`,
-    `inspect`."""
+    """Recommended action: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`,
+    `update`, `inspect`."""
     address: Optional[str] = None
-    """The PCI address of a GPU."""
+    """PCI address of a GPU."""
     bmc_time: Optional[str] = None
-    """When a BMC did it by its own clock, RFC 3339. Where that clock cannot be right, the line
-    stands at `read_at`."""
+    """Time of the event by the BMC's clock, RFC 3339. If that clock cannot be right, the line is
+    placed at `read_at`."""
     by: Optional[str] = None
-    """Whose the drain is, who cleared, who did what is in the audit."""
+    """Owner of the drain, user that cleared the reason, or principal of the audit entry."""
     code: Optional[str] = None
-    """Stable code: `gpu.xid.79`, `gpu.amd.fatal`, a check's name; the id of a BMC's message."""
+    """Stable code: `gpu.xid.79`, `gpu.amd.fatal`, the name of a check; the id of a BMC message."""
     count: Optional[int] = None
-    """For how many occurrences it stands, where that is more than one."""
+    """Number of occurrences that the line stands for, if there is more than one."""
     detail: Optional[str] = None
-    """What was read or said: evidence, a reason, a version, the boot before."""
+    """Detail: evidence, a reason, a version, the previous boot."""
     entity: Optional[str] = None
-    """The part: `gpu.3`, a kernel module, a device; the name of a BMC's task."""
+    """Affected part: `gpu.3`, a kernel module, a device; the name of a BMC task."""
     first_at: Optional[str] = None
-    """The first of them, RFC 3339; of a boot, when the kernel began to run; of a BMC's task,
-    when it began."""
+    """Time of the first occurrence, RFC 3339; for a boot, the start of the kernel; for a BMC
+    task, its start."""
     late: bool = False
-    """It happened at this time or before: this control did not look."""
+    """Whether the event may be older than the line's time, because this control was not
+    observing."""
     left_out: Optional[int] = None
-    """Events of this kind before it that are not written down: too many."""
+    """Number of preceding events of this kind that were not recorded, because there were too
+    many."""
     observe_only: bool = False
-    """A reason that is only watched."""
+    """Whether the reason is only observed and does not count in the health verdict."""
     read_at: Optional[str] = None
-    """When this control read it from the BMC, RFC 3339."""
+    """Time at which this control read the event from the BMC, RFC 3339."""
     severity: Optional[str] = None
-    """`inform`, `degraded`, `faulty`; in a BMC's own words `ok`, `warning`, `critical`."""
+    """`inform`, `degraded`, `faulty`; from a BMC, in Redfish terms: `ok`, `warning`, `critical`."""
     state: Optional[str] = None
-    """What became of it: `began`, `changed`, `ended` of a reason; `set`, `changed`, `cleared` of
-    a drain; `unreachable`, `alive`, or `suspect` of a time that is over; `stopped` of an agent;
-    the lifecycle; the audit's action; how a BMC's task ended: `completed`, `exception`,
-    `killed`, `cancelled`, `failed`."""
+    """New state: `began`, `changed` or `ended` of a health reason; `set`, `changed` or `cleared`
+    of a drain; `unreachable`, `alive`, or `suspect` for a suspicion that is over; `stopped` of
+    an agent; the lifecycle; the action of the audit entry; the result of a BMC task:
+    `completed`, `exception`, `killed`, `cancelled`, `failed`."""
     told_by: Optional[str] = None
-    """Who told of an XID: `nvml`, `kernel_log`, `both`; which of a BMC's logs, or its `tasks`."""
+    """Source of an XID: `nvml`, `kernel_log`, `both`; name of the BMC log, or `tasks`."""
     xid: Optional[int] = None
-    """The number of an XID."""
+    """XID number."""
 
 
 @dataclass(frozen=True, repr=False)
 class NodeHealthView(Model):
-    """What a node's checks say, asked of it now, and what its BMC says."""
+    """Health of a node: results of its checks, read during this request, and of its BMC."""
 
     cleared: int
-    """Reasons that this request ended."""
+    """Number of reasons that this request cleared."""
     node: str
-    """The node."""
+    """Node name."""
     reasons: list[ReasonView]
-    """Worst first."""
+    """Health reasons, worst first."""
     table: str
-    """The table of checks it is judged by; with `+` where the site changed it. Empty where its
-    agent does not answer."""
+    """Name of the check table that applies to the node, with a trailing `+` if the site changed
+    it. Empty if the agent does not answer."""
     agent_error: Optional[str] = None
-    """Why its agent said nothing: the reasons are its BMC's, and of a node that does not answer
-    those of the last pass that was heard of (`as_of`)."""
+    """Why the agent returned nothing. The reasons are then those of the BMC and, if the node
+    does not answer, those of the last pass that this control received (`as_of`)."""
     as_of: Optional[str] = None
-    """Set where its agent does not answer and its reasons are of the last pass that this control
-    heard of: when the node was there last, RFC 3339."""
+    """Set if the agent does not answer and the reasons come from the last pass that this control
+    received: the time at which the node was last present, RFC 3339."""
     bmc_read_at: Optional[str] = None
-    """When its BMC was last looked at, RFC 3339; none where this control reads none of it."""
+    """Time at which the BMC was last read, RFC 3339; absent if this control does not read it."""
 
 
 @dataclass(frozen=True, repr=False)
 class NodeView(Model):
-    """A node as shown."""
+    """Node as shown."""
 
     classes: dict[str, ClassView]
-    """Each class's mark."""
+    """State of each class."""
     drain: list[DrainView]
     """Open drain reasons."""
     facts: FactsView
-    """What placement may ask."""
+    """Properties that placement may require."""
     health: HealthView
-    """What its checks say."""
+    """Health verdict of the checks."""
     lifecycle: str
     """Intent: `joining`, `ready`, `draining`, `drained`, `quarantined` or `retired`;
-    `unregistered` for one that gossips but is not registered."""
+    `unregistered` for a node that gossips but is not registered."""
     liveness: str
     """`alive`, `suspect`, `unreachable` or `unknown`."""
     name: str
-    """Its name."""
+    """Node name."""
     revision: int
-    """Last change of its replicated record; 0 for one that is not registered."""
+    """Revision of the last change of the replicated record; 0 for a node that is not registered."""
     vcluster: str
-    """The vCluster that uses it."""
+    """vCluster that uses the node."""
     agent_version: Optional[str] = None
-    """The agent's version."""
+    """Version of the agent."""
     boot_id: Optional[str] = None
-    """The host's boot id."""
+    """Boot id of the host."""
     cell: Optional[str] = None
-    """Its gossip cell."""
+    """Gossip cell."""
     certificate: Optional[CertificateView] = None
-    """Its certificate; only of a single node, for operators, while the quorum answers."""
+    """Certificate of the node; only in the answer for a single node, for operators, while the
+    quorum answers."""
     claim: Optional[ClaimView] = None
-    """Whose it is: a claimed node takes nothing but its user's sensitive work."""
+    """Node claim: a claimed node takes only sensitive allocations of its user."""
     claim_refused: Optional[str] = None
-    """Why it gets no sensitive work: what its own signed claim said against what it gossips."""
+    """Why the node gets no sensitive allocation: its signed attestation contradicts its gossip."""
     drifted_keys: Optional[int] = None
-    """Keys in which it differs from its baseline, or else from the majority of its cohort; left
-    out where it was held against neither, or not yet, or nothing differs and a class is not
-    known: that is not zero."""
+    """Number of keys that differ from the baseline, or without one from the cohort's majority.
+    Left out if the node was not compared yet or has no reference, or if nothing differs and a
+    class is unknown: that is not zero."""
     fingerprint: Optional[str] = None
-    """The node fingerprint, 64 hex digits; absent while a class is incomplete or unseen."""
+    """Node fingerprint, 64 hex digits; absent while a class is incomplete or missing."""
     group: Optional[str] = None
-    """Its topology (dragonfly) group."""
+    """Topology (dragonfly) group."""
     holder: Optional[HolderView] = None
-    """Who holds it."""
+    """Attempt that holds the node."""
     last_seen: Optional[str] = None
-    """When it last answered."""
+    """Time of the last answer."""
     lent_by: Optional[str] = None
-    """The vCluster it belongs to, where another one uses it for now."""
+    """vCluster that the node belongs to, while another one borrows it."""
     liveness_reason: Optional[str] = None
-    """Why it is thought to be so, where that is known."""
+    """Reason for the liveness, if it is known."""
     power: Optional[PowerView] = None
-    """What it draws and what limits it, by its BMC. Where control reads no BMC of it, what its
-    agent measures in band, and that of a single node alone; else none."""
+    """Power draw and limit, read from the BMC. If control does not read the BMC, the agent's own
+    measurement, only in the answer for a single node; else absent."""
 
 
 @dataclass(frozen=True, repr=False)
 class NotReadView(Model):
-    """Nodes where a class is not read, by intention."""
+    """Nodes that do not read a class, by configuration."""
 
     nodes: str
-    """A hostlist."""
+    """Nodes, as a hostlist."""
     why: str
-    """Why not: `no BMC configured`."""
+    """Why the class is not read: `no BMC configured`."""
 
 
 @dataclass(frozen=True, repr=False)
 class NvlinkView(Model):
-    """Links of a GPU to one peer."""
+    """NVLinks of a GPU to one peer."""
 
     gpu: int
-    """The GPU's slot."""
+    """Slot number of the GPU."""
     links: int
-    """How many links."""
+    """Number of links."""
     to: Reading[str]
-    """The peer."""
+    """Peer device."""
 
 
 @dataclass(frozen=True, repr=False)
 class Observed(Model):
-    """Nodes whose liveness, health, facts or digests are seen to be different, and allocations
-    whose reason to wait is."""
+    """Nodes with a change of observed liveness, health, facts or digests, and allocations with a
+    changed reason to wait."""
 
     exhausted: list[Exhausted] = _field(default_factory=list)
-    """Tenants that have used up a budget: their pending work waits behind the others' from now
-    on, and what runs goes on."""
+    """Tenants that have used up a budget: their pending allocations now rank behind those of
+    other tenants, and running allocations continue."""
     nodes: list[NodeView] = _field(default_factory=list)
-    """As they are now."""
+    """Nodes as observed now."""
     waiting: list[Waiting] = _field(default_factory=list)
     """Allocations with their reason to wait."""
 
 
 @dataclass(frozen=True, repr=False)
 class OutlookView(Model):
-    """What the next scheduling cycle would make of it, as things are."""
+    """Result of the next scheduling cycle for the request, in the present state of the cluster."""
 
     starts_now: bool
-    """Whether it would start at once."""
+    """Whether the allocation would start at once."""
     summary: str
-    """All of it in one sentence."""
+    """Summary in one sentence."""
     explanation: Optional[ExplanationView] = None
-    """Why it would wait, as of one that waits; its number is 0."""
+    """Why the allocation would wait, in the form for a waiting allocation; the allocation number
+    is 0."""
     groups: list[str] = _field(default_factory=list)
-    """The topology groups that these are in."""
+    """Topology groups of these nodes."""
     nodes: Optional[str] = None
-    """The nodes it would start on, as a hostlist."""
+    """Nodes that the allocation would start on, as a hostlist."""
     score: Optional[ScoreView] = None
-    """Its score, with topology and conformance of these nodes."""
+    """Score, with the topology and conformance factors of these nodes."""
     span: Optional[int] = None
-    """How many groups they are in; a node whose group is not known counts as one."""
+    """Number of topology groups; each node without a known group counts as one."""
 
 
 @dataclass(frozen=True, repr=False)
 class PairView(Model):
-    """How far two devices are from each other."""
+    """Distance between two devices."""
 
     a: str
-    """One, such as `gpu.0`."""
+    """First device, such as `gpu.0`."""
     b: str
-    """The other, such as `nic.1`."""
+    """Second device, such as `nic.1`."""
     distance: Reading[str]
-    """`PIX`, `PXB`, `PHB`, `NODE` or `SYS`, as `nvidia-smi topo` says it."""
+    """`PIX`, `PXB`, `PHB`, `NODE` or `SYS`, as in `nvidia-smi topo`."""
 
 
 @dataclass(frozen=True, repr=False)
 class ParkedView(Model):
-    """Something that the accounting system refuses."""
+    """Request that the accounting system rejects."""
 
     reason: str
-    """What the accounting system says."""
+    """Reason that the accounting system gave."""
     since: str
-    """Since when."""
+    """Time of the first rejection."""
     what: str
-    """What it is about."""
+    """Subject of the request."""
 
 
 @dataclass(frozen=True, repr=False)
 class PausedView(Model):
-    """A project that begins nothing new in a vCluster."""
+    """Project that starts no new allocation in a vCluster."""
 
     project: str
-    """Which."""
+    """Project path."""
     vcluster: str
-    """Where."""
+    """vCluster name."""
 
 
 @dataclass(frozen=True, repr=False)
 class PowerView(Model):
-    """What a node draws and what limits it."""
+    """Power draw and power limit of a node."""
 
     draw_state: str
     """`present`, or why there is no draw: `absent`, `unsupported`, `denied`, `failed`,
     `timeout`, `disabled`."""
     limit_state: str
-    """`absent`: nothing could limit it; `uncapped`; `set`; `unknown`."""
+    """`absent`: nothing can limit the draw; `uncapped`; `set`; `unknown`."""
     source: str
-    """Where the draw comes from: the resource of the BMC, or what the agent reads (`ipmi`,
-    `hwmon/…`); empty where there is none."""
+    """Source of the draw: the resource of the BMC, or the interface that the agent reads
+    (`ipmi`, `hwmon/…`); empty if there is none."""
     draw_watts: Optional[int] = None
-    """To the nearest watt; none where it is not known, which is not zero."""
+    """Power draw, rounded to watts; absent if unknown, which is not zero."""
     exception_action: Optional[str] = None
-    """What the BMC does when the limit cannot be kept, as it says."""
+    """Action of the BMC when the limit cannot be kept, as the BMC reports it."""
     limit_max_watts: Optional[int] = None
     """Highest limit that may be set, watts."""
     limit_min_watts: Optional[int] = None
     """Lowest limit that may be set, watts."""
     limit_watts: Optional[int] = None
-    """Watts; only with `limit_state` `set`."""
+    """Power limit, watts; only with `limit_state` `set`."""
     read_at: Optional[str] = None
-    """When its BMC last told anything of its power, RFC 3339; none where it never did, and of
-    what the agent measures, which is of its last probe."""
+    """Time of the BMC's last power reading, RFC 3339. Absent if there was none, and for values
+    of the agent, which come from its last probe."""
     reason: Optional[str] = None
-    """Why the draw is not known, in words; none where it is."""
+    """Why the draw is unknown; absent if it is known."""
 
 
 @dataclass(frozen=True, repr=False)
 class PreemptionView(Model):
-    """Who makes room for work of a higher class."""
+    """Preemption for jobs of a higher class."""
 
     enabled: bool
-    """Whether anybody does. Default: true."""
+    """Whether preemption is enabled. Default: true."""
     max_victims: int
-    """How many make room for one, at most; 1 to 3. Default: 3."""
+    """Maximum number of victims per preemptor, 1 to 3. Default: 3."""
     near_completion_threshold_s: float
-    """Work so near its end is left alone, seconds. Default: 300."""
+    """A job with less than this time to its end is not preempted, seconds. Default: 300."""
     only_borrowed: bool
-    """Only work that has nothing but borrowed nodes makes room: so it is for services. Default:
-    false."""
+    """Preempt only jobs that hold nothing but borrowed nodes. Default: false; true for services."""
     patience_s: float
-    """How long work waits, and would wait on, before others make room for it, seconds. Default:
-    60."""
+    """How long a job must have waited, and must still be expected to wait, before it preempts,
+    seconds. Default: 60."""
     thrash_count: int
-    """Work that was preempted so often counts as one class higher; 0: never. Default: 3."""
+    """A job that was preempted this often counts as one class higher; 0: never. Default: 3."""
     thrash_interval_s: float
-    """Work that was preempted or resumed so recently is left alone, seconds. Default: 900."""
+    """A job that was preempted or resumed within this time is not preempted, seconds. Default:
+    900."""
 
 
 @dataclass(frozen=True, repr=False)
 class ProbeView(Model):
-    """How one probe went."""
+    """Outcome of one probe."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class it fills."""
+    """Class that the probe fills."""
     duration_us: int
     """Wall time, microseconds."""
     keys: int
-    """Keys in the record."""
+    """Number of keys in the record."""
     name: str
-    """Its name."""
+    """Probe name."""
     outcome: str
     """`complete`, `incomplete`, `hung`, `failed` or `disabled`."""
     unknown: int
-    """Keys that are unknown."""
+    """Number of keys that are unknown."""
     loss: Optional[LossView] = None
-    """What went wrong, where the probe as a whole gave nothing."""
+    """What went wrong, if the whole probe returned nothing."""
     why: Optional[str] = None
-    """The same for a person."""
+    """Free-text description of `loss`."""
 
 
 @dataclass(frozen=True, repr=False)
 class ProblemDocument(Model):
-    """A "no" in the form of RFC 9457."""
+    """Error in the form of RFC 9457."""
 
     code: str
-    """Stable word for machines, e.g. `limit_exceeded`."""
+    """Stable code, e.g. `limit_exceeded`."""
     detail: str
-    """What is wrong and what to do next. One block per violated level, the project first."""
+    """What is wrong and what to do next, with one block per violated level, the project first."""
     status: int
     """HTTP status."""
     title: str
-    """The kind in words."""
+    """Description of the kind."""
     type: str
     """`urn:lattice:problem:` and the code."""
     field: Optional[str] = None
-    """The field that is wrong, when it is one."""
+    """Invalid field, if a field is at fault."""
     violations: list[Violation] = _field(default_factory=list)
-    """The violated levels, the project first."""
+    """Violated levels, the project first."""
 
 
 @dataclass(frozen=True, repr=False)
 class ProjectView(Model):
-    """A tenant or project as shown."""
+    """Tenant or project as shown."""
 
     admins: list[str]
-    """Who administers it."""
+    """Administrators."""
     created_at: str
-    """When it was created."""
+    """Time of creation."""
     description: str
-    """Text for people."""
+    """Free-text description."""
     limits: LimitsBody
-    """Its ceilings."""
+    """Limits of the project."""
     own: UsageView
-    """Used by the project itself."""
+    """Usage of the project itself."""
     path: str
-    """`tenant/a/b`."""
+    """Path: `tenant/a/b`."""
     revision: int
-    """Last change."""
+    """Revision of the last change."""
     subtree: UsageView
-    """Used by everything below it."""
+    """Usage of everything below the project."""
     total: UsageView
-    """The sum of both: what the limit is compared with."""
+    """Sum of both, which is compared with the limits."""
     overcommitted: bool = False
-    """By force the limits of its children add up to more than its own. Requests have to fit here
-    all the same."""
+    """Whether the children's limits add up to more than the project's own, after a forced
+    change. Requests must still fit the project's own limits."""
 
 
 @dataclass(frozen=True, repr=False)
 class QuorumMemberView(Model):
-    """One member."""
+    """Quorum member."""
 
     address: str
-    """Its mesh address."""
+    """Mesh address."""
     id: int
-    """Its number."""
+    """Member number."""
     role: str
-    """`leader`, `voter`, or `learner`: being brought up to date, without a vote."""
+    """`leader`, `voter`, or `learner`: a member without a vote that is catching up."""
     applied_index: Optional[int] = None
-    """Last log entry it applied."""
+    """Last log entry that the member applied."""
     build: Optional[str] = None
-    """Version of its program."""
+    """Version of the member's program."""
     data_format: Optional[int] = None
-    """Format of its data directory."""
+    """Format of the member's data directory."""
     fault: Optional[str] = None
-    """Why it did not answer; absent when it did."""
+    """Why the member did not answer; absent if it did."""
     heard_ms: Optional[int] = None
-    """Milliseconds since the leader heard from it; absent for the leader, and when it was not
-    heard since that one began."""
+    """Milliseconds since the leader received a message from the member. Absent for the leader,
+    and for a member without a message since the leader's term began."""
     lag: Optional[int] = None
-    """Log entries behind the leader; absent while that is not known."""
+    """Log entries behind the leader; absent while unknown."""
     last_log_index: Optional[int] = None
-    """Last log entry it has."""
+    """Last log entry of the member."""
     revision: Optional[int] = None
-    """Revision of its state."""
+    """Revision of the member's state."""
     snapshot_index: Optional[int] = None
-    """Last log entry its newest snapshot covers."""
+    """Last log entry in the member's newest snapshot."""
     term: Optional[int] = None
-    """Its term."""
+    """Raft term of the member."""
 
 
 @dataclass(frozen=True, repr=False)
 class QuorumStep(Model):
-    """How far a change is. Ask again, with the same key, until it is done."""
+    """Progress of a membership change. Repeat the request with the same key until it is done."""
 
     already: bool
-    """It was so before; nothing was done now."""
+    """Whether the change was in effect before; nothing was done now."""
     state: str
     """`done`, `catching_up` or `under_way`."""
     at: Optional[int] = None
-    """Last log entry the new member has, while it catches up."""
+    """Last log entry of the new member, while it catches up."""
     fault: Optional[str] = None
     """Why the last call to the new member failed."""
     leader: Optional[int] = None
-    """Who leads, once it is done."""
+    """Leader after the change."""
     of: Optional[int] = None
-    """Last log entry there is, while it catches up."""
+    """Last log entry of the leader, while the new member catches up."""
 
 
 @dataclass(frozen=True, repr=False)
 class QuorumView(Model):
-    """All members, as the leader sees them, or any member while there is none."""
+    """All members, as the leader sees them, or as any member sees them while there is no leader."""
 
     cluster: str
-    """The cluster's name."""
+    """Cluster name."""
     incarnation: int
-    """Which life of it: 1 as it was founded, one more with each restore from a backup."""
+    """Incarnation of the cluster: 1 when it was founded, one more with each restore from a
+    backup."""
     majority: int
-    """Voters that must answer for anything to be changed."""
+    """Number of voters that a change needs."""
     members: list[QuorumMemberView]
-    """By number."""
+    """Members, by number."""
     reachable: int
-    """Voters that answered."""
+    """Number of voters that answered."""
     term: int
-    """The newest term."""
+    """Newest term."""
     told_by: int
-    """The member that was asked, and asked the others."""
+    """Member that answered, after it had queried the others."""
     warnings: list[str]
-    """What somebody should look at, the worst first; empty when all is well."""
+    """Warnings for the operator, the worst first; empty if all is well."""
     leader: Optional[int] = None
-    """Who leads; absent while nobody does."""
+    """Leader; absent while there is none."""
     restored_from: Optional[str] = None
-    """What it was restored from, 16 hex digits; absent for a cluster as it was founded."""
+    """Identifier of the restore that began this incarnation, 16 hex digits; absent for the first
+    incarnation."""
 
 
 @dataclass(frozen=True, repr=False)
 class RankView(Model):
-    """One rank as shown."""
+    """Rank as shown."""
 
     node: str
-    """Its node."""
+    """Node of the rank."""
     phase: str
-    """`assigned`, `running` or `ended`."""
+    """`assigned`, `running`, `ended`, `leaving` or `left`."""
     rank: int
-    """Its number, from 0."""
+    """Rank number, from 0."""
     exit: Optional[str] = None
-    """How it ended."""
+    """How the rank ended."""
     since: Optional[str] = None
-    """Since when, by the node's clock."""
+    """Start of the phase, by the node's clock."""
 
 
 @dataclass(frozen=True, repr=False)
 class ReasonView(Model):
-    """One thing that is wrong with one part of a node."""
+    """Health reason: one fault of one part of a node."""
 
     action: str
-    """What helps: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`, `update`,
-    `inspect`."""
+    """Recommended action: `none`, `restart_application`, `reset_gpu`, `reboot`, `power_cycle`,
+    `update`, `inspect`."""
     code: str
-    """Stable code: a check's name, or an event's: `gpu.xid.<number>`, `gpu.amd.<event>`."""
+    """Stable code: the name of a check or of an event: `gpu.xid.<number>`, `gpu.amd.<event>`."""
     count: int
-    """How often it was seen."""
+    """Number of observations."""
     entity: str
-    """The part: `gpu.3`, `nic.0.port.1`."""
+    """Affected part: `gpu.3`, `nic.0.port.1`."""
     evidence: str
-    """What was read."""
+    """Value that was read."""
     first_seen: str
-    """RFC 3339."""
+    """Time of the first observation, RFC 3339."""
     last_seen: str
-    """RFC 3339."""
+    """Time of the last observation, RFC 3339."""
     observe_only: bool
-    """Only watched: it counts in no verdict."""
+    """Whether the reason is only observed and does not count in the health verdict."""
     severity: str
-    """`inform`, `degraded` or `faulty`; `unknown` where something cannot be read."""
+    """`inform`, `degraded` or `faulty`; `unknown` if something cannot be read."""
     source: Optional[str] = None
-    """Who says so: `agent`, `bmc`, as this control read it, or `control` itself."""
+    """Source of the reason: `agent`, `bmc` (read by this control), or `control` itself."""
 
 
 @dataclass(frozen=True, repr=False)
 class ReconcileView(Model):
-    """What was found."""
+    """Result of a reconciliation."""
 
     differences: list[TotalDifference]
-    """Totals that are, or were, not what was used; none: all are right."""
+    """Totals that differ, or differed, from the recorded usage; empty if all totals are right."""
 
 
 @dataclass(frozen=True, repr=False)
 class RecordView(Model):
-    """Everything of one class that should be equal between equal nodes."""
+    """Record of one class: everything that should be equal between equal nodes."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class."""
+    """Class."""
     entries: dict[str, Reading[Union[bool, int, str, list[str]]]]
-    """Every key, such as `nic.0.firmware`, with what came of reading it."""
+    """Every key, such as `nic.0.firmware`, with the result of reading it."""
     required: list[str]
     """Keys without which the class has no digest."""
     schema: int
-    """The schema of keys and values."""
+    """Schema version of keys and values."""
     disabled: Optional[str] = None
-    """Why the class is not probed; null where it is."""
+    """Why the class is not probed; null if it is probed."""
 
 
 @dataclass(frozen=True, repr=False)
 class Released(Model):
-    """What a release did."""
+    """Result of a release."""
 
     nodes: str
-    """The nodes, as a hostlist. They are free when their wipe is confirmed."""
+    """Released nodes, as a hostlist. They become free when their wipe is confirmed."""
     revision: int
-    """The last revision it made."""
+    """Last revision of the change."""
 
 
 @dataclass(frozen=True, repr=False)
 class Reprobed(Model):
-    """What a node is by a reading that was just made."""
+    """Result of a new probe of a node."""
 
     classes: dict[str, ClassView]
-    """Each class by this reading, with what its BMC told last."""
+    """State of each class, from this reading and the BMC's last values."""
     differs: list[str]
-    """Classes that are other than the node announces. A change is announced once it was read
+    """Classes that differ from the published ones. A change is published after it was read
     twice."""
     node: str
-    """The node."""
+    """Node name."""
     bmc: Optional[BmcLooked] = None
-    """What came of looking at its BMC; none where control reads none of it."""
+    """Result of reading the BMC; absent if control does not read it."""
     fingerprint: Optional[str] = None
-    """The node fingerprint by this reading, with what its BMC told last, 64 hex digits: the one
-    that it is grouped by once it announces this. None while a class is incomplete."""
+    """Node fingerprint from this reading and the BMC's last values, 64 hex digits. The node
+    joins the conformance group of this fingerprint when it publishes it. Absent while a class is
+    incomplete."""
 
 
 @dataclass(frozen=True, repr=False)
 class ReservationConflictView(Model):
-    """Work on nodes of a reservation that is not for it."""
+    """Allocation on nodes of a reservation that it may not use."""
 
     allocation: int
-    """The allocation."""
+    """Allocation number."""
     nodes: str
-    """Which of the nodes it holds, as a hostlist."""
+    """Reserved nodes that the allocation holds, as a hostlist."""
     until: Optional[str] = None
-    """When its walltime is over; absent: it has none."""
+    """End of the walltime; absent if the allocation has none."""
 
 
 @dataclass(frozen=True, repr=False)
 class ReservationView(Model):
-    """A reservation as shown."""
+    """Reservation as shown."""
 
     active: bool
-    """Whether it holds now."""
+    """Whether the reservation is in effect now."""
     by: str
-    """Who made it, or changed it last."""
+    """Principal that created or last changed the reservation."""
     from_: str = _field(metadata={"wire": "from"})
-    """From when on nobody else has them."""
+    """Start, from which other allocations cannot use the nodes."""
     name: str
-    """Its name."""
+    """Reservation name."""
     node_count: int
-    """How many."""
+    """Number of nodes."""
     nodes: str
-    """Which nodes, as a hostlist."""
+    """Nodes, as a hostlist."""
     projects: list[str]
-    """Projects whose work may use them, those that the asker sees."""
+    """Projects with access to the nodes, as far as the caller may see them."""
     reason: str
-    """Why."""
+    """Free-text reason."""
     revision: int
-    """Last change."""
+    """Revision of the last change."""
     usable: bool
-    """Whether the asker may use them."""
+    """Whether the caller may use the nodes."""
     users: list[str]
-    """Users who may use them, those that the asker may know."""
+    """Users that may use the nodes, as far as the caller may see them."""
     conflicts: list[ReservationConflictView] = _field(default_factory=list)
-    """Work that it is not for, and that holds nodes of it now and may still do so when it
-    begins: none is stopped for it. That which the asker sees."""
+    """Allocations that may not use the reservation, but hold its nodes now and may still do so
+    when it starts. The list has only those that the caller may see. A reservation stops no
+    allocation."""
     until: Optional[str] = None
-    """Until when, exclusive; absent: until it is deleted."""
+    """End, exclusive; absent: until it is deleted."""
 
 
 @dataclass(frozen=True, repr=False)
 class RevocationView(Model):
-    """A revocation as shown."""
+    """Revocation as shown."""
 
     by: str
-    """Who said so."""
+    """Principal that revoked the certificates."""
     issued_before: str
-    """Certificates issued before this moment hold no more."""
+    """Certificates issued before this time are invalid."""
     reason: str
-    """Why."""
+    """Reason for the revocation."""
 
 
 @dataclass(frozen=True, repr=False)
 class ScaleBody(Model):
-    """Work whose number of nodes follows a metric."""
+    """Scaling of the number of nodes by a metric."""
 
     max_nodes: int
-    """Most nodes."""
+    """Maximum number of nodes."""
     metric: MetricBody
-    """What is measured: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`."""
+    """Metric: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`."""
     min_nodes: int
-    """Fewest nodes, at least 1; it starts with these."""
+    """Minimum number of nodes, at least 1. The allocation starts with this number."""
     target: float
-    """More of it than this asks for a node more; above 0."""
+    """Target value, above 0. A higher metric value adds a node."""
     cooldown: Optional[str] = None
-    """Nothing changes for so long after a change; `0s` for none."""
+    """Time after a change without another change; `0s` for none."""
     down_threshold: Optional[float] = None
-    """The lower threshold, a part of the target between 0 and 1."""
+    """Lower threshold, as a fraction of the target between 0 and 1."""
     down_window: Optional[str] = None
-    """The metric is below the lower threshold for so long before one is given back."""
+    """How long the metric must be below the lower threshold before a node is given back."""
     up_window: Optional[str] = None
-    """The metric is above the target for so long before a node is added, written as a walltime
-    is. What is left out is as the vCluster says."""
+    """How long the metric must be above the target before a node is added, in the format of a
+    walltime. Left out: the setting of the vCluster."""
 
 
 @dataclass(frozen=True, repr=False)
 class ScalingView(Model):
-    """How quickly its services follow their metrics."""
+    """Scaling: how quickly services follow their metrics."""
 
     backoff_cooldowns: int
-    """For how many cooldowns nothing is proposed then. Default: 2."""
+    """Cooldowns without a proposal after that. Default: 2."""
     calm_s: float
-    """How long it must have been calm for a change to be no turn, seconds. Default: 3600."""
+    """A change after a calm of this length does not count as a turn, seconds. Default: 3600."""
     cooldown_s: float
-    """How long it stays as it is after a change, seconds. Default: 180."""
+    """How long a service keeps its size after a change, seconds. Default: 180."""
     down_window_s: float
-    """How long it must be below the threshold, seconds. Default: 300."""
+    """How long the metric must be below the threshold, seconds. Default: 300."""
     evaluation_s: float
-    """How often its metric is read, seconds. Default: 60."""
+    """Interval between readings of the metric, seconds. Default: 60."""
     missing_alert: int
-    """Evaluations without a metric, in a row, until somebody is told. Default: 3."""
+    """Consecutive evaluations without a metric before an alert. Default: 3."""
     oscillation_alert: int
-    """Turns from growing to shrinking or back, in a row, until somebody is told. Default: 5."""
+    """Consecutive turns between growing and shrinking before an alert. Default: 5."""
     retries: int
-    """How often a proposal that was refused is made again. Default: 3."""
+    """How often a rejected proposal is repeated. Default: 3."""
     threshold: float
-    """Below this part of the target a service shrinks; above 0 and below 1. Default: 0.5."""
+    """A service shrinks below this fraction of the target; above 0 and below 1. Default: 0.5."""
     up_window_s: float
     """How long the metric must be above the target, seconds. Default: 120."""
 
 
 @dataclass(frozen=True, repr=False)
 class SchedulerView(Model):
-    """How a vCluster's scheduler decides."""
+    """Scheduler settings of a vCluster, as shown."""
 
     reference_wait_s: float
     """Seconds of waiting after which the wait time factor is ln 2."""
     reservations: ReservationsView
-    """Which blocked jobs get nodes held back for them."""
+    """Blocked jobs for which nodes are reserved."""
     weights: WeightsView
     """Weights of the score."""
     weights_sum: float
-    """What the weights add up to."""
+    """Sum of the weights."""
     checkpoint_gb_s: Optional[float] = None
-    """What all nodes together write to checkpoint storage, GB/s; `null`: not known."""
+    """Total bandwidth of all nodes to checkpoint storage, GB/s; `null`: unknown."""
     profile: Optional[str] = None
-    """The kind of work whose weights it was given last; `null`: of none. Single ones may be
-    others since. The nodes of one for `sensitive` work are not lent."""
+    """Workload profile that last set the weights; `null`: none. Single weights may have changed
+    since. A vCluster with the profile `sensitive` does not lend nodes."""
 
 
 @dataclass(frozen=True, repr=False)
 class ScoreView(Model):
-    """What decided about the place in the queue."""
+    """Score, which determines the place in the queue."""
 
     ahead: int
-    """How many of its queue were looked at before it in the last cycle."""
+    """Number of allocations of the queue that the last cycle considered before this one."""
     budget: float
-    """What the tenant's budgets leave of it: 1 up to 80 % used, 0.05 when used up."""
+    """Budget factor of the tenant: 1 up to 80 % used, 0.05 when used up."""
     factors: list[FactorView]
     """The nine factors, in the order of the scheduling document."""
     sum: float
-    """Values times weights, added up."""
+    """Sum of the values times the weights."""
     total: float
-    """The product, by which the queue is ordered."""
+    """Product of sum and budget factor, by which the queue is ordered."""
 
 
 @dataclass(frozen=True, repr=False)
 class SharingView(Model):
-    """What it lends and borrows."""
+    """Lending and borrowing of nodes."""
 
     allow_borrowing: bool
-    """Whether it borrows. Default: true."""
+    """Whether the vCluster borrows nodes. Default: true."""
     allow_lending: bool
-    """Whether its idle nodes are lent. Default: true; false where its weights are those of
-    `sensitive`, and never anything else there."""
+    """Whether the vCluster lends its idle nodes. Default: true. With the weights of `sensitive`:
+    always false."""
     return_grace_s: float
-    """How long a borrower keeps a node that is asked back before its work is stopped, seconds.
-    Default: 60."""
+    """How long a borrower keeps a reclaimed node before its job is stopped, seconds. Default:
+    60."""
     borrowing_limit: Optional[int] = None
-    """Most nodes that it has borrowed at once. Default: any number."""
+    """Maximum number of nodes that are borrowed at once. Default: unlimited."""
     lending_limit: Optional[int] = None
-    """Most of its nodes that are lent at once. Default: all that are idle."""
+    """Maximum number of own nodes that are lent at once. Default: all idle nodes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2135,14 +2153,15 @@ class StatusView(Model):
     """Counts and the state of the services."""
 
     allocations_by_state: dict[str, int]
-    """Allocations by state, ended ones included. While the quorum does not answer only those
-    that have not ended: a state that is not here is not known to be empty."""
+    """Allocations by state, including ended ones. While the quorum does not answer, only
+    allocations that have not ended: a missing state is then unknown, not zero."""
     cells: dict[str, int]
-    """Gossip cells with their members seen."""
+    """Gossip cells with the number of members seen."""
     cluster: str
-    """The cluster's name."""
+    """Cluster name."""
     leader: bool
-    """Whether this control acts: it dispatches, or schedules a vCluster (holds such a lease)."""
+    """Whether this control is active: it holds the lease of the dispatcher or of a vCluster's
+    scheduler."""
     nodes: int
     """Registered nodes."""
     nodes_by_lifecycle: dict[str, int]
@@ -2152,405 +2171,410 @@ class StatusView(Model):
     nodes_held: int
     """Nodes held by an allocation."""
     principal: str
-    """Who asks, as the token says."""
+    """Name of the caller, from the token."""
     revision: int
-    """Revision of the view this was made from."""
+    """Revision of the view that the answer is based on."""
     roles: list[str]
-    """With these roles."""
+    """Roles of the caller."""
     version: str
     """Version of this control service."""
     view_age_ms: int
-    """Milliseconds since the quorum was last heard."""
+    """Milliseconds since this control last received data from the quorum; 2^64-1 if it never
+    did."""
     nodes_drifted: Optional[int] = None
-    """Nodes that differ from their baseline, or else from the majority of their cohort, of those
-    that were judged; left out while none was."""
+    """Compared nodes that differ from their baseline, or without one from the majority of their
+    cohort; left out if no node was compared."""
     nodes_not_judged: Optional[int] = None
-    """Nodes of which it is not known, or not yet, whether they differ."""
+    """Nodes for which it is unknown, or not known yet, whether they differ."""
 
 
 @dataclass(frozen=True, repr=False)
 class StepView(Model):
-    """One constraint's effect on the nodes that were left."""
+    """Effect of one constraint on the remaining nodes."""
 
     constraint: str
-    """The constraint in words."""
+    """Description of the constraint."""
     left: int
-    """Nodes that were left."""
+    """Nodes that remained."""
     removed: int
-    """Nodes it dropped."""
+    """Nodes that the constraint removed."""
 
 
 @dataclass(frozen=True, repr=False)
 class Submitted(Model):
-    """The answer to a submit."""
+    """Answer to a submit."""
 
     dry_run: bool
-    """Whether nothing was changed."""
+    """Whether the request was a dry run, which changes nothing."""
     revision: int
-    """The revision it was made, or judged, at."""
+    """Revision at which the allocation was created, or checked."""
     id: Optional[int] = None
-    """Its number; absent for a dry run, which makes nothing."""
+    """Allocation number; absent for a dry run, which creates none."""
     outlook: Optional[OutlookView] = None
-    """What would become of it, of a dry run; absent where this control cannot plan at present."""
+    """Scheduling outlook of a dry run; absent if this control cannot plan at present."""
 
 
 @dataclass(frozen=True, repr=False)
 class SystemLimitsView(Model):
-    """What is limited for the whole cluster."""
+    """Cluster-wide limits."""
 
     limit_policy: str
-    """What limits of projects mean: `strict` or `flat`."""
+    """Limit policy of projects: `strict` or `flat`."""
     sensitive_pool_size: Optional[int] = None
     """Nodes that can be claimed for sensitive use; `null`: unlimited."""
 
 
 @dataclass(frozen=True, repr=False)
 class TallyView(Model):
-    """How many elements of an array are where."""
+    """Array elements by state."""
 
     blocked: int
-    """Wait for the same index of another array."""
+    """Elements that wait for the same index of another array."""
     cancelled: int
-    """Were cancelled, before they had nodes or later."""
+    """Elements that were cancelled, before or after they held nodes."""
     completed: int
-    """Completed."""
+    """Elements that completed."""
     elements: int
-    """All of them."""
+    """All elements."""
     failed: int
-    """Failed."""
+    """Elements that failed."""
     pending: int
-    """Wait for nodes."""
+    """Elements that wait for nodes."""
     running: int
-    """Have an allocation of their own that has not ended."""
+    """Elements that have their own allocation, which has not ended."""
 
 
 @dataclass(frozen=True, repr=False)
 class TenantUsage(Model):
-    """What a tenant has used in a window of days that ends now, and how it stands to what it is
-    meant to use."""
+    """Usage of a tenant in a window of days that ends now, with its budgets and share."""
 
     budget_factor: float
-    """What scores of its pending work are multiplied by: 1 up to 0.8 of a budget, 0.05 from its
-    end on."""
+    """Factor on the scores of the tenant's pending allocations: 1 up to 0.8 of a budget, 0.05
+    when it is used up."""
     budget_period_days: int
-    """Days of the rolling window in which budgets are used."""
+    """Days of the rolling window to which budgets apply."""
     burst: bool
-    """Whether it holds more than its share: what of its work began last is the first to make
-    room."""
+    """Whether the tenant holds more than its share. Its newest allocations are then the first
+    victims of preemption."""
     days: int
-    """Days of the window. Budgets are always of the cluster's own period, `budget_period_days`."""
+    """Days of the window. Budgets always apply to the cluster's own period,
+    `budget_period_days`."""
     downscaled: bool
-    """The accounting system asked that its work be put behind the others'."""
+    """Whether the accounting system requested that the tenant's allocations rank behind those of
+    others."""
     gpu_hours_used: float
-    """Hours of GPUs that work used, by how many GPUs its nodes have now; a node of which nobody
-    knows that counts one."""
+    """GPU hours of allocations, by the present number of GPUs of their nodes. A node with an
+    unknown number counts as one GPU."""
     idle_claimed_node_hours: float
-    """Hours of nodes that were claimed for sensitive work and ran nothing. They are billed, and
-    use no budget."""
+    """Node hours of nodes that were claimed for sensitive use and idle. They are billed, and use
+    no budget."""
     node_hours_used: float
-    """Hours of nodes that work used. What lies before the window does not count, nor does
-    suspended time."""
+    """Node hours of allocations in the window. Suspended time does not count."""
     paused: list[PausedView]
-    """Where the accounting system asked that nothing new begins."""
+    """Projects and vClusters in which the accounting system requested that no new allocation
+    starts."""
     revision: int
-    """The revision that this is of, at least."""
+    """Revision that the answer is based on, at least."""
     share: float
-    """The part of the cluster's nodes that it holds now."""
+    """Fraction of the cluster's nodes that the tenant holds now."""
     since: str
-    """Since when."""
+    """Start of the window."""
     source: str
-    """Who says how much of the budget is used: `ledger`, the cluster's own count, or
-    `accounting`, the system that it reports to."""
+    """Source of the budget usage: `ledger`, the cluster's own count, or `accounting`, the
+    accounting system."""
     tenant: str
-    """Which tenant."""
+    """Tenant name."""
     until: str
-    """Until when: what runs is counted up to here."""
+    """End of the window; running allocations are counted up to this time."""
     budget_used: Optional[float] = None
-    """The part used of the budget that is nearer its end, 1 when it is used up; `null` without a
+    """Used fraction of the budget that is used most, 1 when it is used up; `null` without a
     budget."""
     burst_allowance: Optional[float] = None
-    """How many times that part it may hold while others need nothing; `null`: none is said."""
+    """Multiple of that share that the tenant may hold while others need nothing; `null`: not
+    set."""
     fair_share_target: Optional[float] = None
-    """The part of the cluster that it is to have; `null`: none is said."""
+    """Share of the cluster that the tenant should have; `null`: not set."""
     gpu_hours_budget: Optional[float] = None
-    """Hours of GPUs that may be used in it; `null`: no budget."""
+    """GPU hours in the budget; `null`: no budget."""
     node_hours_budget: Optional[float] = None
-    """Hours of nodes that may be used in it; `null`: no budget."""
+    """Node hours in the budget; `null`: no budget."""
 
 
 @dataclass(frozen=True, repr=False)
 class TenantView(Model):
-    """A tenant as shown."""
+    """Tenant as shown."""
 
     admins: list[str]
-    """Who administers it and may set the limits of its projects."""
+    """Administrators. They may also set the limits of the tenant's projects."""
     created_at: str
-    """When it was created."""
+    """Time of creation."""
     description: str
-    """Text for people."""
+    """Free-text description."""
     id: str
-    """Its name, which is the path of its root project."""
+    """Name of the tenant, which is the path of its root project."""
     revision: int
-    """Last change."""
+    """Revision of the last change."""
     usage: UsageView
-    """What it and everything in it uses."""
+    """Usage of the tenant and everything in it."""
     burst_allowance: Optional[float] = None
-    """How many times that part it may hold while others need nothing, 1 or more; `null`: none is
-    said."""
+    """Multiple of that share that the tenant may hold while others need nothing, 1 or more;
+    `null`: not set."""
     fair_share_target: Optional[float] = None
-    """The part of the cluster that it is to have, 0 to 1; `null`: none is said."""
+    """Share of the cluster that the tenant should have, 0 to 1; `null`: not set."""
     gpu_hours_budget: Optional[float] = None
-    """Hours of GPUs that its work may use in the budget period; `null`: no budget. Beyond it
-    nothing is refused: its work waits behind the others'."""
+    """GPU hours that the tenant may use in the budget period; `null`: no budget. Beyond the
+    budget nothing is rejected, but the tenant's allocations rank behind those of others."""
     max_concurrent_allocations: Optional[int] = None
-    """Allocations of it that may hold nodes at the same time; `null`: unlimited."""
+    """Allocations of the tenant that may hold nodes at the same time; `null`: unlimited."""
     max_nodes: Optional[int] = None
-    """Nodes that it and everything in it may hold at the same time."""
+    """Nodes that the tenant and everything in it may hold at the same time."""
     node_hours_budget: Optional[float] = None
-    """Hours of nodes, likewise. Of two budgets the one that is nearer its end counts."""
+    """Node hours that the tenant may use in the budget period; `null`: no budget. Of two budgets
+    the one that is used more counts."""
     overcommitted: bool = False
-    """By force the limits of its projects add up to more than its own. Requests have to fit here
-    all the same."""
+    """Whether the projects' limits add up to more than the tenant's own, after a forced change.
+    Requests must still fit the tenant's own limits."""
 
 
 @dataclass(frozen=True, repr=False)
 class TokenCreated(Model):
-    """A join token, told this once: only its hash is kept."""
+    """New join token. The text is shown only here: the cluster keeps only its hash."""
 
     expires_at: str
-    """Until when it is good."""
+    """Expiry time."""
     token: str
-    """The whole text, secret included."""
+    """Complete token, including the secret."""
     uses: int
-    """How many enrolments it is good for."""
+    """Number of enrolments."""
     id: Optional[str] = None
-    """What lists call it, and what withdraws it: the beginning of its hash."""
+    """Token id, for lists and for revocation: the prefix of the token's hash."""
 
 
 @dataclass(frozen=True, repr=False)
 class TokenView(Model):
-    """A join token as lists show it: nothing of it lets anybody enrol."""
+    """Join token as lists show it, without anything that permits an enrolment."""
 
     by: str
-    """Who made it."""
+    """Principal that created the token."""
     cidrs: list[str]
-    """The only networks it may be used from; empty for any."""
+    """Networks from which the token may be used; empty for any."""
     expires_at: str
-    """Until when it is good."""
+    """Expiry time."""
     id: str
-    """The beginning of its hash."""
+    """Token id: the prefix of the token's hash."""
     replace: bool
-    """Whether it may take a name that is enrolled already."""
+    """Whether the token may take over a name that is already enrolled."""
     role: str
-    """What it enrols."""
+    """Role to enrol."""
     uses_left: int
-    """How many enrolments are left."""
+    """Number of enrolments left."""
     nodes: Optional[str] = None
-    """The only names that may enrol with it, as a hostlist; absent for any."""
+    """Names that may enrol with the token, as a hostlist; absent for any."""
 
 
 @dataclass(frozen=True, repr=False)
 class TotalDifference(Model):
-    """One total that is, or was, not what was used."""
+    """Total that differs, or differed, from the recorded usage."""
 
     component: str
     """`gpu_hours` or `node_hours`."""
     had: float
-    """What the accounting system had."""
+    """Total in the accounting system before the reconciliation, hours."""
     month: str
-    """Of which month: `2026-11`."""
+    """Month: `2026-11`."""
     outcome: str
     """`found`, `corrected` or `not_bookable`."""
     project: str
-    """Of which project."""
+    """Project path."""
     used: float
-    """What was used."""
+    """Recorded usage, hours."""
     vcluster: str
-    """In which vCluster."""
+    """vCluster name."""
     reason: Optional[str] = None
-    """Why it could not be put right."""
+    """Why the total could not be corrected."""
 
 
 @dataclass(frozen=True, repr=False)
 class Undrained(Model):
-    """What an undrain did."""
+    """Result of an undrain."""
 
     cleared: list[str]
-    """The drain reasons that it cleared, each with its owner: `op: fan is loud`. Empty where the
-    node had none; a repeat clears nothing more."""
+    """Drain reasons that were cleared, each with its owner: `op: fan is loud`. Empty if the node
+    had none; a repeated request clears nothing more."""
     revision: int
-    """The revision it made, or the present one when nothing was cleared."""
+    """Revision of the change, or the present revision if nothing was cleared."""
 
 
 @dataclass(frozen=True, repr=False)
 class UnknownView(Model):
-    """A node about which nothing can be said in one class."""
+    """Class of a node with unknown conformance."""
 
     class_: str = _field(metadata={"wire": "class"})
-    """The class."""
+    """Class."""
     node: str
-    """The node."""
+    """Node name."""
     why: str
-    """Why."""
+    """Why the conformance is unknown."""
     baseline: Optional[str] = None
-    """The baseline it would be judged by."""
+    """Baseline that applies to the node."""
 
 
 @dataclass(frozen=True, repr=False)
 class UsageView(Model):
-    """What is counted against limits."""
+    """Usage that counts against limits."""
 
     allocations: int
-    """Allocations holding nodes."""
+    """Allocations that hold nodes."""
     nodes: int
     """Nodes held."""
 
 
 @dataclass(frozen=True, repr=False)
 class UsedInTenant(Model):
-    """What a user has used in one tenant."""
+    """Usage of a user in one tenant."""
 
     gpu_hours_used: float
-    """See `TenantUsage`."""
+    """GPU hours of allocations; see `TenantUsage`."""
     idle_claimed_node_hours: float
-    """See `TenantUsage`."""
+    """Node hours of claimed, idle nodes; see `TenantUsage`."""
     node_hours_used: float
-    """See `TenantUsage`."""
+    """Node hours of allocations; see `TenantUsage`."""
     tenant: str
-    """Which."""
+    """Tenant name."""
 
 
 @dataclass(frozen=True, repr=False)
 class UserUsage(Model):
-    """What a user has used in a window of days that ends now."""
+    """Usage of a user in a window of days that ends now. It covers only the tenants that the
+    caller may see."""
 
     days: int
     """Days of the window."""
     gpu_hours_used: float
-    """See `TenantUsage`."""
+    """GPU hours of allocations; see `TenantUsage`."""
     idle_claimed_node_hours: float
-    """See `TenantUsage`."""
+    """Node hours of claimed, idle nodes; see `TenantUsage`."""
     node_hours_used: float
-    """See `TenantUsage`."""
+    """Node hours of allocations; see `TenantUsage`."""
     revision: int
-    """The revision that this is of, at least."""
+    """Revision that the answer is based on, at least."""
     since: str
-    """Since when."""
+    """Start of the window."""
     tenants: list[UsedInTenant]
-    """The same by tenant; of those of which the asker is told."""
+    """Usage by tenant, for the tenants that the caller may see."""
     until: str
-    """Until when."""
+    """End of the window."""
     user: str
-    """Who."""
+    """User name."""
 
 
 @dataclass(frozen=True, repr=False)
 class VclusterNodes(Model):
-    """What became of nodes that were to belong to a vCluster."""
+    """Result of an assignment of nodes to a vCluster."""
 
     nodes: str
-    """The nodes that were named, as a hostlist: they belong to it and serve it."""
+    """Nodes that were named, as a hostlist. They belong to the vCluster, and it uses them."""
     revision: int
-    """The revision the change made."""
+    """Revision of the change."""
     vcluster: str
-    """Which vCluster."""
+    """vCluster name."""
 
 
 @dataclass(frozen=True, repr=False)
 class VclusterView(Model):
-    """A vCluster as shown: what was said of it, and the nodes it has."""
+    """vCluster as shown: its definition and its nodes."""
 
     borrowed: str
-    """Nodes of other vClusters that it uses for now, as a hostlist."""
+    """Nodes of other vClusters that this one borrows, as a hostlist."""
     description: str
-    """Text for people."""
+    """Free-text description."""
     lent: str
-    """Those of them that another vCluster uses for now, as a hostlist."""
+    """Own nodes that another vCluster borrows, as a hostlist."""
     movement: MovementView
-    """How its work is moved."""
+    """Movement settings."""
     name: str
-    """Its name."""
+    """vCluster name."""
     node_count: int
-    """How many those are."""
+    """Number of these nodes."""
     nodes: str
-    """The nodes that belong to it, as a hostlist."""
+    """Nodes that belong to the vCluster, as a hostlist."""
     revision: int
-    """When something was said of it last; 0: never."""
+    """Revision of the last change to the definition or the settings; 0: none."""
     scheduler: SchedulerView
-    """How its scheduler decides."""
+    """Scheduler settings."""
     scheduler_epoch: int
-    """Grows whenever another control, or another run of one, takes over; 0: nobody has scheduled
-    it yet."""
+    """Lease epoch of the scheduler. It increases when another control, or a restarted one, takes
+    over; 0: never scheduled."""
     usable: bool
-    """Some tenant may use it. Where `tenants` is empty and this is so, it is for others than the
-    caller may know of; where it is not, the vCluster is closed."""
+    """Whether any tenant may use the vCluster. With empty `tenants`: true means that the caller
+    may not see those tenants, false means that the vCluster is closed."""
     version: int
-    """Counts what was said of it, and never the same twice; 0: nobody has said what it is, and
-    it is open to all. Settings of its scheduler alone do not say that."""
+    """Definition version; each change gets a new one, and none is used twice. 0: the vCluster is
+    not defined and is open to all tenants. Setting its scheduler alone does not define it."""
     scheduled_by: Optional[str] = None
-    """The control that schedules it; `null`: none does now."""
+    """Control that schedules the vCluster; `null`: none at present."""
     tenants: Optional[list[str]] = None
-    """The tenants that may use it, of those that the caller may know of; `null`: all."""
+    """Tenants that may use the vCluster, as far as the caller may see them; `null`: all."""
 
 
 @dataclass(frozen=True, repr=False)
 class VersionView(Model):
-    """A version that is kept."""
+    """Stored version of a baseline."""
 
     at: str
-    """When."""
+    """Time at which the version was set."""
     by: str
-    """Who made it."""
+    """Principal that set the version."""
     version: int
-    """Its number."""
+    """Baseline version."""
 
 
 @dataclass(frozen=True, repr=False)
 class Violation(Model):
-    """One level of the tree whose limit a request would exceed."""
+    """Level of the project tree at which a request would exceed a limit."""
 
     current: int
-    """What is in use there; of a change of limits, what the limits of its children would add up
-    to, 0 where one of them would have none."""
+    """Usage at this level. For a change of limits, the sum of the children's limits, or 0 if a
+    child would be unlimited."""
     limit: int
-    """The ceiling."""
+    """Ceiling at this level."""
     limit_name: str
-    """The limit: `max_nodes` or `max_concurrent_allocations`."""
+    """Limit: `max_nodes` or `max_concurrent_allocations`."""
     path: str
-    """The project, or tenant."""
+    """Project or tenant."""
     requested: int
-    """What was asked for; of a change of limits 0."""
+    """Amount requested; 0 for a change of limits."""
 
 
 @dataclass(frozen=True, repr=False)
 class Waiting(Model):
-    """Why one allocation waits."""
+    """Reason why one allocation waits."""
 
     id: int
-    """Which."""
+    """Allocation number."""
     reason: str
-    """Why."""
+    """Reason to wait."""
 
 
 @dataclass(frozen=True, repr=False)
 class WaitsForView(Model):
-    """For whom it waits."""
+    """What a blocked allocation waits for."""
 
     allocations: list[int]
-    """Those it comes after that have not ended."""
+    """Dependencies that have not ended."""
     mutex: Optional[int] = None
-    """The one that has its mutex."""
+    """Allocation that holds the mutex."""
 
 
 @dataclass(frozen=True, repr=False)
 class WeightsView(Model):
-    """Weights of the nine factors. They are relative: they need not add up to 1. Their
+    """Weights of the nine factors. Weights are relative: they need not add up to 1. The
     resolution is 0.000001."""
 
     backlog: float
     """Backlog."""
     checkpoint: float
-    """Cheap to checkpoint."""
+    """Low cost of a checkpoint."""
     conformance: float
     """One conformance group."""
     data_ready: float
@@ -2558,7 +2582,7 @@ class WeightsView(Model):
     energy: float
     """Energy price."""
     fair_share: float
-    """How far the tenant is from its share."""
+    """Distance of the tenant from its share."""
     priority: float
     """Priority class."""
     topology: float
@@ -2569,98 +2593,98 @@ class WeightsView(Model):
 
 @dataclass(frozen=True, repr=False)
 class WorkloadView(Model):
-    """What runs, as far as the asker may see it."""
+    """Workload, as far as the caller may see it."""
 
     argv: list[str]
     """Program and arguments."""
     env: dict[str, str]
-    """Names of the variables; every value reads `<redacted>`."""
+    """Names of the environment variables; every value reads `<redacted>`."""
     error: Optional[str] = None
-    """File for standard error."""
+    """File for standard error, as requested; absent: kept as logs."""
     output: Optional[str] = None
-    """File for standard output, as asked for; absent: kept as logs."""
+    """File for standard output, as requested; absent: kept as logs."""
     script: Optional[str] = None
-    """The script."""
+    """Script."""
     working_dir: Optional[str] = None
     """Working directory."""
 
 
 @dataclass(frozen=True, repr=False)
 class WritingView(Model):
-    """A checkpoint that is being written."""
+    """Job checkpoint that is being written."""
 
     asked_at: str
-    """Since when."""
+    """Time of the request."""
     directory: str
-    """Where it goes."""
+    """Target directory."""
     extended: bool
-    """It was given more time once."""
+    """Whether the deadline was extended once."""
     number: int
-    """Its number."""
+    """Checkpoint number."""
     ranks_written: int
-    """Ranks that have written theirs."""
+    """Ranks that have written their part."""
     until: str
-    """When it is given up."""
+    """Deadline, after which the checkpoint is abandoned."""
     makes_room: Optional[str] = None
-    """Why it makes room then; absent: it goes on."""
+    """Why the allocation gives up its nodes after the checkpoint; absent if it keeps running."""
 
 
 @dataclass(frozen=True, repr=False)
 class AllocationChange(Model):
-    """An allocation."""
+    """Change of an allocation."""
 
     change: str
-    """What happened: `submitted`, `assigned`, `started`, `stopping`, `ended`, …"""
+    """Kind of change: `submitted`, `assigned`, `started`, `stopping`, `ended`, …"""
     kind: Literal["allocation"]
     record: AllocationView
-    """As it is now, without its workload, which never changes."""
+    """Record after the change, without the workload, which never changes."""
 
 
 @dataclass(frozen=True, repr=False)
 class NodeChange(Model):
-    """A node."""
+    """Change of a node."""
 
     kind: Literal["node"]
     record: NodeView
-    """As it is now."""
+    """Record after the change."""
 
 
 @dataclass(frozen=True, repr=False)
 class ProjectChange(Model):
-    """A project."""
+    """Change of a project."""
 
     kind: Literal["project"]
     record: ProjectView
-    """As it is now."""
+    """Record after the change."""
 
 
 @dataclass(frozen=True, repr=False)
 class ProjectDeletedChange(Model):
-    """A project was deleted."""
+    """Deletion of a project."""
 
     kind: Literal["project_deleted"]
     path: str
-    """Which."""
+    """Project path."""
 
 
 @dataclass(frozen=True, repr=False)
 class BaselineChange(Model):
-    """A baseline has a new version, or is gone."""
+    """New version, or deletion, of a baseline."""
 
     kind: Literal["baseline"]
     name: str
-    """Which."""
+    """Baseline name."""
     version: Optional[int] = None
-    """Its version; left out when it is gone."""
+    """Baseline version; left out after a deletion."""
 
 
 @dataclass(frozen=True, repr=False)
 class BrakeChange(Model):
-    """Automatic draining stands still, or goes on."""
+    """Stop or resumption of automatic draining."""
 
     kind: Literal["brake"]
     held: Optional[BrakeView] = None
-    """Why it stands still; left out when it goes on."""
+    """Why automatic draining is stopped; left out after it has resumed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -2680,16 +2704,16 @@ Change = Union[
     BrakeChange,
     UnknownChange,
 ]
-"""One record after a change."""
+"""Record after a change."""
 
 
 LossView = dict[str, Any]
-"""Why a probe as a whole gave nothing."""
+"""Why a whole probe returned nothing."""
 
 
 MetricBody = Union[str, dict[str, Any]]
-"""What the number of nodes follows."""
+"""Metric that determines the number of nodes."""
 
 
 ReservationsView = Union[int, str]
-"""Which blocked jobs get nodes held back for them."""
+"""Blocked jobs for which nodes are reserved."""

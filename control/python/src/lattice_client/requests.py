@@ -58,24 +58,24 @@ __all__ = [
 
 
 JobBody = Union[int, str]
-"""Another allocation: its number, or an element as `12_7`."""
+"""Reference to another allocation: its number, or an array element as `12_7`."""
 
 
 MetricBody = Union[Literal["gpu", "cpu"], dict[str, Any]]
-"""What the number of nodes follows."""
+"""Metric that determines the number of nodes."""
 
 
 ReservationsView = Union[int, Literal["all"]]
-"""Which blocked jobs get nodes held back for them."""
+"""Blocked jobs for which nodes are reserved."""
 
 
 class AddMemberRequest(TypedDict):
-    """One more member. It must run, with `join: true`."""
+    """Request to add a member. The member must be running with `join: true`."""
 
     address: str
-    """Its mesh address, `ip:port`."""
+    """Mesh address, `ip:port`."""
     id: int
-    """Its number; its certificate is `spiffe://<cluster>/quorum/<id>`."""
+    """Member number; its certificate is `spiffe://<cluster>/quorum/<id>`."""
 
 
 class _AllocationRequestNeeded(TypedDict):
@@ -84,7 +84,7 @@ class _AllocationRequestNeeded(TypedDict):
     nodes: int
     """Number of nodes, at least 1."""
     project: str
-    """The project whose limits apply."""
+    """Project for limits and usage."""
 
 
 _AllocationRequestWords = TypedDict(
@@ -93,212 +93,219 @@ _AllocationRequestWords = TypedDict(
 
 
 class AllocationRequest(_AllocationRequestNeeded, _AllocationRequestWords, total=False):
-    """A request for nodes. Who asks is known from the token; there is no field for it.
+    """Request for nodes. The user comes from the token; the request has no field for it.
 
     `class`: Priority class, 0-10; 5 when left out."""
 
     argv: list[str]
-    """Program and arguments; beside `script` that one's arguments. Give at least one of the two."""
+    """Program and arguments; with `script`, the arguments of the script. Give at least one of
+    the two."""
     array: Optional[str]
-    """Many pieces of work that differ in their index alone: `0-99%10`, `1,3,5-7`, `0-15:4`;
-    behind `%` how many run at a time. Each has an allocation of its own as soon as it is placed,
-    and `LATTICE_ARRAY_INDEX`."""
+    """Job array, as indices: `0-99%10`, `1,3,5-7`, `0-15:4`. The number after `%` limits how
+    many elements run at a time. Each element gets its own allocation when it is placed, and its
+    index in `LATTICE_ARRAY_INDEX`."""
     begin: Optional[str]
-    """It is not placed before: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`.
-    With an idempotency key write a time: of a repeat, `now` is another one."""
+    """Earliest start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an
+    idempotency key give an absolute time: in a repeated request `now` is a later time."""
     checkpoint: Optional[CheckpointBody]
-    """It can write checkpoints."""
+    """How the allocation writes job checkpoints. Left out: it writes none."""
     checkpoint_time: Optional[str]
-    """How long it takes to write a checkpoint, as a walltime is written; 7 days at most. Left
-    out: as long as its GPUs' memory makes it."""
+    """Time to write a job checkpoint, in the format of `walltime`; 7 days at most. Left out:
+    estimated from the memory of the GPUs."""
     constraints: ConstraintsBody
-    """What the nodes must be like."""
+    """Requirements on the nodes."""
     data_ready: Optional[float]
-    """The part of its input data that is on the hot tier, 0 to 1. Left out: not known, and
-    weighed as a half."""
+    """Fraction of the input data that is on the hot tier, 0 to 1. Left out: unknown, scored as
+    0.5."""
     deadline: Optional[str]
-    """It must have ended by then; written as `begin` is."""
+    """Time by which the allocation must have ended, in the format of `begin`."""
     dependencies: list[DependencyBody]
-    """Those it comes after: it waits for each of them."""
+    """Allocations that must end first. The allocation waits for all of them."""
     dependency: Optional[str]
-    """The same as batch schedulers write it: `afterok:12:13,afternotok:14_7,singleton`. Give one
-    of both."""
+    """Dependencies in the syntax of batch schedulers: `afterok:12:13,afternotok:14_7,singleton`.
+    Give this or `dependencies`, not both."""
     env: dict[str, str]
-    """Environment added to a minimal one. Never shown again."""
+    """Environment variables, added to a minimal environment. The values are never shown again."""
     error: Optional[str]
-    """The same for standard error."""
+    """File for standard error; written like `output`."""
     hold: bool
-    """Submit on hold."""
+    """Submit the allocation on hold."""
     mutex: Optional[str]
-    """The same under another name than the work's own."""
+    """Mutex name: like `singleton`, but by this name instead of the allocation's name."""
     name: Optional[str]
-    """A name for people."""
+    """Free-text name."""
     output: Optional[str]
-    """File of the user's own for standard output, opened as the user on each node and appended
-    to: `%j` is the allocation, `%A` its array, `%a` its index there, `%r` the rank, `%n` the
-    node. Left out: kept by the node and read as logs."""
+    """File for standard output. Each node opens it as the user and appends. `%j` is the
+    allocation, `%A` the array, `%a` the index in the array, `%r` the rank, `%n` the node. Left
+    out: each node keeps the output, readable as logs."""
     requeue: Optional[str]
-    """What happens when a node is lost: `never` (default), `once` or `always`."""
+    """Policy after the loss of a node: `never` (default), `once` or `always`."""
     reservation: Optional[str]
-    """It uses nodes that are reserved under this name, and no others."""
+    """Reservation. The allocation uses the nodes of this reservation only."""
     scale: Optional[ScaleBody]
-    """Its number of nodes follows a metric."""
+    """Scaling of the number of nodes by a metric."""
     script: Optional[str]
-    """A script, run by its own `#!` line with `argv` as its arguments."""
+    """Script, run by the interpreter of its `#!` line with `argv` as its arguments."""
     sensitive: bool
-    """All nodes must share one conformance group."""
+    """Require that all nodes share one conformance group."""
     singleton: bool
-    """Of the same user's work with the same name, one is eligible at a time, in the order of the
-    submits."""
+    """Make only one of the user's allocations with this name eligible at a time, in the order of
+    submission."""
     storage_gb_s: dict[str, float]
-    """Bandwidth that the whole of it needs of storage systems while it runs, GB/s (thousand
-    million bytes a second) by the system's name; 16 systems at most. Whole MB/s are kept."""
+    """Storage bandwidth that the whole allocation needs while it runs, GB/s (10^9 bytes per
+    second) by storage system; 16 systems at most. Values are rounded to whole MB/s."""
     vcluster: Optional[str]
-    """The vCluster whose scheduler places it; `default` when left out."""
+    """vCluster that schedules the allocation; `default` when left out."""
     walltime: Optional[str]
     """Longest run time: `90s`, `1h30m`, `HH:MM:SS`. Left out: unbounded, never backfilled."""
     working_dir: Optional[str]
-    """Working directory, from the root."""
+    """Working directory, an absolute path."""
 
 
 class AuthorityRequest(TypedDict):
-    """One more authority to trust."""
+    """Request to trust one more CA."""
 
     certificate: str
-    """Its certificate, PEM; never its key."""
+    """CA certificate, PEM; never the private key."""
 
 
 class BaselineRequest(TypedDict, total=False):
-    """A new version of a baseline."""
+    """New version of a baseline."""
 
     classes: dict[str, ClassForm]
-    """Rules by class. With `from_node` or `from_group` and none here: every class that is
-    complete there."""
+    """Rules by class. Left empty with `from_node` or `from_group`: every class that is complete
+    there."""
     cohort: Optional[CohortForm]
-    """The nodes it is for, by what they are. Named nodes go before a cohort."""
+    """Nodes that the baseline applies to, by cohort. A baseline that names a node takes
+    precedence over one by cohort."""
     description: str
-    """For people."""
+    """Free-text description."""
     expected_version: Optional[int]
-    """The version this rests on, 0 for none; refused when there is another by then."""
+    """Version that this change is based on, 0 for none; the change is rejected if another
+    version exists by then."""
     from_group: Optional[str]
-    """The conformance group that others should be like: its digest, or its first 8 digits or
-    more. One of its members is asked now."""
+    """Reference conformance group: its digest, or a prefix of at least 8 digits. Control reads
+    the records of its members during this request."""
     from_node: Optional[str]
-    """The node that others should be like. It is asked now."""
+    """Reference node. Control requests its last reading during this request."""
     name: Optional[str]
-    """Its name, as a check: the one of the path counts."""
+    """Baseline name, as a check; the name in the request path counts."""
     nodes: Optional[str]
-    """The nodes it is for, as a hostlist."""
+    """Nodes that the baseline applies to, as a hostlist."""
     policy: Optional[str]
-    """What follows where a node differs, for classes that do not say: `warn` (when left out),
-    `deprioritise`, `drain`."""
+    """Default policy for nodes that drift, for classes without their own: `warn` (when left
+    out), `deprioritise`, `drain`."""
     sensitive: Optional[str]
-    """What that means to sensitive work, for classes that do not say: `strict` (when left out:
-    no new sensitive work at once) or `ignore`."""
+    """Default effect of drift on sensitive allocations, for classes without their own: `strict`
+    (when left out: the node gets no new sensitive allocation, at once) or `ignore`."""
 
 
 class BrakeReleaseRequest(TypedDict):
-    """A person has looked."""
+    """Request to release the brake after an operator has checked the nodes."""
 
     reason: str
-    """What was found, for the audit."""
+    """Finding of the operator, for the audit."""
 
 
 class _CheckpointBodyNeeded(TypedDict):
     """What it must have."""
 
     mode: str
-    """How it is told to: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC)."""
+    """How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback`
+    (gRPC)."""
 
 
 class CheckpointBody(_CheckpointBodyNeeded, total=False):
-    """How work writes checkpoints."""
+    """How an allocation writes job checkpoints."""
 
     directory: Optional[str]
-    """Where to: a directory from the root. Left out: where the site says."""
+    """Target directory, an absolute path. Left out: the directory of the site."""
     trigger: Optional[str]
-    """Who decides when: `automatic` (when it pays, and whenever somebody asks; the default) or
-    `manual` (people, and who needs the nodes)."""
+    """When checkpoints are written: `automatic` (when one pays off, and on request; the default)
+    or `manual` (on request, and for preemption)."""
 
 
 class CheckpointRequest(TypedDict, total=False):
-    """A checkpoint that is asked for."""
+    """Request for a job checkpoint."""
 
     directory: Optional[str]
-    """Where to: a directory from the root. Left out: where the work or the site says."""
+    """Target directory, an absolute path. Left out: the directory of the allocation or the site."""
     timeout: Optional[str]
-    """How long it may take, as a walltime is written; `10m` when left out."""
+    """Time the checkpoint may take, in the format of a walltime; `10m` when left out."""
 
 
 class CheckpointSettingsChange(TypedDict, total=False):
-    """When its work writes checkpoints, and how long one may take.
+    """Job checkpoints: when they are written, and how long one may take.
 
-    What is left out stays; `null` takes it back to its default."""
+    A field left out keeps its value; `null` resets it to the default."""
 
     max_deferral_count: Optional[int]
-    """How often it may. Default: 3."""
+    """How often a job may defer a checkpoint. Default: 3."""
     max_deferral_s: Optional[float]
-    """How long work may put one off, in all, seconds. Default: 300."""
+    """How long a job may defer a checkpoint, in total, seconds. Default: 300."""
     max_interval_s: Optional[float]
-    """None later, whatever it costs, seconds. Default: 21600."""
+    """Maximum time since the last checkpoint or the start, regardless of cost, seconds. Default:
+    21600."""
     min_interval_s: Optional[float]
-    """None sooner after the last one, or after the start, seconds. Default: 300."""
+    """Minimum time since the last checkpoint or the start, seconds. Default: 300."""
     sensitive_max_interval_s: Optional[float]
-    """As `max_interval_s`, of sensitive work. Default: 3600."""
+    """`max_interval_s` for sensitive jobs, seconds. Default: 3600."""
     sensitive_min_interval_s: Optional[float]
-    """As `min_interval_s`, of sensitive work. Default: 600."""
+    """`min_interval_s` for sensitive jobs, seconds. Default: 600."""
     sensitive_timeout_s: Optional[float]
-    """As `timeout_s`, of sensitive work. Default: 900."""
+    """`timeout_s` for sensitive jobs, seconds. Default: 900."""
     timeout_s: Optional[float]
-    """How long one may take before it is extended or given up, seconds. Default: 600."""
+    """How long a checkpoint may take before it is extended or abandoned, seconds. Default: 600."""
 
 
 class _ClaimRequestNeeded(TypedDict):
     """What it must have."""
 
     project: str
-    """The project against whose limits they count, and whose sensitive work they take."""
+    """Project for limits and usage of the nodes. The nodes take sensitive allocations of this
+    project."""
 
 
 class ClaimRequest(_ClaimRequestNeeded, total=False):
-    """Nodes are to belong to the caller alone."""
+    """Request to claim nodes for the caller alone."""
 
     purpose: str
-    """What for; kept in the audit."""
+    """Free-text purpose; kept in the audit."""
 
 
 class ClassForm(TypedDict, total=False):
-    """What one class is meant to be."""
+    """Expected state of one class."""
 
     keys: Optional[dict[str, Any]]
-    """Keys and what they must be, whatever the rest: a value, a list `{any_of: [a, b]}`, either
-    with `or_absent: true`, or `{absent: true}`. `nic.*.firmware` speaks of every slot. Without
-    keys the class must be exactly what `from_node` or `from_group` is."""
+    """Expected values by key; other keys of the class are not checked. Each is a value, a list
+    `{any_of: [a, b]}`, either with `or_absent: true`, or `{absent: true}`. `nic.*.firmware`
+    matches every slot. Without keys the class must equal that of `from_node` or `from_group`
+    exactly."""
     policy: Optional[str]
-    """`warn`, `deprioritise` or `drain`; the baseline's own when left out."""
+    """`warn`, `deprioritise` or `drain`; the baseline's policy when left out."""
     sensitive: Optional[str]
-    """`strict` or `ignore`; the baseline's own when left out."""
+    """`strict` or `ignore`; the baseline's value when left out."""
 
 
 class _ClearRequestNeeded(TypedDict):
     """What it must have."""
 
     code: str
-    """The code of the reasons that are over."""
+    """Code of the reasons to clear."""
 
 
 class ClearRequest(_ClearRequestNeeded, total=False):
-    """Somebody repaired it."""
+    """Request to clear health reasons after a repair."""
 
     entity: Optional[str]
-    """Of this part alone; of all of them when left out."""
+    """Affected part; left out: all parts."""
 
 
 class CohortForm(TypedDict, total=False):
-    """Which cohort is meant: every part that is given must be equal."""
+    """Cohort selector. Every field that is given must be equal."""
 
     gpu_count: Optional[int]
-    """Number of GPUs; 0 for nodes without."""
+    """Number of GPUs; 0 for nodes without GPUs."""
     gpu_model: Optional[str]
     """GPU model."""
     product: Optional[str]
@@ -308,22 +315,22 @@ class CohortForm(TypedDict, total=False):
 
 
 class ConstraintsBody(TypedDict, total=False):
-    """What the nodes must be like; every field left out means "any"."""
+    """Node constraints; a field left out means "any"."""
 
     exclude: Optional[str]
-    """None of these, as a hostlist."""
+    """Excluded nodes, as a hostlist."""
     features: list[str]
-    """Features every node must carry."""
+    """Features that every node must have."""
     gpu_models: list[str]
-    """Acceptable GPU models, any one of them; part of the name is enough, case is ignored. One
-    text may name several: `V100M16|V100M32`."""
+    """Acceptable GPU models, any one of them. Part of the name is enough, and case is ignored.
+    One text may name several: `V100M16|V100M32`."""
     gpus_per_node: Optional[int]
-    """GPUs each node must have at least. On a node that has more the work sees so many, those
-    that hang together best."""
+    """Minimum number of GPUs per node. On a node with more GPUs the allocation sees exactly this
+    number, those that are connected best."""
     memory_bytes: Optional[int]
-    """Memory each node must have at least, bytes."""
+    """Minimum memory per node, bytes."""
     nodelist: Optional[str]
-    """Only these nodes, as a hostlist."""
+    """Allowed nodes, as a hostlist."""
     spread: Optional[str]
     """Layout over topology groups: `tight` (default), `spread` or `any`."""
 
@@ -332,110 +339,112 @@ class _DagRequestNeeded(TypedDict):
     """What it must have."""
 
     members: list[MemberRequest]
-    """At least one. They get their numbers in this order."""
+    """Members, at least one. Their allocation numbers are in this order."""
 
 
 class DagRequest(_DagRequestNeeded, total=False):
-    """A graph as somebody asks for it."""
+    """Request for a DAG."""
 
     name: str
-    """A name for people; may be left out."""
+    """Free-text name; may be left out."""
 
 
 class DependencyBody(TypedDict):
-    """One allocation after another."""
+    """Dependency on another allocation."""
 
     condition: str
-    """How that one must have ended: `success`, `failure`, `any`, or `corresponding` (the element
-    of the same index succeeded)."""
+    """Required end of the other allocation: `success`, `failure`, `any`, or `corresponding` (the
+    element of the same index succeeded)."""
     on: JobBody
-    """Which one."""
+    """Allocation that must end first."""
 
 
 class _DrainRequestNeeded(TypedDict):
     """What it must have."""
 
     reason: str
-    """For people; shown with the node."""
+    """Free-text reason, shown with the node."""
 
 
 class DrainRequest(_DrainRequestNeeded, total=False):
-    """Why a node is to get no new work."""
+    """Request to drain a node, so that it gets no new allocation."""
 
     force_release: bool
-    """Take the node from its holder although nobody knows that its processes are gone. Who asks
-    answers for that: the reason is kept in the audit."""
+    """Release the node by force, although it is unconfirmed that the holder's processes have
+    ended. The caller takes responsibility; the reason is kept in the audit."""
 
 
 class _EdgeBodyNeeded(TypedDict):
     """What it must have."""
 
     member: str
-    """The member that comes before."""
+    """Member that must end first."""
 
 
 class EdgeBody(_EdgeBodyNeeded, total=False):
-    """One member after another."""
+    """Dependency on another member."""
 
     condition: Optional[str]
-    """How that must have ended: `success` (when left out), `failure`, `any` or `corresponding`."""
+    """Required end of that member: `success` (when left out), `failure`, `any` or
+    `corresponding`."""
 
 
 class ExtendRequest(TypedDict):
-    """Another walltime."""
+    """Request for a different walltime."""
 
     walltime: str
-    """Of each attempt, from its begin on: `3h`; or so much more than now: `+30m`."""
+    """Walltime of each attempt, from its start: `3h`; or an increment: `+30m`."""
 
 
 class _LimitChangeBodyNeeded(TypedDict):
     """What it must have."""
 
     path: str
-    """Which project, or tenant."""
+    """Project or tenant."""
 
 
 class LimitChangeBody(_LimitChangeBodyNeeded, total=False):
-    """A change to the limits of one project. A field left out stays, `null` lifts the ceiling."""
+    """Change to the limits of one project. A field left out keeps its value; `null` removes the
+    limit."""
 
     max_concurrent_allocations: Optional[int]
-    """Allocations holding nodes at the same time."""
+    """Allocations that hold nodes at the same time."""
     max_nodes: Optional[int]
     """Nodes held at the same time."""
 
 
 class LimitPolicyUpdate(TypedDict):
-    """What limits of projects are to mean from now on."""
+    """Change of the limit policy."""
 
     limit_policy: str
-    """`strict`: children add up to at most their parent's, and every level counts. `flat`: a
-    project's own limit counts, and its tenant's."""
+    """`strict`: the limits of children add up to at most their parent's, and every level counts.
+    `flat`: only the limits of the project itself and of its tenant count."""
 
 
 class _LimitsRequestNeeded(TypedDict):
     """What it must have."""
 
     changes: list[LimitChangeBody]
-    """At least one."""
+    """At least one change."""
 
 
 class LimitsRequest(_LimitsRequestNeeded, total=False):
-    """Limit changes, applied all or none and judged on the resulting tree."""
+    """Limit changes, applied all or none and checked on the resulting tree."""
 
     force: bool
-    """Also where the limits of children then add up to more than their parent's, which is marked
-    as overcommitted until they fit. For administrators of the whole cluster."""
+    """Apply the change even if the limits of children then exceed their parent's. The parent is
+    marked as overcommitted until they fit. For administrators of the whole cluster."""
 
 
 class _MemberRequestNeeded(TypedDict):
     """What it must have."""
 
     name: str
-    """Others come after it by that."""
+    """Name by which other members refer to this member."""
     nodes: int
     """Number of nodes, at least 1."""
     project: str
-    """The project whose limits apply."""
+    """Project for limits and usage."""
 
 
 _MemberRequestWords = TypedDict(
@@ -444,135 +453,136 @@ _MemberRequestWords = TypedDict(
 
 
 class MemberRequest(_MemberRequestNeeded, _MemberRequestWords, total=False):
-    """A member of a graph: a request for nodes, with its name, and what it comes after.
+    """Member of a graph: a request for nodes with a name and dependencies.
 
     `class`: Priority class, 0-10; 5 when left out."""
 
     after: Union[list[str], list[EdgeBody], dict[str, list[str]]]
-    """What a member comes after, in one of three forms."""
+    """Dependencies of a member, in one of three forms."""
     argv: list[str]
-    """Program and arguments; beside `script` that one's arguments. Give at least one of the two."""
+    """Program and arguments; with `script`, the arguments of the script. Give at least one of
+    the two."""
     array: Optional[str]
-    """Many pieces of work that differ in their index alone: `0-99%10`, `1,3,5-7`, `0-15:4`;
-    behind `%` how many run at a time. Each has an allocation of its own as soon as it is placed,
-    and `LATTICE_ARRAY_INDEX`."""
+    """Job array, as indices: `0-99%10`, `1,3,5-7`, `0-15:4`. The number after `%` limits how
+    many elements run at a time. Each element gets its own allocation when it is placed, and its
+    index in `LATTICE_ARRAY_INDEX`."""
     begin: Optional[str]
-    """It is not placed before: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`.
-    With an idempotency key write a time: of a repeat, `now` is another one."""
+    """Earliest start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`. With an
+    idempotency key give an absolute time: in a repeated request `now` is a later time."""
     checkpoint: Optional[CheckpointBody]
-    """It can write checkpoints."""
+    """How the allocation writes job checkpoints. Left out: it writes none."""
     checkpoint_time: Optional[str]
-    """How long it takes to write a checkpoint, as a walltime is written; 7 days at most. Left
-    out: as long as its GPUs' memory makes it."""
+    """Time to write a job checkpoint, in the format of `walltime`; 7 days at most. Left out:
+    estimated from the memory of the GPUs."""
     constraints: ConstraintsBody
-    """What the nodes must be like."""
+    """Requirements on the nodes."""
     data_ready: Optional[float]
-    """The part of its input data that is on the hot tier, 0 to 1. Left out: not known, and
-    weighed as a half."""
+    """Fraction of the input data that is on the hot tier, 0 to 1. Left out: unknown, scored as
+    0.5."""
     deadline: Optional[str]
-    """It must have ended by then; written as `begin` is."""
+    """Time by which the allocation must have ended, in the format of `begin`."""
     dependencies: list[DependencyBody]
-    """Those it comes after: it waits for each of them."""
+    """Allocations that must end first. The allocation waits for all of them."""
     dependency: Optional[str]
-    """The same as batch schedulers write it: `afterok:12:13,afternotok:14_7,singleton`. Give one
-    of both."""
+    """Dependencies in the syntax of batch schedulers: `afterok:12:13,afternotok:14_7,singleton`.
+    Give this or `dependencies`, not both."""
     env: dict[str, str]
-    """Environment added to a minimal one. Never shown again."""
+    """Environment variables, added to a minimal environment. The values are never shown again."""
     error: Optional[str]
-    """The same for standard error."""
+    """File for standard error; written like `output`."""
     hold: bool
-    """Submit on hold."""
+    """Submit the allocation on hold."""
     mutex: Optional[str]
-    """The same under another name than the work's own."""
+    """Mutex name: like `singleton`, but by this name instead of the allocation's name."""
     output: Optional[str]
-    """File of the user's own for standard output, opened as the user on each node and appended
-    to: `%j` is the allocation, `%A` its array, `%a` its index there, `%r` the rank, `%n` the
-    node. Left out: kept by the node and read as logs."""
+    """File for standard output. Each node opens it as the user and appends. `%j` is the
+    allocation, `%A` the array, `%a` the index in the array, `%r` the rank, `%n` the node. Left
+    out: each node keeps the output, readable as logs."""
     requeue: Optional[str]
-    """What happens when a node is lost: `never` (default), `once` or `always`."""
+    """Policy after the loss of a node: `never` (default), `once` or `always`."""
     reservation: Optional[str]
-    """It uses nodes that are reserved under this name, and no others."""
+    """Reservation. The allocation uses the nodes of this reservation only."""
     scale: Optional[ScaleBody]
-    """Its number of nodes follows a metric."""
+    """Scaling of the number of nodes by a metric."""
     script: Optional[str]
-    """A script, run by its own `#!` line with `argv` as its arguments."""
+    """Script, run by the interpreter of its `#!` line with `argv` as its arguments."""
     sensitive: bool
-    """All nodes must share one conformance group."""
+    """Require that all nodes share one conformance group."""
     singleton: bool
-    """Of the same user's work with the same name, one is eligible at a time, in the order of the
-    submits."""
+    """Make only one of the user's allocations with this name eligible at a time, in the order of
+    submission."""
     storage_gb_s: dict[str, float]
-    """Bandwidth that the whole of it needs of storage systems while it runs, GB/s (thousand
-    million bytes a second) by the system's name; 16 systems at most. Whole MB/s are kept."""
+    """Storage bandwidth that the whole allocation needs while it runs, GB/s (10^9 bytes per
+    second) by storage system; 16 systems at most. Values are rounded to whole MB/s."""
     vcluster: Optional[str]
-    """The vCluster whose scheduler places it; `default` when left out."""
+    """vCluster that schedules the allocation; `default` when left out."""
     walltime: Optional[str]
     """Longest run time: `90s`, `1h30m`, `HH:MM:SS`. Left out: unbounded, never backfilled."""
     working_dir: Optional[str]
-    """Working directory, from the root."""
+    """Working directory, an absolute path."""
 
 
 class MovementChange(TypedDict, total=False):
-    """What is to be changed of how a vCluster's work is moved; what is left out stays."""
+    """Change of a vCluster's movement settings; a field left out keeps its value."""
 
     checkpoint: Optional[CheckpointSettingsChange]
-    """When its work writes checkpoints, and how long one may take."""
+    """Job checkpoints: when they are written, and how long one may take."""
     preemption: Optional[PreemptionChange]
-    """Who makes room for work of a higher class."""
+    """Preemption for jobs of a higher class."""
     scaling: Optional[ScalingChange]
-    """How quickly its services follow their metrics."""
+    """Scaling: how quickly services follow their metrics."""
     sharing: Optional[SharingChange]
-    """What it lends and borrows."""
+    """Lending and borrowing of nodes."""
 
 
 class PreemptionChange(TypedDict, total=False):
-    """Who makes room for work of a higher class.
+    """Preemption for jobs of a higher class.
 
-    What is left out stays; `null` takes it back to its default."""
+    A field left out keeps its value; `null` resets it to the default."""
 
     enabled: Optional[bool]
-    """Whether anybody does. Default: true."""
+    """Whether preemption is enabled. Default: true."""
     max_victims: Optional[int]
-    """How many make room for one, at most; 1 to 3. Default: 3."""
+    """Maximum number of victims per preemptor, 1 to 3. Default: 3."""
     near_completion_threshold_s: Optional[float]
-    """Work so near its end is left alone, seconds. Default: 300."""
+    """A job with less than this time to its end is not preempted, seconds. Default: 300."""
     only_borrowed: Optional[bool]
-    """Only work that has nothing but borrowed nodes makes room: so it is for services. Default:
-    false."""
+    """Preempt only jobs that hold nothing but borrowed nodes. Default: false; true for services."""
     patience_s: Optional[float]
-    """How long work waits, and would wait on, before others make room for it, seconds. Default:
-    60."""
+    """How long a job must have waited, and must still be expected to wait, before it preempts,
+    seconds. Default: 60."""
     thrash_count: Optional[int]
-    """Work that was preempted so often counts as one class higher; 0: never. Default: 3."""
+    """A job that was preempted this often counts as one class higher; 0: never. Default: 3."""
     thrash_interval_s: Optional[float]
-    """Work that was preempted or resumed so recently is left alone, seconds. Default: 900."""
+    """A job that was preempted or resumed within this time is not preempted, seconds. Default:
+    900."""
 
 
 class _ProjectRequestNeeded(TypedDict):
     """What it must have."""
 
     path: str
-    """Where: a tenant's name, or `tenant/a/b`, whose parent must exist."""
+    """Path: the name of a tenant, or `tenant/a/b`; the parent must exist."""
 
 
 class ProjectRequest(_ProjectRequestNeeded, total=False):
-    """A new project, or tenant."""
+    """Request for a new project or tenant."""
 
     admins: list[str]
-    """Who administers it and may set the limits of its children."""
+    """Administrators. They may also set the limits of child projects."""
     description: str
-    """Text for people."""
+    """Free-text description."""
     limits: ProjectUpdate
-    """Its ceilings. One that is left out is closed: 0 of what a level above limits. `null` is no
-    ceiling."""
+    """Limits. A limit left out is closed: 0 for each resource that a level above limits. `null`
+    is unlimited."""
 
 
 class ProjectUpdate(TypedDict, total=False):
-    """A change to the project named in the request's path. A field left out stays, `null` lifts
-    the ceiling."""
+    """Change to the project named in the request's path. A field left out keeps its value;
+    `null` removes the limit."""
 
     max_concurrent_allocations: Optional[int]
-    """Allocations holding nodes at the same time."""
+    """Allocations that hold nodes at the same time."""
     max_nodes: Optional[int]
     """Nodes held at the same time."""
 
@@ -581,25 +591,26 @@ class _ReconcileRequestNeeded(TypedDict):
     """What it must have."""
 
     since: str
-    """Every month of which a part lies behind this moment: `2026-03-01`, or with a time."""
+    """Begin of the range: `2026-03-01`, or with a time. Every month that overlaps the range is
+    included."""
     until: str
-    """And before this one."""
+    """End of the range, exclusive."""
 
 
 class ReconcileRequest(_ReconcileRequestNeeded, total=False):
-    """Which months are compared with what was used, and set."""
+    """Months to compare with the recorded usage and to correct."""
 
     dry_run: bool
-    """Only compare."""
+    """Compare only, and correct nothing."""
 
 
 class ReleaseRequest(TypedDict, total=False):
-    """Claimed nodes are given back."""
+    """Request to release claimed nodes."""
 
     reason: Optional[str]
-    """Why; needed from who is not the claimant, and kept in the audit."""
+    """Reason; required from a caller other than the claimant, and kept in the audit."""
     wipe: Literal["once", "again", "waive"]
-    """What is done about the wipe."""
+    """How to proceed with the wipe."""
 
 
 _ReservationRequestWords = TypedDict(
@@ -608,140 +619,139 @@ _ReservationRequestWords = TypedDict(
 
 
 class ReservationRequest(_ReservationRequestWords, total=False):
-    """What is to be reserved. Of `nodes` and `groups` at least one, of `until` and `duration`
-    one at most.
+    """Request for a reservation. Give `nodes`, `groups` or both, and at most one of `until` and
+    `duration`.
 
-    `from`: From when on: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`; now
-    when left out."""
+    `from`: Start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`; now when left
+    out."""
 
     duration: Optional[str]
-    """For how long instead: `2h`, `1d`."""
+    """Duration, instead of `until`: `2h`, `1d`."""
     expected_revision: Optional[int]
-    """The revision of the reservation that this rests on, 0 for none; refused when it has
-    another by now."""
+    """Revision of the reservation that this change is based on, 0 for none; the change is
+    rejected if the reservation has another revision by now."""
     groups: list[str]
-    """Topology groups; the nodes that are in them now."""
+    """Topology groups, expanded to their present nodes."""
     nodes: Optional[str]
-    """Which nodes, as a hostlist."""
+    """Nodes, as a hostlist."""
     projects: list[str]
-    """Projects whose work, and that of those below, may use them meanwhile. With no user and no
-    project it is for nobody: a maintenance window."""
+    """Projects with access to the nodes, including projects below them. Without users and
+    projects the reservation is a maintenance window, in which no allocation may use the nodes."""
     reason: str
-    """Why, for people."""
+    """Free-text reason."""
     until: Optional[str]
-    """Until when, exclusive; written as `from` is. Without it and `duration`: until it is
-    deleted."""
+    """End, exclusive, in the format of `from`. Without `until` and `duration` the reservation
+    lasts until it is deleted."""
     users: list[str]
-    """Users who may use them meanwhile."""
+    """Users that may use the nodes."""
 
 
 class RevokeRequest(TypedDict):
-    """Why a member's certificates are to hold no more."""
+    """Request to revoke a member's certificates."""
 
     reason: str
-    """For the audit, and for whoever wonders."""
+    """Reason for the revocation; kept in the audit and shown with the member."""
 
 
 class _ScaleBodyNeeded(TypedDict):
     """What it must have."""
 
     max_nodes: int
-    """Most nodes."""
+    """Maximum number of nodes."""
     metric: MetricBody
-    """What is measured: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`."""
+    """Metric: `gpu`, `cpu`, or `{"prometheus": "QUERY"}`."""
     min_nodes: int
-    """Fewest nodes, at least 1; it starts with these."""
+    """Minimum number of nodes, at least 1. The allocation starts with this number."""
     target: float
-    """More of it than this asks for a node more; above 0."""
+    """Target value, above 0. A higher metric value adds a node."""
 
 
 class ScaleBody(_ScaleBodyNeeded, total=False):
-    """Work whose number of nodes follows a metric."""
+    """Scaling of the number of nodes by a metric."""
 
     cooldown: Optional[str]
-    """Nothing changes for so long after a change; `0s` for none."""
+    """Time after a change without another change; `0s` for none."""
     down_threshold: Optional[float]
-    """The lower threshold, a part of the target between 0 and 1."""
+    """Lower threshold, as a fraction of the target between 0 and 1."""
     down_window: Optional[str]
-    """The metric is below the lower threshold for so long before one is given back."""
+    """How long the metric must be below the lower threshold before a node is given back."""
     up_window: Optional[str]
-    """The metric is above the target for so long before a node is added, written as a walltime
-    is. What is left out is as the vCluster says."""
+    """How long the metric must be above the target before a node is added, in the format of a
+    walltime. Left out: the setting of the vCluster."""
 
 
 class ScalingChange(TypedDict, total=False):
-    """How quickly its services follow their metrics.
+    """Scaling: how quickly services follow their metrics.
 
-    What is left out stays; `null` takes it back to its default."""
+    A field left out keeps its value; `null` resets it to the default."""
 
     backoff_cooldowns: Optional[int]
-    """For how many cooldowns nothing is proposed then. Default: 2."""
+    """Cooldowns without a proposal after that. Default: 2."""
     calm_s: Optional[float]
-    """How long it must have been calm for a change to be no turn, seconds. Default: 3600."""
+    """A change after a calm of this length does not count as a turn, seconds. Default: 3600."""
     cooldown_s: Optional[float]
-    """How long it stays as it is after a change, seconds. Default: 180."""
+    """How long a service keeps its size after a change, seconds. Default: 180."""
     down_window_s: Optional[float]
-    """How long it must be below the threshold, seconds. Default: 300."""
+    """How long the metric must be below the threshold, seconds. Default: 300."""
     evaluation_s: Optional[float]
-    """How often its metric is read, seconds. Default: 60."""
+    """Interval between readings of the metric, seconds. Default: 60."""
     missing_alert: Optional[int]
-    """Evaluations without a metric, in a row, until somebody is told. Default: 3."""
+    """Consecutive evaluations without a metric before an alert. Default: 3."""
     oscillation_alert: Optional[int]
-    """Turns from growing to shrinking or back, in a row, until somebody is told. Default: 5."""
+    """Consecutive turns between growing and shrinking before an alert. Default: 5."""
     retries: Optional[int]
-    """How often a proposal that was refused is made again. Default: 3."""
+    """How often a rejected proposal is repeated. Default: 3."""
     threshold: Optional[float]
-    """Below this part of the target a service shrinks; above 0 and below 1. Default: 0.5."""
+    """A service shrinks below this fraction of the target; above 0 and below 1. Default: 0.5."""
     up_window_s: Optional[float]
     """How long the metric must be above the target, seconds. Default: 120."""
 
 
 class SchedulerChange(TypedDict, total=False):
-    """What is to be changed of a scheduler; what is left out stays."""
+    """Change of scheduler settings; a field left out keeps its value."""
 
     checkpoint_gb_s: Optional[float]
-    """What all nodes together write to checkpoint storage, GB/s; `null`: it is not known any
-    more."""
+    """Total bandwidth of all nodes to checkpoint storage, GB/s; `null`: unknown."""
     profile: Optional[str]
-    """All weights of one kind of work: `hpc-batch`, `ml-training`, `service`, `sensitive`,
-    `interactive` or `balanced`. Those in `weights` are changed after it."""
+    """Workload profile that sets all weights: `hpc-batch`, `ml-training`, `service`,
+    `sensitive`, `interactive` or `balanced`. Weights in `weights` are changed after it."""
     reference_wait_s: Optional[float]
     """Seconds of waiting after which the wait time factor is ln 2; more than 0."""
     reservations: Optional[ReservationsView]
-    """Which blocked jobs get nodes held back for them: a number or `all`."""
+    """Blocked jobs for which nodes are reserved: a number or `all`."""
     weights: Optional[WeightsChange]
     """Single weights."""
 
 
 class SharingChange(TypedDict, total=False):
-    """What it lends and borrows.
+    """Lending and borrowing of nodes.
 
-    What is left out stays; `null` takes it back to its default."""
+    A field left out keeps its value; `null` resets it to the default."""
 
     allow_borrowing: Optional[bool]
-    """Whether it borrows. Default: true."""
+    """Whether the vCluster borrows nodes. Default: true."""
     allow_lending: Optional[bool]
-    """Whether its idle nodes are lent. Default: true; false where its weights are those of
-    `sensitive`, and never anything else there."""
+    """Whether the vCluster lends its idle nodes. Default: true. With the weights of `sensitive`:
+    always false."""
     borrowing_limit: Optional[int]
-    """Most nodes that it has borrowed at once. Default: any number."""
+    """Maximum number of nodes that are borrowed at once. Default: unlimited."""
     lending_limit: Optional[int]
-    """Most of its nodes that are lent at once. Default: all that are idle."""
+    """Maximum number of own nodes that are lent at once. Default: all idle nodes."""
     return_grace_s: Optional[float]
-    """How long a borrower keeps a node that is asked back before its work is stopped, seconds.
-    Default: 60."""
+    """How long a borrower keeps a reclaimed node before its job is stopped, seconds. Default:
+    60."""
 
 
 class StepDownRequest(TypedDict, total=False):
-    """Who is to lead."""
+    """Request to transfer leadership."""
 
     to: Optional[int]
-    """A voter's number; whoever has everything when left out."""
+    """Number of the voter that is to lead; left out: any voter with a complete log."""
 
 
 class SystemLimitsUpdate(TypedDict, total=False):
-    """A change to what is limited for the whole cluster. A field left out stays, `null` lifts
-    the ceiling."""
+    """Change to the cluster-wide limits. A field left out keeps its value; `null` removes the
+    limit."""
 
     sensitive_pool_size: Optional[int]
     """Nodes that can be claimed for sensitive use."""
@@ -751,81 +761,82 @@ class _TenantRequestNeeded(TypedDict):
     """What it must have."""
 
     id: str
-    """Its name."""
+    """Tenant name."""
 
 
 class TenantRequest(_TenantRequestNeeded, total=False):
-    """A new tenant. A limit that is left out is closed."""
+    """Request for a new tenant."""
 
     admins: list[str]
-    """Who administers it and may set the limits of its projects."""
+    """Administrators. They may also set the limits of the tenant's projects."""
     burst_allowance: Optional[float]
-    """How many times that part it may hold while others need nothing, 1 to 10000; none when left
-    out."""
+    """Multiple of that share that the tenant may hold while others need nothing, 1 to 10000; not
+    set when left out."""
     description: str
-    """Text for people."""
+    """Free-text description."""
     fair_share_target: Optional[float]
-    """The part of the cluster that it is to have, 0 to 1; none when left out."""
+    """Share of the cluster that the tenant should have, 0 to 1; not set when left out."""
     gpu_hours_budget: Optional[float]
-    """Hours of GPUs that its work may use in the budget period; none when left out."""
+    """GPU hours that the tenant may use in the budget period; no budget when left out."""
     max_concurrent_allocations: Optional[int]
-    """Allocations holding nodes at the same time; unlimited when left out."""
+    """Allocations that hold nodes at the same time; unlimited when left out."""
     max_nodes: Optional[int]
     """Nodes held at the same time; 0 when left out."""
     node_hours_budget: Optional[float]
-    """Hours of nodes that its work may use in the budget period; none when left out."""
+    """Node hours that the tenant may use in the budget period; no budget when left out."""
 
 
 class TenantUpdate(TypedDict, total=False):
-    """A change to what a tenant may use and is meant to use: all of it or nothing. A field left
-    out stays, `null` lifts the ceiling where that is allowed."""
+    """Change to a tenant's hard and soft limits, applied as a whole or not at all. A field left
+    out keeps its value; `null` removes the limit where that is allowed."""
 
     burst_allowance: Optional[float]
-    """How many times that part it may hold while others need nothing, 1 to 10000; `null`: none
-    any more."""
+    """Multiple of that share that the tenant may hold while others need nothing, 1 to 10000;
+    `null` removes it."""
     fair_share_target: Optional[float]
-    """The part of the cluster that it is to have, 0 to 1; `null`: none any more."""
+    """Share of the cluster that the tenant should have, 0 to 1; `null` removes it."""
     force: bool
-    """Also below the sum of the limits of its projects: it is marked as overcommitted until they
-    fit. For administrators of the whole cluster."""
+    """Apply limits below the sum of the projects' limits as well. The tenant is marked as
+    overcommitted until they fit. For administrators of the whole cluster."""
     gpu_hours_budget: Optional[float]
-    """Hours of GPUs that its work may use in the budget period; `null`: none any more."""
+    """GPU hours that the tenant may use in the budget period; `null` removes the budget."""
     max_concurrent_allocations: Optional[int]
-    """Allocations holding nodes at the same time."""
+    """Allocations that hold nodes at the same time."""
     max_nodes: Optional[int]
     """Nodes held at the same time; a number."""
     node_hours_budget: Optional[float]
-    """Hours of nodes that its work may use in the budget period; `null`: none any more."""
+    """Node hours that the tenant may use in the budget period; `null` removes the budget."""
 
 
 class _TokenRequestNeeded(TypedDict):
     """What it must have."""
 
     role: str
-    """What it enrols: `agent`, `control` or `quorum`."""
+    """Role to enrol: `agent`, `control` or `quorum`."""
     ttl: str
-    """How long it is good for, a week at most: `30m`, `1h`, `7d`."""
+    """Lifetime, a week at most: `30m`, `1h`, `7d`."""
 
 
 class TokenRequest(_TokenRequestNeeded, total=False):
-    """A request for a join token."""
+    """Request for a join token."""
 
     cidrs: list[str]
-    """Only from these networks, as a quorum member sees the address; left out: from any."""
+    """Networks from which the token may be used, by the client address that the quorum member
+    sees; left out: any network."""
     nodes: Optional[str]
-    """Only these names may enrol with it, as a hostlist; left out: any."""
+    """Names that may enrol with the token, as a hostlist; left out: any name."""
     replace: bool
-    """Whether it may take a name that is enrolled already, when who enrols asks for that too.
-    Earlier certificates of the name hold no more from then on."""
+    """Whether the token may take over a name that is already enrolled, if the enrolling machine
+    requests that too. Earlier certificates of the name then become invalid."""
     uses: int
-    """How many enrolments it is good for, 100000 at most; 1 when left out."""
+    """Number of enrolments, 100000 at most; 1 when left out."""
 
 
 class _VclusterNodesRequestNeeded(TypedDict):
     """What it must have."""
 
     nodes: str
-    """Which, as a hostlist: all of them or none."""
+    """Nodes, as a hostlist; all of them are assigned, or none."""
 
 
 _VclusterNodesRequestWords = TypedDict(
@@ -834,49 +845,50 @@ _VclusterNodesRequestWords = TypedDict(
 
 
 class VclusterNodesRequest(_VclusterNodesRequestNeeded, _VclusterNodesRequestWords, total=False):
-    """Nodes that are to belong to a vCluster.
+    """Request to assign nodes to a vCluster.
 
-    `from`: The vCluster they may be taken from. Nodes of one that nobody has defined are taken
-    anyway."""
+    `from`: vCluster from which the nodes may be taken. Nodes of an undefined vCluster are taken
+    in any case."""
 
 
 class VclusterRequest(TypedDict, total=False):
-    """What is to be said of a vCluster, the first time too. A field left out stays; of a new one
-    it is empty, and its tenants are all."""
+    """Definition or change of a vCluster. A field left out keeps its value; in a new vCluster it
+    is empty, and all tenants may use it."""
 
     description: Optional[str]
-    """Text for people."""
+    """Free-text description."""
     expected_version: Optional[int]
-    """The version this rests on, 0 for none; refused when there is another by then."""
+    """Version that this change is based on, 0 for none; the change is rejected if another
+    version exists by then."""
     movement: Optional[MovementChange]
-    """What is to be changed of how its work is moved; the same holds. It is refused where the
-    whole would not fit together."""
+    """Change of the movement settings, under the same conditions. It is rejected if the settings
+    would not fit together."""
     scheduler: Optional[SchedulerChange]
-    """What is to be changed of its scheduler; from the next plan on it decides so. Where nothing
-    else is said the vCluster must be there: defined, `default`, or with nodes. It is not defined
-    by that."""
+    """Change of the scheduler settings, in effect from the next plan on. Without other fields
+    the vCluster must exist (defined, `default`, or with nodes), and the change does not define
+    it."""
     tenants: Optional[list[str]]
-    """The tenants that may use it; `null`: all, `[]`: none."""
+    """Tenants that may use the vCluster; `null`: all, `[]`: none."""
 
 
 class WeightsChange(TypedDict, total=False):
-    """Weights to be changed; one left out stays."""
+    """Change of weights; a field left out keeps its value."""
 
     backlog: Optional[float]
-    """See `WeightsView`."""
+    """Weight of the backlog; see `WeightsView`."""
     checkpoint: Optional[float]
-    """See `WeightsView`."""
+    """Weight of a low checkpoint cost; see `WeightsView`."""
     conformance: Optional[float]
-    """See `WeightsView`."""
+    """Weight of one conformance group; see `WeightsView`."""
     data_ready: Optional[float]
-    """See `WeightsView`."""
+    """Weight of input data on the hot tier; see `WeightsView`."""
     energy: Optional[float]
-    """See `WeightsView`."""
+    """Weight of the energy price; see `WeightsView`."""
     fair_share: Optional[float]
-    """See `WeightsView`."""
+    """Weight of the tenant's distance from its share; see `WeightsView`."""
     priority: Optional[float]
-    """See `WeightsView`."""
+    """Weight of the priority class; see `WeightsView`."""
     topology: Optional[float]
-    """See `WeightsView`."""
+    """Weight of few topology groups; see `WeightsView`."""
     wait_time: Optional[float]
-    """See `WeightsView`."""
+    """Weight of the time in the queue; see `WeightsView`."""
