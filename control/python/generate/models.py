@@ -6,7 +6,7 @@ from types_of import Types, docstring, field_name, python_name
 
 from document import PAGE, Document, Schema
 
-HEAD = '''"""What a server sends.
+HEAD = '''"""Models of the answers of a server.
 
 Written by `generate` from the served OpenAPI document: do not edit. A field that this version does
 not know is in `extra`.
@@ -123,7 +123,7 @@ def _alias(types: Types, name: str) -> tuple[dict[str, str], str]:
     if not variants:
         return {}, f"{name} = {types.of(dict(schema))}\n{about}"
     other = f"Unknown{name}"
-    kind: Schema = {"kind": {"type": "string", "description": "What a newer server calls it."}}
+    kind: Schema = {"kind": {"type": "string", "description": "Kind unknown to this client."}}
     variants[other] = _dataclass(
         types, other, "A kind that this version does not know; it is in `extra`.", kind, {"kind"}
     )

@@ -12,7 +12,7 @@ from types_of import Types, docstring, python_name
 
 from document import Document, Schema
 
-HEAD = '''"""What a server takes: dictionaries, as JSON has them.
+HEAD = '''"""Request bodies as typed dictionaries.
 
 Written by `generate` from the served OpenAPI document: do not edit. A field that is left out stays
 as it is, or takes its default; `None` is JSON's `null`, which lifts a limit.
@@ -55,7 +55,7 @@ def _classes(types: Types, name: str) -> list[str]:
     bases: list[str] = []
     if needed and (optional or words):
         bases.append(f"_{name}Needed")
-        parts.append(_class(types, bases[-1], "TypedDict", "What it must have.", needed))
+        parts.append(_class(types, bases[-1], "TypedDict", "Required fields.", needed))
     if words:
         bases.append(f"_{name}Words")
         kinds = ", ".join(f'"{wire}": "{types.of(schema)}"' for wire, schema in words.items())

@@ -1,4 +1,4 @@
-"""What a server sends.
+"""Models of the answers of a server.
 
 Written by `generate` from the served OpenAPI document: do not edit. A field that this version does
 not know is in `extra`.
@@ -2692,7 +2692,7 @@ class UnknownChange(Model):
     """A kind that this version does not know; it is in `extra`."""
 
     kind: str
-    """What a newer server calls it."""
+    """Kind unknown to this client."""
 
 
 Change = Union[

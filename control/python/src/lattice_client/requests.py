@@ -1,4 +1,4 @@
-"""What a server takes: dictionaries, as JSON has them.
+"""Request bodies as typed dictionaries.
 
 Written by `generate` from the served OpenAPI document: do not edit. A field that is left out stays
 as it is, or takes its default; `None` is JSON's `null`, which lifts a limit.
@@ -79,7 +79,7 @@ class AddMemberRequest(TypedDict):
 
 
 class _AllocationRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     nodes: int
     """Number of nodes, at least 1."""
@@ -208,7 +208,7 @@ class BrakeReleaseRequest(TypedDict):
 
 
 class _CheckpointBodyNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     mode: str
     """How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback`
@@ -259,7 +259,7 @@ class CheckpointSettingsChange(TypedDict, total=False):
 
 
 class _ClaimRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     project: str
     """Project for limits and usage of the nodes. The nodes take sensitive allocations of this
@@ -288,7 +288,7 @@ class ClassForm(TypedDict, total=False):
 
 
 class _ClearRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     code: str
     """Code of the reasons to clear."""
@@ -336,7 +336,7 @@ class ConstraintsBody(TypedDict, total=False):
 
 
 class _DagRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     members: list[MemberRequest]
     """Members, at least one. Their allocation numbers are in this order."""
@@ -360,7 +360,7 @@ class DependencyBody(TypedDict):
 
 
 class _DrainRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     reason: str
     """Free-text reason, shown with the node."""
@@ -375,7 +375,7 @@ class DrainRequest(_DrainRequestNeeded, total=False):
 
 
 class _EdgeBodyNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     member: str
     """Member that must end first."""
@@ -397,7 +397,7 @@ class ExtendRequest(TypedDict):
 
 
 class _LimitChangeBodyNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     path: str
     """Project or tenant."""
@@ -422,7 +422,7 @@ class LimitPolicyUpdate(TypedDict):
 
 
 class _LimitsRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     changes: list[LimitChangeBody]
     """At least one change."""
@@ -437,7 +437,7 @@ class LimitsRequest(_LimitsRequestNeeded, total=False):
 
 
 class _MemberRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     name: str
     """Name by which other members refer to this member."""
@@ -559,7 +559,7 @@ class PreemptionChange(TypedDict, total=False):
 
 
 class _ProjectRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     path: str
     """Path: the name of a tenant, or `tenant/a/b`; the parent must exist."""
@@ -588,7 +588,7 @@ class ProjectUpdate(TypedDict, total=False):
 
 
 class _ReconcileRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     since: str
     """Begin of the range: `2026-03-01`, or with a time. Every month that overlaps the range is
@@ -654,7 +654,7 @@ class RevokeRequest(TypedDict):
 
 
 class _ScaleBodyNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     max_nodes: int
     """Maximum number of nodes."""
@@ -758,7 +758,7 @@ class SystemLimitsUpdate(TypedDict, total=False):
 
 
 class _TenantRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     id: str
     """Tenant name."""
@@ -809,7 +809,7 @@ class TenantUpdate(TypedDict, total=False):
 
 
 class _TokenRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     role: str
     """Role to enrol: `agent`, `control` or `quorum`."""
@@ -833,7 +833,7 @@ class TokenRequest(_TokenRequestNeeded, total=False):
 
 
 class _VclusterNodesRequestNeeded(TypedDict):
-    """What it must have."""
+    """Required fields."""
 
     nodes: str
     """Nodes, as a hostlist; all of them are assigned, or none."""
