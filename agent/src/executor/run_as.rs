@@ -83,8 +83,8 @@ impl RunAs {
         }
         if account.uid == NO_ID || account.gid == NO_ID {
             return Err(NoAccount::Refused(format!(
-                "{} has uid {} and gid {}, and {NO_ID} is nobody's: the kernel takes it for \
-                 \"stay who you are\"",
+                "{} has uid {} and gid {}; {NO_ID} is not a valid id: the kernel takes it for \
+                 \"unchanged\"",
                 account.name, account.uid, account.gid
             )));
         }
@@ -134,7 +134,7 @@ impl RunAs {
             Some((_, Mapped::Account(name))) => name,
             Some((map, Mapped::Refused)) => {
                 let map = map.path().display();
-                let text = format!("{map} says that it runs nothing here");
+                let text = format!("{map} refuses jobs of this user on this node");
                 return Err(NoAccount::Refused(text));
             }
             Some((_, Mapped::Unsaid)) | None if is_account_name(user) => user.to_owned(),

@@ -102,7 +102,7 @@ impl Wiper {
                 let left = self.end_what_is_left(cut.number).await;
                 format!("it was cut short: the agent ended while it ran{left}")
             }
-            false => "it was cut short: the node was booted anew while it ran".to_owned(),
+            false => "it was cut short: the node rebooted while it ran".to_owned(),
         };
         tracing::error!(wipe = cut.number, %reason, "the last wipe has failed");
         let outcome = WipeOutcome::Failed {

@@ -145,10 +145,7 @@ async fn work_that_never_answers_fails_in_time_and_runs_on() {
         let outcome = scene.outcome(key(number), &order).await;
         let (cause, reason) = failure(&outcome);
         assert_eq!(cause, CheckpointFailure::Unresponsive, "{mode}: {reason}");
-        assert!(
-            reason.starts_with("nothing was heard of it within 0.7 s"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("no report within 0.7 s"), "{reason}");
         assert!(runs(recorded_pid(
             &scene.bench.attempt_dir(key(number)),
             "started.json"
@@ -205,7 +202,7 @@ async fn slow_work_that_answers_gets_half_as_much_time_again_once() {
         let outcome = scene.outcome(slower, &order(slower, 2000)).await;
         let (cause, reason) = failure(&outcome);
         assert_eq!(cause, CheckpointFailure::TooSlow, "{mode}: {reason}");
-        let expected = "it was not complete within 3.0 s, and was last heard of 0.";
+        let expected = "it was not complete within 3.0 s; the last report came 0.";
         assert!(reason.starts_with(expected), "{reason}");
         for key in [slow, slower] {
             scene.executor.terminate(terminate(key)).await.unwrap();

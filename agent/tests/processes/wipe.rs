@@ -80,7 +80,7 @@ async fn it_runs_once_and_is_answered_with_what_was_written_down() {
     assert_eq!(ended(&executor, 7).await, first);
     assert_eq!(ran(&bench), ["wipe alice t/a"]);
     let older = executor.wipe(order(6)).await.unwrap_err();
-    assert!(older.contains("wipe 6 is over"), "{older}");
+    assert!(older.contains("stale wipe number 6"), "{older}");
     ended(&executor, 8).await;
     assert_eq!(ran(&bench).len(), 2);
     executor.stop().await;
@@ -135,7 +135,7 @@ async fn without_a_hook_it_is_the_site_that_says_there_is_nothing_to_wipe() {
 /// A process that left the hook's process group outlives the agent, as a killed agent's hook does.
 #[tokio::test]
 async fn one_that_its_agent_did_not_see_the_end_of_has_failed_and_what_is_left_of_it_is_ended() {
-    for (boot, cut_short) in [("boot-1", "the agent ended"), ("boot-2", "booted anew")] {
+    for (boot, cut_short) in [("boot-1", "the agent ended"), ("boot-2", "rebooted")] {
         let mut bench = Bench::new();
         let pid = bench.file("pid");
         let child = format!("echo $$ > {}; exec sleep 600", pid.display());

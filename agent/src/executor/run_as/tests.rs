@@ -72,7 +72,11 @@ async fn the_sites_list_comes_before_the_name_and_is_held_to_the_same_rules() {
     let chosen = rules.choose("alice at home").await.unwrap();
     assert_eq!(chosen.account.name, "alice");
     assert_eq!(chosen.account.groups, [44]);
-    assert!(reason(&rules, "alice").await.contains("runs nothing here"));
+    assert!(
+        reason(&rules, "alice")
+            .await
+            .contains("refuses jobs of this user on this node")
+    );
     assert!(reason(&rules, "bob").await.contains("system account"));
     assert!(reason(&rules, "carol").await.contains("gid 0"));
     assert!(

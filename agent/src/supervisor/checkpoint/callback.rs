@@ -162,7 +162,7 @@ fn word(report: Option<Report>) -> Result<Word, Status> {
         Some(Report::Deferred(v1::Deferred { for_ms })) => Word::PutOff { for_ms },
         Some(Report::Completed(v1::Completed { bytes })) => Word::Whole { bytes },
         Some(Report::Failed(v1::Failed { reason })) => Word::Declined(match tidy(&reason) {
-            said if said.is_empty() => "the job says so, and not why".to_owned(),
+            said if said.is_empty() => "the job reported a failure without a reason".to_owned(),
             said => said,
         }),
     })
@@ -220,7 +220,10 @@ mod tests {
         };
         let said = |text: &str| Some(Word::Declined(text.to_owned()));
         assert_eq!(failed("no\nroom\u{1b} "), said("no room"));
-        assert_eq!(failed(""), said("the job says so, and not why"));
+        assert_eq!(
+            failed(""),
+            said("the job reported a failure without a reason")
+        );
         assert_eq!(failed(&"x".repeat(5000)), said(&"x".repeat(1000)));
     }
 }

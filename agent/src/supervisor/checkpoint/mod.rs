@@ -76,7 +76,7 @@ pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<Prepared>, String>
         let mode = plan.setup.mode;
         format!("what checkpoints in mode {mode} need cannot be made: {error}")
     })?;
-    let eyes = Eyes::open(user).map_err(|why| format!("nobody can look at its files: {why}"))?;
+    let eyes = Eyes::open(user).map_err(|why| format!("its files cannot be inspected: {why}"))?;
     Ok(Some(Prepared {
         plan,
         rank: launch.rank,

@@ -162,7 +162,8 @@ impl Asking {
         let number = self.teller.number;
         let before = shared.read();
         if let Err(error) = shared.request(number, &folder) {
-            let why = format!("the job cannot be told in its shared file: {error}");
+            let why =
+                format!("the request cannot be written to the shared file of the job: {error}");
             return self.teller.say(Word::NoPlace(why));
         }
         self.teller.say(Word::Told);
@@ -227,7 +228,7 @@ fn heard(number: u32, before: Option<&Stored>, now: &Stored) -> Option<Word> {
         return Some(Word::Whole { bytes: None });
     }
     if now.failed == number {
-        let why = "the job says in its shared file that it cannot".to_owned();
+        let why = "the job reports in its shared file that it cannot".to_owned();
         return Some(Word::Declined(why));
     }
     let has_begun = now.acknowledged == number

@@ -268,10 +268,10 @@ impl Turn {
         let within = seconds(now.since(self.of.asked_at));
         let mut reason = match self.timing.heard_at() {
             Some(at) => format!(
-                "it was not complete within {within}, and was last heard of {} before",
+                "it was not complete within {within}; the last report came {} before",
                 seconds(now.since(at))
             ),
-            None => format!("nothing was heard of it within {within}"),
+            None => format!("no report within {within}"),
         };
         let mut cause = cause;
         if let Some(hindered) = &self.hindered {
