@@ -330,7 +330,7 @@ fn files_are_named_in_our_letters() {
     };
     let error = judged("-", text, &stdin).unwrap_err();
     assert!(
-        error.starts_with("-:1: #SBATCH --output: \"%x\": %x: this has no name"),
+        error.starts_with("-:1: #SBATCH --output: \"%x\": %x: the job has no name"),
         "{error}"
     );
     // The name on the command line takes precedence.
