@@ -295,7 +295,16 @@ impl ApiFixture {
 
     /// Opens the port, which stays the same.
     pub(super) fn open(&mut self) {
-        let listener = TcpListener::bind(self.addr).unwrap();
+        // A connection of another process may have had the port meanwhile.
+        let begun = std::time::Instant::now();
+        let listener = loop {
+            match TcpListener::bind(self.addr) {
+                Err(_) if begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+                bound => break bound.unwrap(),
+            }
+        };
         listener.set_nonblocking(true).unwrap();
         self.stop = CancellationToken::new();
         let mut auth = Auth::parse(TOKENS).unwrap();
