@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 64 << 20;
 #[derive(Debug, Clone)]
 pub enum Change {
     /// All events of one revision, in order; never empty. Allocation records come without their workload, which never
-    /// changes and may be large; [`crate::View::allocation`] has it.
+    /// changes and may be large; `BaseView::allocation` has it.
     Events(Arc<[Event]>),
     /// Changes that are not replicated: nodes and pending allocations that now appear different.
     Observed(Arc<Observed>),

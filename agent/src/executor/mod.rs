@@ -4,7 +4,7 @@
 //! result.
 //!
 //! All state that must survive the agent is in the attempts' folders; memory holds only pending reports. The executor
-//! takes no placement decision. It starts what a [`Launch`] requests and ends what a [`Terminate`] requests. On its own
+//! takes no placement decision. It starts what a `Launch` requests and ends what a `Terminate` requests. On its own
 //! it ends only processes without a living supervisor or without a record.
 
 mod accounts;

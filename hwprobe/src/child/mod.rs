@@ -10,7 +10,7 @@
 //!
 //! [`probe_isolated`] sends the [`crate::Host`] to `__probe` and reads one line for each finished probe. A probe
 //! without a line at its deadline is *hung*, and the whole process group is killed. A process that survives the kill is
-//! counted ([`Stuck`]); while a probe has too many of these, the probe is not started again. The driver's library runs
+//! counted (`Stuck`); while a probe has too many of these, the probe is not started again. The driver's library runs
 //! in another process below that one ([`ask`]), because a crash in the library would end the other probes.
 
 mod isolated;

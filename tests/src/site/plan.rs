@@ -9,7 +9,7 @@ pub struct Plan {
     pub voters: u64,
     /// Number of controls with certificates from the command line.
     pub controls: usize,
-    /// Number of further controls, which enrol; see [`Site::start_joining`].
+    /// Number of further controls, which enrol; see [`super::Site::start_joining`].
     pub joining: usize,
     /// Names of nodes.
     pub agents: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Plan {
     pub users: Vec<String>,
     /// Seconds from the request to end a job until it is killed; default 60.
     pub grace_s: Option<u64>,
-    /// Configure a prolog and an epilog that a test can hold; see [`Site::hold`].
+    /// Configure a prolog and an epilog that a test can hold; see [`super::Site::hold`].
     pub hooks: bool,
 }
 
