@@ -2,17 +2,20 @@
 //! time.
 
 use crate::{
+    config::Settings,
+    edges::{Edges, check_identity},
+    start_error::StartError,
+    tls,
+};
+use lattice_accounting::waldur::client;
+use lattice_engine::{
     bmc::{self, BmcPlan},
     cells,
-    config::Settings,
     core::{Core, Parts},
     decisions::Decisions,
-    edges::{Edges, check_identity},
     fold,
     history::History,
-    http::{self, Auth, oidc::Issuer},
     inputs::Sources,
-    start_error::StartError,
     tasks::{
         accounts::{Accounts, Desk},
         attempts::Attempts,
@@ -38,11 +41,11 @@ use crate::{
         trust::{self, Trust},
         wipe::Wipes,
     },
-    tls, usage,
+    usage,
 };
-use lattice_accounting::waldur::client;
 use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
+use lattice_http::{self as http, Auth, Issuer};
 use lattice_hwprobe::Class;
 use lattice_mesh::{
     AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
@@ -121,7 +124,7 @@ impl App {
         if let Some(oidc) = &settings.oidc {
             auth = auth.with_issuer(Arc::new(Issuer::new(oidc)?));
         }
-        let tls = tls::server_config(edges.https)?;
+        let tls = edges.https.into_server_config()?;
         let bmcs = settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
         let bmcs = bmcs.map(Arc::new);
         let sources = Sources::new(&settings.scheduling)?;

@@ -1,16 +1,12 @@
 //! Configuration file of control, and the checked settings derived from it.
 
-mod oidc;
-pub(crate) mod scheduling;
-
-use crate::{decisions::KEEP_BYTES, timings::Timings};
 use lattice_accounting::config::AccountingConfig;
 use lattice_config::{Check, Problems};
+use lattice_engine::{SchedulingConfig, Timings, decisions::KEEP_BYTES};
 use lattice_gossip::{CellName, Seed};
+use lattice_http::OidcConfig;
 use lattice_mesh::{MeshConfig, Role};
 use lattice_quorum_types::{VclusterName, wire::MAX_REQUEST_BYTES};
-pub use oidc::OidcConfig;
-pub use scheduling::SchedulingConfig;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -337,5 +333,7 @@ impl Settings {
     }
 }
 
+#[cfg(test)]
+mod scheduling_tests;
 #[cfg(test)]
 mod tests;

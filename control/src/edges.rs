@@ -1,17 +1,15 @@
 //! External dependencies of a control; tests and the demo replace them.
 
 use crate::{
-    bmc::BmcPlan,
     config::{Config, Settings},
-    http::{Auth, oidc::Issuer},
-    inputs::Sources,
     join,
     start_error::StartError,
     tls,
 };
+use lattice_engine::{bmc::BmcPlan, inputs::Sources};
 use lattice_host::private_file::{self, PrivateFileError};
+use lattice_http::{Auth, HttpsIdentity, Issuer};
 use lattice_mesh::{Clock, Credentials, CredentialsError, Identity, Pin, Role, SystemClock};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::{ExposeSecret, SecretString};
 use std::{fmt, sync::Arc};
 
@@ -27,33 +25,9 @@ pub struct Edges {
     pub tokens: SecretString,
 }
 
-/// Certificate and key of the TLS port.
-pub struct HttpsIdentity {
-    /// Certificate chain, leaf first.
-    pub chain: Vec<CertificateDer<'static>>,
-    /// Private key of the leaf certificate.
-    pub key: PrivateKeyDer<'static>,
-}
-
 impl fmt::Debug for Edges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Edges({})", self.credentials.identity())
-    }
-}
-
-impl HttpsIdentity {
-    /// Parses certificates and key from PEM.
-    ///
-    /// # Errors
-    /// Returns an error for text without a certificate or key.
-    pub fn from_pem(chain: &str, key: &str) -> Result<Self, StartError> {
-        tls::from_pem(chain, key)
-    }
-}
-
-impl fmt::Debug for HttpsIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HttpsIdentity({} certificates)", self.chain.len())
     }
 }
 
@@ -98,7 +72,7 @@ pub fn check_files(config: &Config, settings: &Settings) -> Result<(), StartErro
     settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
     Sources::new(&settings.scheduling)?.check_files()?;
     settings.oidc.as_ref().map(Issuer::new).transpose()?;
-    tls::server_config(tls::load(&config.https)?)?;
+    tls::load(&config.https)?.into_server_config()?;
     Ok(())
 }
 

@@ -1,13 +1,9 @@
 //! Errors of starting a control.
 
-use crate::{
-    bmc::BmcFileError,
-    history::HistoryError,
-    http::{AuthError, IssuerError},
-    inputs::SourceError,
-};
+use lattice_engine::{bmc::BmcFileError, history::HistoryError, inputs::SourceError};
 use lattice_gossip::JoinError;
 use lattice_host::private_file::ExposedFile;
+use lattice_http::{AuthError, HttpsIdentityError, IssuerError};
 use lattice_mesh::{CredentialsError, EnrolError, MeshError};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -83,11 +79,8 @@ pub enum StartError {
         reason: String,
     },
     /// Certificate and key of the TLS port cannot be used.
-    #[error("https: certificate and key cannot be used: {reason}")]
-    Tls {
-        /// Error text of rustls.
-        reason: String,
-    },
+    #[error(transparent)]
+    Tls(#[from] HttpsIdentityError),
     /// The tokens cannot be used.
     #[error("the tokens cannot be used")]
     Tokens(#[from] AuthError),

@@ -5,8 +5,9 @@ use lattice_agent::{
     JoinSettings,
     executor::{AgentUser, Ids},
 };
-use lattice_control::{CellSettings, HttpsIdentity};
+use lattice_control::CellSettings;
 use lattice_gossip::CellName;
+use lattice_http::HttpsIdentity;
 use lattice_hwprobe::Host;
 use lattice_mesh::{
     Authority, Credentials, Mesh, MeshConfig, Role, SystemClock, retry_while_in_use,

@@ -92,7 +92,7 @@ fn an_issuer_of_tokens_is_named_with_what_its_tokens_mean() {
     let oidc = settings.oidc.unwrap();
     assert_eq!((oidc.leeway_s, oidc.refresh_s), (60, 3_600));
     assert_eq!(oidc.roles_claim, "lattice_roles");
-    assert_eq!(oidc.roles["pi"], crate::http::Role::TenantAdmin);
+    assert_eq!(oidc.roles["pi"], lattice_http::Role::TenantAdmin);
     assert!(read(GOOD).unwrap().settings().unwrap().oidc.is_none());
 }
 

@@ -6,7 +6,7 @@ use crate::{
     stage::Group,
 };
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
-use lattice_control::{By, Core, NodeEntry, View};
+use lattice_engine::{By, Core, NodeEntry, View};
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{Command, Outcome, baseline::Policy, node::Lifecycle};
 use serde_json::json;

@@ -2,7 +2,8 @@
 
 use lattice_client::{Client, Endpoint};
 use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
-use lattice_control::{App, Core, NodeEntry, SchedulingConfig, Settings, Timings};
+use lattice_control::{App, Settings};
+use lattice_engine::{Core, NodeEntry, SchedulingConfig, Timings};
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use lattice_quorum_types::{
@@ -367,7 +368,7 @@ pub fn submit(nodes: u32, script: &str) -> Command {
 pub async fn shows<T>(
     core: &Arc<Core>,
     what: &str,
-    mut found: impl FnMut(&lattice_control::View) -> Option<T>,
+    mut found: impl FnMut(&lattice_engine::View) -> Option<T>,
 ) -> T {
     let mut changes = core.subscribe(None);
     let wait = async {
@@ -384,10 +385,10 @@ pub async fn shows<T>(
     }
 }
 
-pub fn refused(error: lattice_control::ProposeError) -> Refusal {
+pub fn refused(error: lattice_engine::ProposeError) -> Refusal {
     match error {
-        lattice_control::ProposeError::Refused(refusal) => refusal,
-        lattice_control::ProposeError::Unavailable(other) => panic!("{other}"),
+        lattice_engine::ProposeError::Refused(refusal) => refusal,
+        lattice_engine::ProposeError::Unavailable(other) => panic!("{other}"),
     }
 }
 

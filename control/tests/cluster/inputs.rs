@@ -6,7 +6,7 @@ use crate::{
 };
 use axum::extract::{Path, Query};
 use lattice_cluster::LOOPBACK;
-use lattice_control::View;
+use lattice_engine::View;
 use lattice_quorum_types::{AllocationId, Command, Outcome, VclusterName};
 use std::{
     collections::BTreeMap,

@@ -4,7 +4,7 @@ use crate::faults::Gate;
 use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
 use crate::relay::Relay;
 use crate::scenarios::NODES;
-use lattice_control::{Change, Subscription, View};
+use lattice_engine::{Change, Subscription, View};
 use lattice_mesh::Role;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{

@@ -16,7 +16,7 @@ use lattice_client::{
         conformance::DifferenceView,
     },
 };
-use lattice_control::{Core, View};
+use lattice_engine::{Core, View};
 use lattice_hwprobe::{Class, ClassMark, Digest, Schemas, Written, keys::ROWS};
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{AllocationState, Command, NodeId, Outcome, node::Lifecycle};

@@ -9,7 +9,8 @@ use crate::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use lattice_client::{AllocationRequest, LogOptions, SubmitOptions};
-use lattice_control::{Change, Config, Core, Subscription};
+use lattice_control::Config;
+use lattice_engine::{Change, Core, Subscription};
 use lattice_hwprobe::{Class, Scope, Verdict};
 use lattice_mesh::{Credentials, JoinToken, Role};
 use lattice_placement::Liveness;

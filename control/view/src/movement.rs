@@ -4,7 +4,10 @@
 //! not fit their vCluster, are a [`Misfit`], and defaults apply in their place.
 
 use crate::{BaseView, ViewNode, scheduler};
-use lattice_placement::movement::{checkpoint, lend, preempt, scale::Damping};
+use lattice_placement::{
+    UNBOUNDED_WALLTIME_MS,
+    movement::{checkpoint, lend, preempt, scale::Damping},
+};
 use lattice_quorum_types::{
     VclusterName,
     checkpoint::MAX_TIMEOUT_MS,
@@ -46,6 +49,13 @@ pub struct Rules {
     pub patience_ms: u64,
     /// How long a checkpoint of one that makes room may take.
     pub timeout_ms: u64,
+}
+
+/// Requested GPU time, in GPU-milliseconds. A node without a requested number of GPUs counts as one GPU.
+pub fn requested_gpu_ms(nodes: u32, gpus_per_node: Option<u32>, walltime_ms: Option<u64>) -> u128 {
+    let gpus = u128::from(gpus_per_node.unwrap_or(1).max(1));
+    let walltime = u128::from(walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS));
+    u128::from(nodes) * gpus * walltime
 }
 
 /// A setting that does not fit the others, or its vCluster.

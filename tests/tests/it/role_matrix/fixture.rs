@@ -1,7 +1,7 @@
 //! Cluster fixture with all daemons in this process and real certificates: one quorum member, one control, two agents.
 
 use lattice_cluster::{Administrator, AgentPlan, ClusterFounder, ControlPlan};
-use lattice_control::Core;
+use lattice_engine::Core;
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{Authority, Clock as _, Credentials, Identity, Role, SystemClock, Validity};
 use lattice_quorum_types::{

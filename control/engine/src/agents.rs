@@ -1,0 +1,261 @@
+//! Calls to agents: address lookup for a node, deadlines and answer limits.
+
+use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES, view::View};
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use lattice_hwprobe::{Digest, Inventory};
+use lattice_mesh::{CallError, Expect, Items, Mesh, Peer, Role, Rpc};
+use lattice_quorum_types::{
+    NodeId,
+    wire::{AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog},
+};
+use std::{net::SocketAddr, time::Duration};
+
+#[cfg(any(test, feature = "testing"))]
+mod wire;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use wire::Wire;
+
+/// Deadline for a new reading, which may have to wait for a slow driver's own timeout.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Deadline for the last reading, which the agent holds already.
+const LAST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Largest reply to a request that is sent to many agents, in bytes. Such a reply holds a result and a reason.
+const MAX_ANSWER_BYTES: usize = 128 << 10;
+/// Overhead of a reply frame beyond its payload, in bytes.
+const FRAME_BYTES: usize = 64;
+/// Largest list of attempts, in bytes. A node runs few attempts, and drops an attempt once its end is acknowledged.
+const MAX_LIST_BYTES: usize = 1 << 20;
+/// Maximum number of attempts in one agent's list.
+pub(crate) const MAX_ATTEMPTS: usize = 10_000;
+/// Deadline for an agent to list its attempts.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which reading of a node is requested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// The last reading.
+    Last,
+    /// A new reading, made on request.
+    Fresh {
+        /// Principal that requested the reading. A change that the reading finds is attributed to this principal in the
+        /// node's history. `None` for a check started by control.
+        by: Option<String>,
+    },
+}
+
+/// Output stream of a rank, chunk by chunk.
+pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
+
+/// RPC client for the agents of all nodes.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    mesh: Mesh,
+    #[cfg(any(test, feature = "testing"))]
+    wire: Wire,
+}
+
+impl Agents {
+    pub(crate) fn new(mesh: Mesh) -> Self {
+        Self {
+            mesh,
+            #[cfg(any(test, feature = "testing"))]
+            wire: Wire::default(),
+        }
+    }
+
+    /// Answers requests with short replies from this test double instead of the network, from now on.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// Mesh endpoint that all calls use.
+    pub(crate) fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The agent of a node, at its last known address. The peer's certificate must carry exactly the node's name, so a
+    /// forged address reaches no other node.
+    pub(crate) fn peer(&self, view: &View, node: &NodeId) -> Result<Peer, AgentError> {
+        let entry = view
+            .node(node)
+            .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
+        let not_seen = || AgentError::NotSeen { node: node.clone() };
+        Ok(self.peer_at(entry.addr().ok_or_else(not_seen)?, node))
+    }
+
+    fn peer_at(&self, addr: SocketAddr, node: &NodeId) -> Peer {
+        let expect = Expect::exactly(Role::Agent, node.as_str());
+        self.mesh.peer(addr, expect)
+    }
+
+    /// Same as [`Agents::call`], at an address that the caller gives.
+    pub(crate) async fn call_at<R: Rpc>(
+        &self,
+        addr: SocketAddr,
+        node: &NodeId,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, AgentError> {
+        let peer = self.peer_at(addr, node).taking_at_most(MAX_ANSWER_BYTES);
+        asked(node, peer.call(request, deadline).await)
+    }
+
+    /// Sends a request with a short reply.
+    pub(crate) async fn call<R: Rpc>(
+        &self,
+        view: &View,
+        node: &NodeId,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, AgentError> {
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(answer) = self.wire.asked::<R>(node, request) {
+            return answer;
+        }
+        let peer = self.peer(view, node)?.taking_at_most(MAX_ANSWER_BYTES);
+        asked(node, peer.call(request, deadline).await)
+    }
+
+    /// Sends a request with a reply of any size that an agent may send.
+    pub(crate) async fn fetch<R: Rpc>(
+        &self,
+        view: &View,
+        node: &NodeId,
+        request: &R,
+        deadline: Duration,
+    ) -> Result<R::Reply, AgentError> {
+        asked(node, self.peer(view, node)?.call(request, deadline).await)
+    }
+
+    /// Fetches the bytes that a node holds for a digest, if it holds any. The bytes are not verified.
+    pub(crate) async fn preimage(
+        &self,
+        view: &View,
+        node: &NodeId,
+        digest: Digest,
+        deadline: Duration,
+    ) -> Result<Option<Bytes>, AgentError> {
+        let most = MOST_PREIMAGE_BYTES + FRAME_BYTES;
+        let peer = self.peer(view, node)?.taking_at_most(most);
+        let request = GetPreimage { digest: digest.0 };
+        asked(node, peer.call(&request, deadline).await)
+    }
+
+    /// All attempts that an agent holds until their end is acknowledged.
+    pub(crate) async fn attempts(
+        &self,
+        view: &View,
+        node: &NodeId,
+    ) -> Result<Vec<AttemptStatus>, AgentError> {
+        let peer = self.peer(view, node)?.taking_at_most(MAX_LIST_BYTES);
+        let told = asked(node, peer.call(&ListAttempts, LIST_TIMEOUT).await)?;
+        if told.len() > MAX_ATTEMPTS {
+            let (node, told) = (node.clone(), told.len());
+            let reason = format!(
+                "it reports {told} attempts, more than the maximum of {MAX_ATTEMPTS} per agent: \
+                 check the agent"
+            );
+            return Err(AgentError::Refused { node, reason });
+        }
+        Ok(told)
+    }
+
+    pub async fn inventory(
+        &self,
+        view: &View,
+        node: &NodeId,
+        look: Look,
+    ) -> Result<Inventory, AgentError> {
+        let refused = |reason: String| AgentError::Refused {
+            node: node.clone(),
+            reason,
+        };
+        let (deadline, request) = match look {
+            Look::Last => (
+                LAST_TIMEOUT,
+                GetInventory {
+                    fresh: false,
+                    by: None,
+                },
+            ),
+            Look::Fresh { by } => (FRESH_TIMEOUT, GetInventory { fresh: true, by }),
+        };
+        let answer = self.fetch(view, node, &request, deadline).await?;
+        let bytes = answer.map_err(refused)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|e| refused(format!("its inventory cannot be read: {e}")))
+    }
+
+    pub(crate) async fn read_log(
+        &self,
+        view: &View,
+        node: &NodeId,
+        request: &ReadLog,
+    ) -> Result<LogChunks, AgentError> {
+        let peer = self.peer(view, node)?;
+        let opened = peer.open(request).await;
+        let items = opened.map_err(|source| AgentError::Call {
+            node: node.clone(),
+            source,
+        })?;
+        let reading = Reading {
+            peer,
+            node: node.clone(),
+            request: request.clone(),
+            items: Some(items),
+        };
+        Ok(futures::stream::unfold(reading, Reading::next).boxed())
+    }
+}
+
+pub(crate) fn asked<T>(node: &NodeId, called: Result<T, CallError>) -> Result<T, AgentError> {
+    called.map_err(|source| AgentError::Call {
+        node: node.clone(),
+        source,
+    })
+}
+
+/// Pause before an output is requested again on a new connection.
+const REOPEN_PAUSE: Duration = Duration::from_millis(200);
+
+/// Log output of a rank, read over successive connections. Each connection ends with the certificates under which it
+/// was opened, however long the output is followed.
+struct Reading {
+    peer: Peer,
+    node: NodeId,
+    /// What remains to be read; the offset advances with each chunk.
+    request: ReadLog,
+    /// `None` after the last chunk.
+    items: Option<Items<Result<Bytes, String>>>,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(Result<Bytes, AgentError>, Self)> {
+        loop {
+            let node = self.node.clone();
+            let error = match self.items.as_mut()?.next().await? {
+                Ok(Ok(bytes)) => {
+                    self.request.offset += bytes.len() as u64;
+                    return Some((Ok(bytes), self));
+                }
+                Ok(Err(reason)) => AgentError::Refused { node, reason },
+                Err(CallError::Transport { .. }) if self.request.follow => {
+                    tokio::time::sleep(REOPEN_PAUSE).await;
+                    match self.peer.open(&self.request).await {
+                        Ok(items) => {
+                            self.items = Some(items);
+                            continue;
+                        }
+                        Err(source) => AgentError::Call { node, source },
+                    }
+                }
+                Err(source) => AgentError::Call { node, source },
+            };
+            self.items = None;
+            return Some((Err(error), self));
+        }
+    }
+}

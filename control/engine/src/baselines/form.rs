@@ -1,0 +1,437 @@
+//! Baseline requests: parsing and validation. All mistakes are reported at once, each with its field.
+
+#![expect(
+    clippy::result_large_err,
+    reason = "a \"no\" is made once for each answer; its size costs nothing beside the socket"
+)]
+
+use lattice_api::{
+    baseline::{BaselineRequest, ClassForm},
+    problem::{FieldError, Problem},
+};
+use lattice_hwprobe::{Class, baseline::Pattern};
+use lattice_quorum_types::{
+    baseline::{Constraint, Policy, Scalar, Sensitive},
+    hostlist,
+    text::with_ellipsis,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Expected content of one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Want {
+    /// Copy the class from the request's model.
+    Model,
+    /// Constraints on these keys.
+    Keys(Vec<Constraint>),
+}
+
+/// One class of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassWant {
+    pub policy: Policy,
+    pub sensitive: Sensitive,
+    pub want: Want,
+}
+
+/// Source that the baseline is copied from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Model {
+    Node(String),
+    Group(String),
+}
+
+/// A valid request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedBaseline {
+    pub model: Option<Model>,
+    pub classes: BTreeMap<Class, ClassWant>,
+    /// Policy of classes that the request does not list.
+    pub policy: Policy,
+    pub sensitive: Sensitive,
+}
+
+/// Maximum number of mistakes reported; a request may have any number.
+const MAX_FAULTS: usize = 32;
+/// Longest field name and longest reason in bytes, since both may quote the request.
+const MAX_SHOWN_BYTES: usize = 512;
+
+#[derive(Default)]
+struct Faults(Vec<FieldError>);
+
+impl Faults {
+    fn add(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+        self.0.push(FieldError {
+            field: with_ellipsis(&field.into(), MAX_SHOWN_BYTES),
+            reason: with_ellipsis(&reason.into(), MAX_SHOWN_BYTES),
+        });
+    }
+
+    /// Returns the value; on an error records the fault and returns the default.
+    fn take<T: Default>(&mut self, field: &str, read: Result<T, String>) -> T {
+        read.unwrap_or_else(|reason| {
+            self.add(field, reason);
+            T::default()
+        })
+    }
+}
+
+/// Combines the faults into one problem with the field of the first fault.
+fn problem(faults: &[FieldError]) -> Problem {
+    let told = faults.iter().take(MAX_FAULTS);
+    let mut told: Vec<String> = told.map(ToString::to_string).collect();
+    if let Some(more) = faults
+        .len()
+        .checked_sub(MAX_FAULTS)
+        .filter(|more| *more > 0)
+    {
+        told.push(format!("and {more} more errors"));
+    }
+    let mut problem = Problem::field("", "");
+    problem.field = faults.first().map(|fault| fault.field.clone());
+    problem.detail = told.join("\n");
+    problem
+}
+
+/// Parses a request for the baseline with this name.
+///
+/// # Errors
+/// Returns one problem that lists every invalid field.
+pub fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Problem> {
+    let mut faults = Faults::default();
+    if let Some(inside) = request.name.as_deref().filter(|inside| *inside != name) {
+        faults.add(
+            "name",
+            format!("it is {inside:?} here and {name:?} where it is set"),
+        );
+    }
+    if let Some(nodes) = &request.nodes
+        && let Err(error) = hostlist::expand(nodes)
+    {
+        faults.add("nodes", error.to_string());
+    }
+    if request.nodes.is_none() && request.cohort.is_none() {
+        faults.add(
+            "nodes",
+            "give the nodes it applies to: a hostlist, or a cohort",
+        );
+    }
+    let model = match (&request.from_node, &request.from_group) {
+        (Some(_), Some(_)) => {
+            faults.add("from_group", "give either from_node or from_group");
+            None
+        }
+        (Some(node), None) => Some(Model::Node(node.clone())),
+        (None, Some(group)) => {
+            let group = group.trim().to_ascii_lowercase();
+            let is_hex = group.bytes().all(|b| b.is_ascii_hexdigit());
+            if !is_hex || !(8..=64).contains(&group.len()) {
+                faults.add(
+                    "from_group",
+                    "give 8 to 64 hex digits, as `lattice conformance groups` shows them",
+                );
+            }
+            Some(Model::Group(group))
+        }
+        (None, None) => None,
+    };
+    let policy = word(&mut faults, "policy", request.policy.as_deref());
+    let sensitive = word(&mut faults, "sensitive", request.sensitive.as_deref());
+    let mut classes = BTreeMap::new();
+    for (name, form) in &request.classes {
+        let field = format!("classes.{name}");
+        let Ok(class) = name.parse::<Class>() else {
+            let known: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+            faults.add(
+                field,
+                format!("not a valid class; there are {}", known.join(", ")),
+            );
+            continue;
+        };
+        let want = class_want(&mut faults, &field, class, form, (policy, sensitive));
+        if want.want == Want::Model && model.is_none() {
+            faults.add(
+                format!("{field}.keys"),
+                "give keys, or from_node or from_group to be like",
+            );
+        }
+        classes.insert(class, want);
+    }
+    if classes.is_empty() && request.classes.is_empty() && model.is_none() {
+        faults.add(
+            "classes",
+            "give a class with keys, or from_node or from_group",
+        );
+    }
+    if !faults.0.is_empty() {
+        return Err(problem(&faults.0));
+    }
+    Ok(CheckedBaseline {
+        model,
+        classes,
+        policy,
+        sensitive,
+    })
+}
+
+fn word<T>(faults: &mut Faults, field: &str, text: Option<&str>) -> T
+where
+    T: Default + std::str::FromStr<Err = String>,
+{
+    faults.take(field, text.map_or(Ok(T::default()), str::parse))
+}
+
+fn class_want(
+    faults: &mut Faults,
+    field: &str,
+    class: Class,
+    form: &ClassForm,
+    (policy, sensitive): (Policy, Sensitive),
+) -> ClassWant {
+    let policy = match &form.policy {
+        None => policy,
+        Some(text) => word(faults, &format!("{field}.policy"), Some(text)),
+    };
+    let sensitive = match &form.sensitive {
+        None => sensitive,
+        Some(text) => word(faults, &format!("{field}.sensitive"), Some(text)),
+    };
+    let want = match &form.keys {
+        None => Want::Model,
+        Some(keys) if keys.is_empty() => {
+            faults.add(format!("{field}.keys"), "give one key at least");
+            Want::Model
+        }
+        Some(keys) => {
+            let mut constraints = Vec::with_capacity(keys.len());
+            for (key, value) in keys {
+                let field = format!("{field}.keys.{key}");
+                match key.parse::<Pattern>() {
+                    Ok(pattern) if pattern.class() == Some(class) => {}
+                    Ok(_) => faults.add(&field, format!("a key of {class} begins with {class}.")),
+                    Err(error) => faults.add(&field, error.reason),
+                }
+                match constraint(key, value) {
+                    Ok(constraint) => constraints.push(constraint),
+                    Err(reason) => faults.add(&field, reason),
+                }
+            }
+            Want::Keys(constraints)
+        }
+    };
+    ClassWant {
+        policy,
+        sensitive,
+        want,
+    }
+}
+
+/// Parses a value, a list of values under `any_of`, or the statement that the key is absent.
+fn constraint(key: &str, value: &Value) -> Result<Constraint, String> {
+    let mut any_of = Vec::new();
+    let mut or_absent = false;
+    match value {
+        Value::Object(parts) => {
+            let flag = |value: &Value| {
+                value
+                    .as_bool()
+                    .ok_or_else(|| "write true or false".to_owned())
+            };
+            for (part, value) in parts {
+                match (part.as_str(), value) {
+                    ("any_of", Value::Array(values)) => {
+                        any_of = values.iter().map(scalar).collect::<Result<_, _>>()?;
+                    }
+                    ("any_of", _) => return Err("any_of is a list of values".to_owned()),
+                    ("value", value) => any_of = vec![scalar(value)?],
+                    ("absent" | "or_absent", value) => or_absent = flag(value)?,
+                    (other, _) => {
+                        return Err(format!(
+                            "{other:?} is not valid here; write a value, or any_of, value, \
+                             or_absent, absent"
+                        ));
+                    }
+                }
+            }
+        }
+        value => any_of = vec![scalar(value)?],
+    }
+    if any_of.is_empty() && !or_absent {
+        return Err("give a value, or absent: true".to_owned());
+    }
+    Ok(Constraint {
+        key: key.to_owned(),
+        any_of,
+        or_absent,
+    })
+}
+
+fn scalar(value: &Value) -> Result<Scalar, String> {
+    match value {
+        Value::Bool(flag) => Ok(Scalar::Flag(*flag)),
+        Value::String(text) if text.trim().is_empty() => {
+            Err("it is empty; absent: true may be meant".to_owned())
+        }
+        Value::String(text) => Ok(Scalar::Text(text.clone())),
+        Value::Number(number) => number.as_i64().map(Scalar::Number).ok_or_else(|| {
+            format!(
+                "{number} is not a whole number; a version is text: write \"{number}\" in quotes"
+            )
+        }),
+        Value::Array(items) => {
+            let text = |item: &Value| {
+                let text = item.as_str().map(str::to_owned);
+                text.ok_or_else(|| "a list holds texts".to_owned())
+            };
+            Ok(Scalar::List(
+                items.iter().map(text).collect::<Result<_, _>>()?,
+            ))
+        }
+        Value::Null => Err("it is empty; absent: true may be meant".to_owned()),
+        Value::Object(_) => Err("a value is a text, a number, true or false, or a list".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::json;
+
+    fn request(value: Value) -> BaselineRequest {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_is_good_is_read() {
+        let wanted = read(
+            "h100",
+            &request(json!({
+                "nodes": "gpu[001-012]", "from_node": "gpu001", "policy": "drain",
+                "classes": {
+                    "bios": {},
+                    "nic": {"policy": "warn", "keys": {
+                        "nic.*.firmware": "28.41.1000",
+                        "nic.*.driver": {"any_of": ["mlx5_core", "mlx5"], "or_absent": true},
+                        "nic.count": 9,
+                        "nic.0.expansion_rom": {"absent": true}}}}
+            })),
+        );
+        let wanted = wanted.unwrap();
+        assert_eq!(wanted.model, Some(Model::Node("gpu001".to_owned())));
+        let bios = &wanted.classes[&Class::Bios];
+        assert_eq!((bios.policy, &bios.want), (Policy::Drain, &Want::Model));
+        let nic = &wanted.classes[&Class::Nic];
+        let Want::Keys(keys) = &nic.want else {
+            panic!("{nic:?}")
+        };
+        assert_eq!(nic.policy, Policy::Warn);
+        let found: Vec<_> = keys
+            .iter()
+            .map(|k| (k.key.as_str(), k.any_of.len(), k.or_absent))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("nic.*.driver", 2, true),
+                ("nic.*.firmware", 1, false),
+                ("nic.0.expansion_rom", 0, true),
+                ("nic.count", 1, false)
+            ]
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_by_its_field() {
+        let problem = read(
+            "h100",
+            &request(json!({
+                "name": "a100", "nodes": "gpu[", "policy": "drian",
+                "classes": {
+                    "nik": {},
+                    "bios": {},
+                    "nic": {"sensitive": "very", "keys": {
+                        "firmware": "1", "bios.version": "2",
+                        "nic.0.firmware": 28.41, "nic.1.firmware": {"any": []},
+                        "nic.2.firmware": "", "nic.3.firmware": {}}}}
+            })),
+        );
+        let problem = problem.unwrap_err();
+        assert_eq!(problem.field.as_deref(), Some("name"));
+        let fields: Vec<&str> = problem
+            .detail
+            .lines()
+            .map(|line| line.split(": ").next().unwrap())
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "name",
+                "nodes",
+                "policy",
+                "classes.bios.keys",
+                "classes.nic.sensitive",
+                "classes.nic.keys.bios.version",
+                "classes.nic.keys.firmware",
+                "classes.nic.keys.nic.0.firmware",
+                "classes.nic.keys.nic.1.firmware",
+                "classes.nic.keys.nic.2.firmware",
+                "classes.nic.keys.nic.3.firmware",
+                "classes.nik",
+            ]
+        );
+        assert!(
+            problem.detail.contains("write \"28.41\" in quotes"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn wild_sizes_are_told_in_few_words_by_their_field() {
+        let long = "x".repeat(300_000);
+        let told = |value| {
+            let problem = read("h100", &request(value)).unwrap_err();
+            assert!(problem.detail.len() < 40_000, "{}", problem.detail.len());
+            let field = problem.field.unwrap();
+            (
+                field[..field.len().min(20)].to_owned(),
+                problem.detail.lines().count(),
+            )
+        };
+        let nodes = |list: &str| json!({"nodes": list, "from_node": "gpu001"});
+        assert_eq!(told(nodes(&format!("gpu[{long}"))), ("nodes".to_owned(), 1));
+        assert_eq!(told(nodes("gpu[1-999999999]")), ("nodes".to_owned(), 1));
+        let class = json!({"nodes": "a", "classes": {(long.clone()): {}}});
+        assert_eq!(told(class), (format!("classes.{}", "x".repeat(12)), 1));
+        let key = json!({"nodes": "a", "classes": {"nic": {"keys": {(long.clone()): 1}}}});
+        assert_eq!(told(key).0, "classes.nic.keys.xxx");
+        let keys: serde_json::Map<String, Value> = (0..5_000)
+            .map(|n| (format!("nic.{n}.firmware"), json!({})))
+            .collect();
+        let many = json!({"nodes": "a", "classes": {"nic": {"keys": keys}}});
+        assert_eq!(told(many).1, MAX_FAULTS + 1);
+        let word = json!({"nodes": "a", "from_node": "a", "policy": long});
+        assert_eq!(told(word), ("policy".to_owned(), 1));
+    }
+
+    #[test]
+    fn somebody_must_be_meant_and_something_asked() {
+        let fields = |value| {
+            let problem = read("x", &request(value)).unwrap_err();
+            let lines = problem.detail.lines();
+            lines
+                .map(|l| l.split(": ").next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(fields(json!({})), ["nodes", "classes"]);
+        assert_eq!(
+            fields(json!({"nodes": "a", "from_node": "a", "from_group": "abcdefab"})),
+            ["from_group", "classes"]
+        );
+        assert_eq!(
+            fields(json!({"nodes": "a", "from_group": "xyz"})),
+            ["from_group"]
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Requests for an immediate BMC reading.
+
+use super::readings::Parts;
+use lattice_hwprobe::Class;
+use lattice_quorum_types::NodeId;
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+
+/// Capacity of one worker's request queue. Further requests wait until the queue has room.
+pub(super) const MOST_WAITING: usize = 16;
+
+/// A request for an immediate reading.
+#[derive(Debug)]
+pub(super) struct Ask {
+    /// Node of the BMC that the request concerns.
+    pub(super) node: NodeId,
+    /// Principal that sent the request.
+    pub(super) who: String,
+    /// Receiver of the result.
+    pub(super) answer: oneshot::Sender<Looked>,
+}
+
+/// Reason reported while a worker restarts after a panic, which is a bug in control.
+pub(crate) const BROKE_DOWN: &str = "the BMC reader task panicked and restarts";
+
+/// Result of a requested reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked {
+    /// The BMC answered.
+    Read {
+        /// Classes that differ from the previous reading; a change counts once it is read twice.
+        differs: Vec<Class>,
+    },
+    /// The BMC returned no data for the node.
+    Silent {
+        /// Reason why no data is available.
+        why: String,
+    },
+    /// The reading is not finished in time and continues.
+    Late {
+        /// Time waited, from the start of the request.
+        within: Duration,
+    },
+}
+
+/// Closure that returns the latest data from the BMC of the requested node.
+type BmcReport<'a> = &'a (dyn Fn() -> Option<Arc<Parts>> + Sync);
+
+/// Time for which a reading that outlasted its request answers a repeated request of the same principal.
+const LATE_WITHIN: Duration = Duration::from_secs(120);
+
+/// A requested reading that is not finished.
+#[derive(Debug)]
+struct Underway {
+    answered: oneshot::Receiver<Looked>,
+    /// Data from the BMC when the reading was requested.
+    before: Option<Arc<Parts>>,
+    /// Time since which no request waits for this reading.
+    left_at: Option<Instant>,
+}
+
+impl Underway {
+    /// Whether this reading may answer a request made now; `now` is the present BMC data. A fault that this reading
+    /// itself discovered since it was requested must not be confirmed by the same reading.
+    fn is_of_use(&self, now: Option<&Parts>) -> bool {
+        let drains = |parts: Option<&Parts>| parts.is_some_and(|p| p.drains_now().next().is_some());
+        let is_suspected_by_it = drains(now) && !drains(self.before.as_deref());
+        self.is_kept() && !is_suspected_by_it
+    }
+
+    fn is_kept(&self) -> bool {
+        self.left_at.is_none_or(|at| at.elapsed() <= LATE_WITHIN)
+    }
+}
+
+/// Waits for a reading. When the wait ends early for any reason, drop stores the reading for the principal's next
+/// request.
+struct Waiting<'a> {
+    asks: &'a Asks,
+    key: (NodeId, String),
+    underway: Option<Underway>,
+}
+
+impl Waiting<'_> {
+    /// Waits for the result. `None` if the worker of the BMC failed.
+    async fn look(mut self, told: BmcReport<'_>) -> Option<Looked> {
+        let underway = self.underway.as_mut()?;
+        let looked = (&mut underway.answered).await;
+        let Underway {
+            before, left_at, ..
+        } = self.underway.take()?;
+        let mut looked = looked.ok()?;
+        if let Looked::Read { differs } = &mut looked
+            && left_at.is_some()
+            && let Some((before, now)) = before.zip(told())
+        {
+            // A change that this reading confirmed counts already and is not reported as a difference again.
+            differs.retain(|class| before.records.get(class) == now.records.get(class));
+        }
+        Some(looked)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(mut underway) = self.underway.take() else {
+            return;
+        };
+        underway.left_at = Some(Instant::now());
+        let mut all = self.asks.late.lock();
+        all.retain(|_, late| late.is_kept());
+        all.insert(self.key.clone(), underway);
+    }
+}
+
+/// Request queues of the workers, and the readings that outlasted their requests.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asks {
+    /// Request queue of the worker for each node's BMC.
+    workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<Ask>>>>,
+    /// Unfinished readings by node and requesting principal.
+    late: Arc<Mutex<BTreeMap<(NodeId, String), Underway>>>,
+}
+
+impl Asks {
+    pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {
+        self.workers.lock().insert(node, worker);
+    }
+
+    /// See [`Readings::look`](super::Readings::look).
+    pub(super) async fn look(
+        &self,
+        (node, who): (&NodeId, &str),
+        within: Duration,
+        told: BmcReport<'_>,
+    ) -> Option<Looked> {
+        let worker = self.workers.lock().get(node).cloned()?;
+        let key = (node.clone(), who.to_owned());
+        let until = Instant::now() + within;
+        let broke_down = || Looked::Silent {
+            why: BROKE_DOWN.to_owned(),
+        };
+        let before = told();
+        let late = self.late.lock().remove(&key);
+        let underway = match late.filter(|late| late.is_of_use(before.as_deref())) {
+            Some(late) => late,
+            None => {
+                let (answer, answered) = oneshot::channel();
+                let (node, who) = key.clone();
+                let ask = worker.send(Ask { node, who, answer });
+                match timeout_at(until, ask).await {
+                    Ok(Ok(())) => Underway {
+                        answered,
+                        before,
+                        left_at: None,
+                    },
+                    Ok(Err(_)) => return Some(broke_down()),
+                    // The queue stayed full, so the request was not accepted.
+                    Err(_) => return Some(Looked::Late { within }),
+                }
+            }
+        };
+        let waiting = Waiting {
+            asks: self,
+            key,
+            underway: Some(underway),
+        };
+        match timeout_at(until, waiting.look(told)).await {
+            Ok(looked) => Some(looked.unwrap_or_else(broke_down)),
+            Err(_) => Some(Looked::Late { within }),
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! BMC health: faults of a node reported by its BMC, found by the same table of checks that agents use.
+
+use super::{node_match::NodeMatch, worker::Host};
+use lattice_hwprobe::{
+    Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
+    health::{Action, Check, Engine, Memory, Reason, Severity, Table},
+};
+use lattice_quorum_types::UnixMillis;
+use lattice_redfish::{NodeReport, contradictions};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Health code: the BMC returns no data for its node.
+pub const SILENT: &str = "bmc.silent";
+
+/// Health code: the BMC belongs to another machine. An agent that has access to a BMC reports the same code.
+pub(super) const WRONG_SYSTEM: &str = "bmc.wrong_system";
+/// Health code: the data does not show whether the BMC belongs to the node.
+const UNVERIFIED: &str = "bmc.unverified";
+
+/// Health state of one node by its BMC, updated with each reading.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    engine: Engine,
+    /// Engine for contradictions between host and BMC.
+    of_both: Engine,
+    findings: Vec<Finding>,
+    silent: Option<Reason>,
+    /// Reason if the BMC is not known to belong to the node.
+    whose: Option<Reason>,
+    was_asked: bool,
+    /// Checks on BMC data that may drain the node.
+    draining: BTreeMap<String, Check>,
+    /// By check code, the time since which the BMC provides the checked values, in Unix milliseconds.
+    told_since: BTreeMap<String, u64>,
+    /// Codes of draining checks that the last answered reading could not evaluate.
+    untold: BTreeSet<String>,
+}
+
+impl Wrong {
+    /// Health state of a node that was not read yet.
+    pub(super) fn new(table: Table) -> Self {
+        let checks = table.checks.iter().filter(|check| may_drain(*check));
+        let draining: BTreeMap<String, Check> = checks
+            .map(|(code, check)| (code.clone(), check.clone()))
+            .collect();
+        Self {
+            untold: draining.keys().cloned().collect(),
+            draining,
+            told_since: BTreeMap::new(),
+            of_both: Engine::new(of_both(&table), Memory::default()),
+            engine: Engine::new(table, Memory::default()),
+            findings: Vec::new(),
+            silent: None,
+            whose: None,
+            was_asked: false,
+        }
+    }
+
+    /// Evaluates a reading that the BMC answered. `is_doubted`: a value differs from the previous reading and may be
+    /// invalid until it is read twice. Such a reading clears no reason that drains.
+    pub(super) fn answered(&mut self, at: UnixMillis, found: &NodeReport, is_doubted: bool) {
+        let records = [&found.bmc, &found.bios];
+        let seen = Inventory {
+            records: records.map(|record| (record.class, record.clone())).into(),
+            vitals: found.vitals.clone(),
+            findings: found.findings.clone(),
+            identity: Default::default(),
+            facts: Default::default(),
+            topology: Default::default(),
+            power: None,
+            probes: Vec::new(),
+            stuck: BTreeMap::new(),
+        };
+        let mut engine = self.engine.clone();
+        engine.observe(at.0, &seen);
+        if !is_doubted || drains_of(&self.engine).is_subset(&drains_of(&engine)) {
+            self.engine = engine;
+        }
+        let mut untold = BTreeSet::new();
+        for (code, check) in &self.draining {
+            if is_doubted || !is_told(code, check, &seen) {
+                untold.insert(code.clone());
+                continue;
+            }
+            // One reading cannot show that a counter rises, nor that a value is bad for the required time.
+            let since = *self.told_since.entry(code.clone()).or_insert(at.0);
+            let is_first = check.when.rises.is_some() && since == at.0;
+            if is_first || at.0.saturating_sub(since) < check.for_s.saturating_mul(1000) {
+                untold.insert(code.clone());
+            }
+        }
+        self.untold = untold;
+        self.findings.clone_from(&found.findings);
+        self.silent = None;
+        self.was_asked = true;
+    }
+
+    /// Records that the BMC has returned no data since `since`. Earlier reasons are neither cleared nor counted again.
+    pub(super) fn silent(&mut self, at: UnixMillis, since: UnixMillis, why: &str) {
+        self.was_asked = true;
+        let before = self.silent.take();
+        self.silent = Some(Reason {
+            code: SILENT.to_owned(),
+            entity: "bmc".to_owned(),
+            evidence: why.to_owned(),
+            severity: Severity::Degraded,
+            action: Action::Inspect,
+            observe_only: false,
+            first_seen_ms: since.0,
+            last_seen_ms: at.0,
+            count: before.map_or(0, |before| before.count).saturating_add(1),
+        });
+    }
+
+    /// Records whether the BMC belongs to the node. Returns whether the result changed.
+    pub(super) fn belongs(&mut self, at: UnixMillis, whose: Option<NodeMatch>) -> bool {
+        let (code, severity, evidence) = match whose {
+            None | Some(NodeMatch::Own) => return self.whose.take().is_some(),
+            Some(NodeMatch::Other(why)) => (WRONG_SYSTEM, Severity::Degraded, why),
+            Some(NodeMatch::Unverified) => (
+                UNVERIFIED,
+                Severity::Inform,
+                "no serial number, UUID, vendor or product is reported by both host and BMC: \
+                 cannot verify that the BMC belongs to this node"
+                    .to_owned(),
+            ),
+        };
+        let before = self.whose.take();
+        let before = before.filter(|b| (&*b.code, &b.evidence) == (code, &evidence));
+        let is_news = before.is_none();
+        self.whose = Some(Reason {
+            code: code.to_owned(),
+            entity: "bmc".to_owned(),
+            evidence,
+            severity,
+            action: Action::Inspect,
+            observe_only: false,
+            first_seen_ms: before.as_ref().map_or(at.0, |before| before.first_seen_ms),
+            last_seen_ms: at.0,
+            count: before.map_or(0, |before| before.count).saturating_add(1),
+        });
+        is_news
+    }
+
+    /// Compares the class records of host and BMC, because contradictions show only in both together. Returns whether a
+    /// reason appeared or cleared.
+    pub(super) fn contradicts(&mut self, at: UnixMillis, host: &Host) -> bool {
+        let (bios, bmc) = (host.bios.as_deref(), host.bmc.as_deref());
+        let known = [bios, bmc].into_iter().flatten();
+        let seen = Inventory {
+            // Only known classes are listed, so that no reason of an unknown class is cleared.
+            records: known
+                .map(|record| (record.class, ClassRecord::new(record.class)))
+                .collect(),
+            findings: contradictions(bios, bmc),
+            ..Inventory::default()
+        };
+        let told = |engine: &Engine| -> Vec<(String, String)> {
+            let reasons = engine.report().reasons.into_iter();
+            reasons.map(|r| (r.code, r.evidence)).collect()
+        };
+        let before = told(&self.of_both);
+        self.of_both.observe(at.0, &seen);
+        before != told(&self.of_both)
+    }
+
+    /// Contradictions found by the last answered reading.
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Whether the BMC was read at least once, successfully or not.
+    pub(super) const fn was_asked(&self) -> bool {
+        self.was_asked
+    }
+
+    /// Whether any BMC value may drain the node.
+    pub(super) fn may_drain(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
+    /// Codes of draining checks that the BMC data does not decide at present.
+    pub(super) const fn untold(&self) -> &BTreeSet<String> {
+        &self.untold
+    }
+
+    /// Reasons, worst first.
+    pub(super) fn reasons(&self) -> Vec<Reason> {
+        let mut reasons = self.engine.report().reasons;
+        let of_both = self.of_both.report().reasons.into_iter();
+        let is_new = |code: &str| reasons.iter().all(|reason| reason.code != code);
+        let of_both: Vec<Reason> = of_both.filter(|reason| is_new(&reason.code)).collect();
+        reasons.extend(of_both);
+        reasons.extend(self.silent.clone());
+        reasons.extend(self.whose.clone());
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+        reasons
+    }
+}
+
+/// The checks for contradictions between host and BMC.
+fn of_both(table: &Table) -> Table {
+    let codes = [
+        FindingCode::BiosVersionMismatch,
+        FindingCode::BmcVersionMismatch,
+    ];
+    let mut table = table.clone();
+    table.checks.retain(|_, check| {
+        let finding = check.finding.as_deref();
+        codes.iter().any(|code| finding == Some(code.name()))
+    });
+    table
+}
+
+/// Whether a check may drain a node by BMC data: a live value of the BMC, or a contradiction in a class that the BMC
+/// contributes to. The code of a contradiction check begins with the name of its class.
+fn may_drain((code, check): (&String, &Check)) -> bool {
+    let drains = check.severity == Severity::Faulty && check.action.needs_drain();
+    let class = code.split('.').next();
+    let is_told = match &check.key {
+        Some(key) => key.first() == Class::Bmc.name(),
+        None => [Class::Bmc, Class::Bios]
+            .map(|of| Some(of.name()))
+            .contains(&class),
+    };
+    drains && !check.observe_only && is_told
+}
+
+/// Code and entity of every reason that drains.
+fn drains_of(engine: &Engine) -> BTreeSet<(String, String)> {
+    let reasons = engine.report().reasons.into_iter();
+    let drains = reasons.filter(Reason::drains);
+    drains.map(|reason| (reason.code, reason.entity)).collect()
+}
+
+/// Whether a reading contains every value that a check needs. A reading without any value matching the check does not
+/// decide the check.
+fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
+    let Some(wanted) = &check.key else {
+        return seen.records.iter().any(|(class, record)| {
+            code.split('.').next() == Some(class.name()) && record.state().digest().is_some()
+        });
+    };
+    let number = |key: &str| {
+        let mut records = seen.records.values();
+        let recorded = || records.find_map(|record| record.entries.get(key));
+        let reading = seen.vitals.0.get(key).or_else(recorded);
+        reading
+            .and_then(Reading::present)
+            .and_then(Value::as_number)
+    };
+    let when = &check.when;
+    let is_any = when.is.is_some() || when.is_not.is_some();
+    let limits = [&when.reaches, &when.at_most, &when.below];
+    let limit = limits.into_iter().find_map(Option::as_ref);
+    let told = seen.vitals.0.iter().filter_map(|(key, reading)| {
+        let stars = wanted.matches(key)?;
+        let is_known = match is_any {
+            true => reading.present().is_some(),
+            false => number(key).is_some(),
+        };
+        Some(is_known && limit.is_none_or(|limit| number(&limit.filled(&stars)).is_some()))
+    });
+    // One unknown value makes the check undecided; so does the absence of any value.
+    told.reduce(|all, one| all && one).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_hwprobe::{ClassRecord, Power, Vitals};
+    use lattice_redfish::{Route, SystemName};
+    use std::sync::Arc;
+
+    fn may_drain_with(lines: &str) -> bool {
+        let site = format!("version: s\nchecks:\n{lines}");
+        let table = Table::shipped().unwrap().with_site(&site).unwrap();
+        Wrong::new(table).may_drain()
+    }
+
+    #[test]
+    fn as_shipped_nothing_that_a_bmc_tells_drains_and_a_site_may_say_otherwise() {
+        assert!(!Wrong::new(Table::shipped().unwrap()).may_drain());
+        assert!(may_drain_with("  bmc.system_critical: {severity: faulty}"));
+        assert!(may_drain_with(
+            "  bios.settings_pending: {severity: faulty, action: reboot}"
+        ));
+        for watched in [
+            "  bmc.system_critical: {severity: faulty, observe_only: true}",
+            "  bmc.system_critical: {severity: faulty, action: update}",
+            "  gpu.mode_pending: {severity: faulty}",
+        ] {
+            assert!(!may_drain_with(watched), "{watched}");
+        }
+    }
+
+    fn tells(health: Reading<&str>) -> NodeReport {
+        let mut vitals = Vitals::default();
+        vitals.put("bmc.health", health);
+        NodeReport {
+            system: SystemName::default(),
+            bmc: ClassRecord::new(Class::Bmc),
+            bios: ClassRecord::new(Class::Bios),
+            power: Power::default(),
+            route: Route::default(),
+            vitals,
+            findings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_takes_a_while_to_be_seen_is_not_told_until_then() {
+        let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty, for_s: 600}\n  \
+                    bmc.part_critical: {severity: faulty}";
+        let table = Table::shipped().unwrap().with_site(site).unwrap();
+        let mut wrong = Wrong::new(table);
+        let both = ["bmc.part_critical", "bmc.system_critical"];
+        assert!(wrong.untold().iter().eq(both), "it was not asked yet");
+        for (at, health, is_doubted, untold) in [
+            (1_000, Reading::Unsupported, false, &both[..]),
+            (2_000, Reading::Present("Critical"), false, &both),
+            (601_999, Reading::Present("OK"), false, &both),
+            (602_000, Reading::Present("OK"), true, &both),
+            (602_000, Reading::Present("OK"), false, &both[..1]),
+            (603_000, Reading::Unsupported, false, &both),
+        ] {
+            wrong.answered(UnixMillis(at), &tells(health), is_doubted);
+            assert!(
+                wrong.untold().iter().eq(untold),
+                "{at}: {:?}",
+                wrong.untold()
+            );
+        }
+    }
+
+    #[test]
+    fn a_doubted_look_ends_nothing_that_drains() {
+        let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty}";
+        let table = Table::shipped().unwrap().with_site(site).unwrap();
+        let mut wrong = Wrong::new(table);
+        let codes = |wrong: &Wrong| -> Vec<String> {
+            let reasons = wrong.reasons().into_iter();
+            reasons.map(|reason| reason.code).collect()
+        };
+        wrong.answered(UnixMillis(1), &tells(Reading::Present("Critical")), true);
+        assert_eq!(codes(&wrong), ["bmc.system_critical"]);
+        wrong.answered(UnixMillis(2), &tells(Reading::Present("Warning")), true);
+        assert_eq!(codes(&wrong), ["bmc.system_critical"]);
+        wrong.answered(UnixMillis(3), &tells(Reading::Present("Warning")), false);
+        assert_eq!(codes(&wrong), ["bmc.system_warning"]);
+    }
+
+    #[test]
+    fn what_host_and_bmc_say_otherwise_is_a_reason_until_both_say_the_same() {
+        let mut wrong = Wrong::new(Table::shipped().unwrap());
+        let host = |class: Class, keys: [(&str, &str); 2]| {
+            let mut record = ClassRecord::new(class);
+            for (key, value) in keys {
+                record.require(key, Reading::Present(value));
+            }
+            Some(Arc::new(record))
+        };
+        let bios = |told| {
+            let keys = [("bios.version", "2.10.2"), ("bios.redfish.version", told)];
+            Host {
+                bios: host(Class::Bios, keys),
+                ..Host::default()
+            }
+        };
+        let bmc = |told| {
+            let keys = [("bmc.ipmi.firmware", "6.10"), ("bmc.firmware", told)];
+            Host {
+                bmc: host(Class::Bmc, keys),
+                ..Host::default()
+            }
+        };
+        let (of_bios, of_bmc) = ("bios.version_mismatch", "bmc.version_mismatch");
+        for (at, host, is_news, codes) in [
+            (1, Host::default(), false, &[][..]),
+            (2, bios("2.12.4"), true, &[of_bios]),
+            (3, bios("2.12.4"), false, &[of_bios]),
+            // A reason of a class that is unknown now is not cleared.
+            (4, Host::default(), false, &[of_bios]),
+            (5, bmc("7.00.30.00"), true, &[of_bios, of_bmc]),
+            (6, bios("2.10.2"), true, &[of_bmc]),
+            (7, bmc("6.10.30.00"), true, &[]),
+        ] {
+            assert_eq!(wrong.contradicts(UnixMillis(at), &host), is_news, "{at}");
+            let reasons = wrong.reasons();
+            let found: Vec<&str> = reasons.iter().map(|reason| &*reason.code).collect();
+            assert_eq!(found, codes, "{at}");
+            let mildest = reasons.iter().all(|r| r.severity == Severity::Inform);
+            assert!(mildest, "{reasons:?}");
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! BMC worker: complete readings at long intervals, readings of power draw and limit at short ones.
+
+use super::{
+    BmcPlan, BmcTarget, Readings,
+    ask::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
+    config::{self, client},
+    events::Deeds,
+    health::Wrong,
+    node::{Look, Next, Node},
+    supervision,
+};
+use crate::history::History;
+use futures::FutureExt as _;
+use lattice_hwprobe::{ClassRecord, Identity};
+use lattice_mesh::Clock;
+use lattice_quorum_types::NodeId;
+use lattice_redfish::{
+    BmcReport, Breadth, Documents, Scope, Selector,
+    http::{Bmc, EndpointError, ReadOnly},
+};
+use secrecy::ExposeSecret as _;
+use std::{
+    collections::BTreeMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
+};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Timeout for closing a BMC session when control stops.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// Pause after a failed reading, and before a failed worker is restarted.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// Identity and records of a host, by its agent.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// Serial number, vendor and product.
+    pub identity: Identity,
+    /// Record of class `bios`, merged from agent and BMC, once it is available.
+    pub bios: Option<Arc<ClassRecord>>,
+    /// Record of class `bmc`, merged from agent and BMC, once it is available.
+    pub bmc: Option<Arc<ClassRecord>>,
+}
+
+impl From<Identity> for Host {
+    fn from(identity: Identity) -> Self {
+        Self {
+            identity,
+            ..Self::default()
+        }
+    }
+}
+
+/// Looks up the host data of a node.
+pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Host> + Send + Sync>;
+
+/// Dependencies shared by the workers.
+#[derive(Clone)]
+pub struct Edges {
+    /// Clock of this control.
+    pub clock: Arc<dyn Clock>,
+    /// Store of the latest readings.
+    pub readings: Readings,
+    /// Store of node history.
+    pub history: History,
+    /// Host data of a node; `None` while the node has not been seen.
+    pub hosts: Hosts,
+    /// Stops the workers.
+    pub stop: CancellationToken,
+}
+
+/// Plan and dependencies of the workers, with the limit of concurrent readings.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) edges: Edges,
+    at_a_time: Arc<Semaphore>,
+    pub(super) plan: Arc<BmcPlan>,
+}
+
+/// Reads every BMC of the plan until control stops, and closes the sessions: a BMC allows only few.
+pub async fn run(plan: Arc<BmcPlan>, edges: Edges) {
+    let shared = Shared {
+        edges,
+        at_a_time: Arc::new(Semaphore::new(plan.at_a_time)),
+        plan: plan.clone(),
+    };
+    let mut workers = JoinSet::new();
+    for target in &plan.targets {
+        workers.spawn(supervision::keep(target.clone(), shared.clone()));
+    }
+    while let Some(ended) = workers.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "BMC reading stopped");
+        }
+    }
+}
+
+pub(super) struct Worker<'n> {
+    bmc: Bmc,
+    endpoint: ReadOnly,
+    password_file: PathBuf,
+    deeds: Deeds,
+    nodes: &'n mut BTreeMap<NodeId, Node>,
+    /// Requests for an immediate reading.
+    asks: mpsc::Receiver<Ask>,
+    /// Number of successive readings that left a value unknown.
+    failures: u32,
+    /// Whether the last power reading returned a draw; `None` if it was not requested.
+    told: Option<bool>,
+    shared: Shared,
+}
+
+/// The worker panicked, which is a bug in control.
+#[derive(Debug, thiserror::Error)]
+#[error("{BROKE_DOWN}")]
+pub(super) struct BrokeDown;
+
+/// The nodes of a target, before their first reading.
+pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Node> {
+    let node = |(name, selector): &(NodeId, Selector)| {
+        let wrong = Wrong::new(shared.plan.table.clone());
+        (
+            name.clone(),
+            Node::new(name.clone(), selector.clone(), wrong),
+        )
+    };
+    target.nodes.iter().map(node).collect()
+}
+
+/// Creates the request queue for the nodes of a target and registers it.
+pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<Ask> {
+    let (ask, asks) = mpsc::channel(MOST_WAITING);
+    for (name, _) in &target.nodes {
+        shared.edges.readings.put_worker(name.clone(), ask.clone());
+    }
+    asks
+}
+
+impl<'n> Worker<'n> {
+    /// Creates a worker and registers its request queue.
+    pub(super) fn new(
+        target: &BmcTarget,
+        shared: &Shared,
+        nodes: &'n mut BTreeMap<NodeId, Node>,
+    ) -> Result<Self, EndpointError> {
+        Ok(Self {
+            bmc: client(&target.endpoint)?,
+            endpoint: target.endpoint.clone(),
+            password_file: target.password_file.clone(),
+            deeds: Deeds::default(),
+            nodes,
+            asks: asks(target, shared),
+            failures: 0,
+            told: None,
+            shared: shared.clone(),
+        })
+    }
+
+    /// Runs until control stops or the worker panics. `asked` are requests that wait for the first reading.
+    pub async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
+        let stop = self.shared.edges.stop.clone();
+        // After a panic only the session and the faults reported for the nodes are used.
+        let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();
+        let ended = stop.run_until_cancelled(reading).await;
+        // A pending request is abandoned; the session is closed.
+        if timeout(CLOSE_WITHIN, self.bmc.close()).await.is_err() {
+            tracing::warn!(
+                bmc = self.bmc.address(),
+                "BMC session stays open until it expires"
+            );
+        }
+        match ended {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(BrokeDown),
+        }
+    }
+
+    async fn read(&mut self, mut waiting: Vec<Ask>) {
+        for node in self.nodes.values_mut() {
+            node.resume(&self.shared.edges.history).await;
+        }
+        // The start is spread over one interval, so that five thousand BMCs are not read at the same moment.
+        let spread = self.shared.plan.power_interval.mul_f64(rand::random());
+        let mut power_at = Instant::now() + spread;
+        let mut whole_at = power_at;
+        // Until this time a change that was read once is not read again: seconds later a BMC returns the same invalid
+        // data.
+        let mut confirm_at: Option<Instant> = None;
+        loop {
+            let mut asked = std::mem::take(&mut waiting);
+            if asked.is_empty() {
+                tokio::select! {
+                    () = sleep_until(power_at.min(whole_at)) => {}
+                    // The sender is held by the readings, so the channel stays open.
+                    Some(ask) = self.asks.recv() => asked.push(ask),
+                }
+            }
+            let turn = Arc::clone(&self.shared.at_a_time);
+            // The semaphore is never closed.
+            let Ok(turn) = turn.acquire_owned().await else {
+                return;
+            };
+            // One reading serves all requests that arrive before it begins.
+            while let Ok(ask) = self.asks.try_recv() {
+                asked.push(ask);
+            }
+            if self.is_unheard() && self.renew_password().await {
+                whole_at = Instant::now();
+            }
+            let waits = confirm_at.is_some_and(|at| Instant::now() < at);
+            if waits && !asked.is_empty() && Instant::now() < whole_at {
+                self.answer(asked).await;
+            } else if !asked.is_empty() || Instant::now() >= whole_at {
+                let next = self.look(asked).await;
+                self.failures = match next {
+                    Next::Again => self.failures.saturating_add(1),
+                    Next::Rest | Next::Confirm => 0,
+                };
+                whole_at = Instant::now() + self.pause(next);
+                let waits = self.nodes.values().any(Node::waits);
+                confirm_at = waits.then(|| Instant::now() + self.shared.plan.confirm_after);
+                power_at = Instant::now() + self.shared.plan.power_interval;
+            } else {
+                if self.look_at_power().await {
+                    // The other values may have become unknown or known as well.
+                    let soon = Instant::now() + self.shared.plan.confirm_after;
+                    whole_at = whole_at.min(soon);
+                }
+                power_at += self.shared.plan.power_interval;
+                power_at = power_at.max(Instant::now());
+            }
+            drop(turn);
+        }
+    }
+
+    /// Whether the last reading left a value unknown.
+    fn is_unheard(&self) -> bool {
+        self.failures > 0 || self.told == Some(false)
+    }
+
+    /// Loads the password file again. Returns whether the password changed; the BMC is then read at once, whatever
+    /// pause was due.
+    async fn renew_password(&mut self) -> bool {
+        let path = self.password_file.clone();
+        let password = match spawn_blocking(move || config::password(&path)).await {
+            Ok(Ok(password)) => password,
+            Ok(Err(why)) => {
+                let bmc = self.bmc.address();
+                tracing::warn!(bmc, why, "BMC password unchanged");
+                return false;
+            }
+            // The runtime shuts down.
+            Err(_) => return false,
+        };
+        if password.expose_secret() == self.endpoint.0.password.expose_secret() {
+            return false;
+        }
+        let mut endpoint = self.endpoint.clone();
+        endpoint.0.password = password;
+        match client(&endpoint) {
+            Ok(bmc) => {
+                let former = std::mem::replace(&mut self.bmc, bmc);
+                self.endpoint = endpoint;
+                let _ = timeout(CLOSE_WITHIN, former.close()).await;
+                let bmc = self.bmc.address();
+                tracing::info!(bmc, "BMC password file changed; trying the new password");
+                true
+            }
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(error, "new BMC password not tried");
+                false
+            }
+        }
+    }
+
+    fn pause(&self, next: Next) -> Duration {
+        match next {
+            Next::Rest => {
+                // Jitter of ten percent either way keeps controls and BMCs out of step.
+                let tenth = 0.9 + 0.2 * rand::random::<f64>();
+                self.shared.plan.interval.mul_f64(tenth)
+            }
+            Next::Confirm => self.shared.plan.confirm_after,
+            // A value that the account may never read must not cause a complete reading every minute for ever.
+            Next::Again => {
+                let doubled = self.failures.saturating_sub(1).min(16);
+                let pause = AGAIN_AFTER.saturating_mul(1 << doubled);
+                pause.min(self.shared.plan.interval)
+            }
+        }
+    }
+
+    async fn read_all(&mut self) -> (BmcReport, Documents) {
+        let systems = match self.nodes.values().next() {
+            Some(node) if self.nodes.len() == 1 => node.selector().clone(),
+            _ => Selector::Every,
+        };
+        let scope = Scope {
+            systems,
+            breadth: Breadth::Everything,
+        };
+        let look = self.bmc.read(&scope).await;
+        (look.interpretation.report, look.documents)
+    }
+
+    /// Answers requests while a change waits for confirmation. Updates only the health state; the rest is left to the
+    /// next complete reading.
+    async fn answer(&mut self, asked: Vec<Ask>) {
+        let (report, _) = self.read_all().await;
+        let edges = &self.shared.edges;
+        let now = edges.clock.now();
+        let mut looked = BTreeMap::new();
+        for (name, node) in self.nodes.iter_mut() {
+            if node.judge(&report, now) {
+                edges.readings.put_parts(name.clone(), node.parts(now));
+            }
+            looked.insert(name.clone(), node.looked(&report));
+        }
+        tell(asked, &looked);
+        // The confirming reading uses a new session.
+        self.bmc.close().await;
+    }
+
+    /// Performs a complete reading and answers the requests.
+    async fn look(&mut self, asked: Vec<Ask>) -> Next {
+        let (report, documents) = self.read_all().await;
+        let edges = &self.shared.edges;
+        let look = Look::of(&asked, edges.clock.now());
+        let mut next = Next::Rest;
+        let mut looked = BTreeMap::new();
+        for (name, node) in self.nodes.iter_mut() {
+            let (then, came) = node.take(&report, &look);
+            next = next.max(then);
+            looked.insert(name.clone(), came);
+            // The history is written before the data is published elsewhere.
+            node.write(&edges.history, look.at).await;
+            node.compare((edges.hosts)(name).as_ref(), look.at);
+            edges.readings.put_parts(name.clone(), node.parts(look.at));
+            let power = node.power(&report);
+            edges.readings.put_power(name.clone(), power, look.at);
+        }
+        let is_quiet = asked.is_empty() && next == Next::Rest;
+        tell(asked, &looked);
+        if !report.nodes.is_empty() {
+            self.look_at_deeds(documents, is_quiet).await;
+        }
+        if next == Next::Confirm {
+            // The confirming reading uses a new session.
+            self.bmc.close().await;
+        }
+        next
+    }
+
+    /// Reads the BMC's events and stores them for each node that they concern.
+    async fn look_at_deeds(&mut self, documents: Documents, is_quiet: bool) {
+        let read = self.deeds.read(&self.bmc, documents, is_quiet).await;
+        let (lists, deeds) = read;
+        let edges = &self.shared.edges;
+        let now = edges.clock.now();
+        for (name, node) in self.nodes.iter() {
+            let of_node = deeds.iter().filter(|deed| node.is_concerned(&deed.systems));
+            let told = (lists.clone(), of_node.cloned().collect());
+            let kept = edges.history.append_deeds(name.to_string(), told, now.0);
+            if let Err(error) = kept.await {
+                let error: &dyn std::error::Error = &error;
+                tracing::error!(node = %name, error, "BMC log entries not written yet");
+                self.deeds.forget();
+            }
+        }
+    }
+
+    /// Reads power draw and limit by the known routes. Returns whether the BMC became silent or answers again, or
+    /// whether a route is stale.
+    async fn look_at_power(&mut self) -> bool {
+        let edges = &self.shared.edges;
+        let mut told = None;
+        let mut is_stale = false;
+        for (name, node) in self.nodes.iter_mut() {
+            let now = edges.clock.now();
+            node.write(&edges.history, now).await;
+            // The host may have been seen only after its BMC was read.
+            if node.compare((edges.hosts)(name).as_ref(), now) {
+                let read_at = edges
+                    .readings
+                    .parts(name)
+                    .map_or(now, |parts| parts.read_at);
+                edges.readings.put_parts(name.clone(), node.parts(read_at));
+            }
+            let Some(route) = node.route() else {
+                continue;
+            };
+            let read = self.bmc.read_power(route).await;
+            told = Some(told == Some(true) || read.power.draw.is_known());
+            if read.is_stale {
+                // A missing resource does not show that the draw is unknown. The last value stays until the complete
+                // reading finds the present path.
+                is_stale = true;
+                node.lose_route();
+                continue;
+            }
+            let now = edges.clock.now();
+            edges.readings.put_power(name.clone(), read.power, now);
+        }
+        let before = std::mem::replace(&mut self.told, told);
+        is_stale || (before.is_some() && told.is_some() && before != told)
+    }
+}
+
+/// Answers the requests.
+pub(super) fn tell(asked: Vec<Ask>, looked: &BTreeMap<NodeId, Looked>) {
+    for ask in asked {
+        if let Some(came) = looked.get(&ask.node) {
+            // The requester may have stopped waiting.
+            let _ = ask.answer.send(came.clone());
+        }
+    }
+}

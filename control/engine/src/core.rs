@@ -1,0 +1,602 @@
+//! Core of control: every read and command of the interfaces (REST, gRPC, web page), independent of how they are
+//! served.
+//!
+//! For code that serves it:
+//! * [`Core::view`] is an immutable snapshot; take one per request and answer from it. `version` grows with each
+//!   snapshot, so a page can be cached on it.
+//! * [`Core::subscribe`] returns every change in order; the view shows a change before its subscriber receives it.
+//!   `since` is a revision as in `events?since=`.
+//! * [`Core::propose`] carries a principal established by authentication, never a request field. Without a key it
+//!   generates one, so that a command can be repeated after a lost answer and is never applied twice.
+//! * Terminal allocations are not in the view: use [`Core::read`] with [`Query::Allocation`], [`Query::Allocations`] or
+//!   [`Query::Counts`].
+//! * Calls to agents have deadlines of their own; no call blocks the core.
+//!
+//! [`crate::App`] starts the server. While it binds, it calls `http::Auth::parse(&str) -> Result<Auth, impl Display>`
+//! with the text of the tokens file. When it starts, it spawns the future returned by `http::serve(core: Arc<Core>,
+//! port: http::Port, stop: CancellationToken)`; when that future ends by itself, the process exits. The listener is
+//! bound early and non-blocking, so that a port in use is reported before any task runs. TLS offers HTTP/2 and
+//! HTTP/1.1.
+
+use crate::{
+    agents::{Agents, LogChunks},
+    bmc::Readings,
+    checkpoint_storage::CheckpointStorage,
+    cycles::Cycles,
+    decisions::Decisions,
+    error::{AgentError, LogError, ProposeError},
+    feed::{Change, Feed, Subscription},
+    history::History,
+    inputs::Metrics,
+    movement_metrics::Moved,
+    plans::PlanCache,
+    preimages::Preimages,
+    store::Store,
+    tasks::{accounts::Desk, scale::Scaling},
+    timings::Timings,
+    usage::Books,
+    view::View,
+};
+use arc_swap::ArcSwap;
+use futures::StreamExt as _;
+use lattice_hwprobe::{DriftReport, Groups, Scope, groups};
+use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
+use lattice_quorum_types::{
+    Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
+    allocation::RankPhase,
+    command::{Fence, Power, Principal, SCHEMA},
+    view::{Answer, Query},
+    wire::{AttemptKey, LogStream, ReadLog, Unavailable},
+};
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::{Semaphore, watch};
+
+/// Time that the view may take to show a revision that a read has returned.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Dependencies of the core, all supplied by the caller.
+pub struct Parts {
+    pub cluster: String,
+    pub name: String,
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub mesh: Mesh,
+    pub timings: Timings,
+    pub history: History,
+    pub decisions: Decisions,
+}
+
+/// State and services of one control; see the module. Shared as `Arc<Core>`.
+pub struct Core {
+    cluster: String,
+    name: String,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub agents: Agents,
+    pub preimages: Preimages,
+    pub(crate) timings: Timings,
+    pub history: History,
+    /// Recorded inputs and decisions of the schedulers.
+    pub decisions: Decisions,
+    /// Usage ledger.
+    pub books: Books,
+    /// Latest readings of the BMCs.
+    pub bmc: Readings,
+    /// Plans requested by operators.
+    pub(crate) asked: PlanCache,
+    /// Autoscaling state of services, for operators.
+    pub scaling: Scaling,
+    /// Preemption metrics, for operators.
+    pub moved: Moved,
+    /// Durations of scheduling cycles, for operators.
+    pub cycles: Cycles,
+    /// Places where checkpoints cannot be written now.
+    pub(crate) checkpoint_storage: CheckpointStorage,
+    /// Limits how many schedulers plan at the same time; half of the cores stay free for other tasks.
+    pub(crate) planning: Arc<Semaphore>,
+    view: ArcSwap<View>,
+    /// Serialises writers; readers never wait for it.
+    writer: Mutex<()>,
+    feed: Arc<Feed>,
+    version: watch::Sender<u64>,
+    inputs: watch::Sender<u64>,
+    heard_at: AtomicU64,
+    renewal: OnceLock<Renewal>,
+    /// Checkpoint directory template for jobs that set no directory.
+    checkpoints: OnceLock<String>,
+    /// Client of the site's Prometheus.
+    metrics: OnceLock<Metrics>,
+    /// Connection to the accounting system; empty when accounting is disabled.
+    accounting: OnceLock<Arc<Desk>>,
+    trust_news: watch::Sender<TrustNews>,
+    trust_contradicts: AtomicBool,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Core({} in {})", self.name, self.cluster)
+    }
+}
+
+impl Core {
+    pub fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            cluster: parts.cluster,
+            name: parts.name,
+            clock: parts.clock,
+            store: parts.store,
+            agents: Agents::new(parts.mesh),
+            preimages: Preimages::new(),
+            timings: parts.timings,
+            history: parts.history,
+            decisions: parts.decisions,
+            books: Books::default(),
+            bmc: Readings::default(),
+            asked: PlanCache::default(),
+            scaling: Scaling::default(),
+            moved: Moved::default(),
+            cycles: Cycles::default(),
+            checkpoint_storage: CheckpointStorage::default(),
+            planning: Arc::new(Semaphore::new(half_the_cores())),
+            view: ArcSwap::from_pointee(View::default()),
+            writer: Mutex::new(()),
+            feed: Arc::default(),
+            version: watch::Sender::new(0),
+            inputs: watch::Sender::new(0),
+            heard_at: AtomicU64::new(0),
+            renewal: OnceLock::new(),
+            checkpoints: OnceLock::new(),
+            metrics: OnceLock::new(),
+            accounting: OnceLock::new(),
+            trust_news: watch::Sender::new(TrustNews::Unknown),
+            trust_contradicts: AtomicBool::new(false),
+        })
+    }
+
+    /// Cluster name.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// Name of this control: the id in its certificate.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Current time by this control's clock.
+    pub fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    /// Sets the checkpoint directory for jobs that set none. `{tenant}`, `{project}` and `{allocation}` are replaced by
+    /// the values of the allocation. Only the first call has an effect.
+    pub fn checkpoints_go(&self, template: String) {
+        let _ = self.checkpoints.set(template);
+    }
+
+    /// Whether the site sets a checkpoint directory for jobs that set none.
+    pub fn has_checkpoint_directory(&self) -> bool {
+        self.checkpoints.get().is_some()
+    }
+
+    /// Checkpoint directory of an allocation; `None` where neither the job nor the site sets one. A directory set by
+    /// the job may serve many allocations, so each allocation gets its own folder there.
+    pub fn checkpoint_directory(&self, allocation: &Allocation) -> Option<String> {
+        let own = allocation
+            .spec
+            .terms
+            .checkpoint
+            .as_ref()?
+            .directory
+            .as_ref();
+        if let Some(own) = own {
+            return Some(format!("{}/{}", own.trim_end_matches('/'), allocation.id));
+        }
+        let project = &allocation.spec.project;
+        let template = self.checkpoints.get()?;
+        let filled = template
+            .replace("{tenant}", project.tenant().as_str())
+            .replace("{project}", project.name())
+            .replace("{allocation}", &allocation.id.to_string());
+        Some(filled)
+    }
+
+    /// Checkpoint place of an allocation, shared with other allocations: the directory set by the job, or the site's
+    /// template.
+    pub(crate) fn checkpoint_place(&self, allocation: &Allocation) -> Option<String> {
+        let terms = allocation.spec.terms.checkpoint.as_ref()?;
+        let own = terms.directory.as_ref();
+        own.or_else(|| self.checkpoints.get()).cloned()
+    }
+
+    /// Sets the metrics source that services may scale by. Only the first call has an effect.
+    pub fn reads_metrics_from(&self, metrics: Metrics) {
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// Sets the accounting system. Only the first call has an effect.
+    pub fn accounts_at(&self, desk: Arc<Desk>) {
+        let _ = self.accounting.set(desk);
+    }
+
+    /// The accounting connection, if accounting is enabled.
+    pub fn accounting(&self) -> Option<&Arc<Desk>> {
+        self.accounting.get()
+    }
+
+    /// Client of the site's Prometheus, if there is one.
+    pub(crate) fn metrics(&self) -> Option<&Metrics> {
+        self.metrics.get()
+    }
+
+    /// Current view of the cluster.
+    pub fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Milliseconds since the last message from the quorum; `None` before the first message.
+    pub fn view_age_ms(&self) -> Option<u64> {
+        match self.heard_at.load(Ordering::Relaxed) {
+            0 => None,
+            heard => Some(self.now().since(UnixMillis(heard))),
+        }
+    }
+
+    /// State of this control's own certificate; `None` before the control is started.
+    pub fn certificate(&self) -> Option<RenewalState> {
+        Some(self.renewal.get()?.state())
+    }
+
+    /// Problem of this control's own certificate, as a health reason: the certificate expires soon, has expired, or is
+    /// no longer trusted. Control is then about to lose contact with other components, or has lost it.
+    pub fn certificate_problem(&self) -> Option<&'static str> {
+        self.certificate()?.health_reason(self.now())
+    }
+
+    /// Whether the quorum's state demands an older or a different trust bundle than the one in force here. This happens
+    /// after the quorum was initialised again or restored; its revocations are then not in force here.
+    pub fn trust_contradicts(&self) -> bool {
+        self.trust_contradicts.load(Ordering::Relaxed)
+    }
+
+    /// Subscribes to every change from now on, or after a revision. A gap in the retained changes is reported as
+    /// [`Change::Compacted`].
+    pub fn subscribe(&self, since: Option<Revision>) -> Subscription {
+        self.feed.subscribe(since)
+    }
+
+    /// Resolves once the view shows `revision`, at once if it already does. For a reader that must see its own write;
+    /// bound it with a timeout.
+    pub async fn reached(&self, revision: Revision) {
+        let mut version = self.version.subscribe();
+        while self.view.load().revision < revision {
+            if version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Resolves once every node is compared with the baselines that the view shows now; bound it with a timeout.
+    pub async fn judged(&self) {
+        let mut version = self.version.subscribe();
+        let number = self.view.load().baselines.number;
+        while self.view.load().judged.number < number {
+            if version.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Resolves once the view shows baselines that no comparison has used yet.
+    pub(crate) async fn unjudged(&self) {
+        let mut version = self.version.subscribe();
+        loop {
+            let view = self.view();
+            if view.judged.number < view.baselines.number {
+                return;
+            }
+            // The sender lives as long as the core.
+            let _ = version.changed().await;
+        }
+    }
+
+    /// Proposes a command on behalf of a principal. Without a `key` one is generated.
+    ///
+    /// # Errors
+    /// Returns the refusal, or an error when the quorum did not answer.
+    pub async fn propose(
+        &self,
+        principal: Principal,
+        key: Option<String>,
+        command: Command,
+    ) -> Result<Applied, ProposeError> {
+        let key = key.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+        let is_submit = matches!(command, Command::Submit { .. } | Command::SubmitDag { .. });
+        let user = is_submit.then(|| principal.name.clone());
+        let envelope = self.envelope(principal, Some(key), None, command);
+        let answer = self.propose_one(envelope).await?;
+        if let (Some(user), Err(refusal)) = (user, &answer) {
+            let at = self.now();
+            self.decisions
+                .refused_submit(at, &user, refusal.to_string());
+        }
+        Ok(answer?)
+    }
+
+    /// Performs a linearizable read.
+    ///
+    /// # Errors
+    /// Returns an error when no majority answers in time.
+    pub async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        self.store.read(query).await
+    }
+
+    /// Returns a view that shows everything committed before the call.
+    ///
+    /// # Errors
+    /// Returns an error when no majority answers in time, or the view does not catch up within the timeout.
+    pub async fn present_view(&self) -> Result<Arc<View>, Unavailable> {
+        let Answer::Revision(revision) = self.read(Query::Revision).await? else {
+            return Err(Unavailable::NoMajority);
+        };
+        let follows = tokio::time::timeout(FOLLOW_TIMEOUT, self.reached(revision));
+        follows.await.map_err(|_| Unavailable::NoMajority)?;
+        Ok(self.view())
+    }
+
+    /// Conformance groups of one class, or of whole nodes.
+    pub fn conformance_groups(&self, scope: Scope) -> Groups {
+        groups(&self.view().conformance(), &scope)
+    }
+
+    /// Nodes that differ from the majority of their cohort, as of the last comparison.
+    pub fn drift(&self) -> Arc<DriftReport> {
+        self.view().drift.clone()
+    }
+
+    /// Captured output of one rank from `offset` on; with `follow`, until the rank ends. The call does not wait for the
+    /// rank to begin: before that, the output may be empty. The output of a terminal allocation is readable as long as
+    /// the node keeps it.
+    ///
+    /// # Errors
+    /// Returns an error for an unknown allocation or rank, an allocation that has not started, or a node that does not
+    /// answer.
+    pub async fn read_log(
+        &self,
+        id: AllocationId,
+        rank: u32,
+        stream: LogStream,
+        offset: u64,
+        follow: bool,
+    ) -> Result<LogChunks, LogError> {
+        let view = self.view();
+        let allocation = match view.allocation(id) {
+            Some(allocation) => allocation.clone(),
+            None => match self.read(Query::Allocation { id }).await? {
+                Answer::Allocation(Some(allocation)) => Arc::from(allocation),
+                _ => return Err(LogError::UnknownAllocation { id }),
+            },
+        };
+        if allocation.ranks.is_empty() {
+            return Err(LogError::NotStarted { id });
+        }
+        let ranks = u32::try_from(allocation.ranks.len()).unwrap_or(u32::MAX);
+        let Some(place) = allocation.ranks.get(rank as usize) else {
+            return Err(LogError::NoSuchRank { id, rank, ranks });
+        };
+        let has_begun = has_begun(&place.phase);
+        let key = AttemptKey {
+            allocation: id,
+            attempt: allocation.attempt,
+        };
+        let request = ReadLog {
+            key,
+            stream,
+            offset,
+            follow,
+        };
+        let chunks = self.agents.read_log(&view, &place.node, &request).await?;
+        if has_begun {
+            return Ok(chunks);
+        }
+        // An agent that has not accepted the attempt yet returns a refusal: there is no output.
+        let is_output = |chunk: &Result<_, _>| !matches!(chunk, Err(AgentError::Refused { .. }));
+        Ok(chunks
+            .take_while(move |chunk| std::future::ready(is_output(chunk)))
+            .boxed())
+    }
+
+    /// Waits until a rank is known to run or to have run, and returns its node. `None`: the allocation ended before the
+    /// rank began.
+    ///
+    /// # Errors
+    /// Returns an error for an unknown allocation, or when the quorum does not answer.
+    pub async fn rank_begins(
+        &self,
+        id: AllocationId,
+        rank: u32,
+    ) -> Result<Option<NodeId>, LogError> {
+        let mut changes = self.inputs();
+        loop {
+            // Marked as seen before the check, so that a later change wakes the loop again.
+            changes.borrow_and_update();
+            let allocation = match self.view().allocation(id) {
+                Some(allocation) => allocation.clone(),
+                None => match self.read(Query::Allocation { id }).await? {
+                    Answer::Allocation(Some(allocation)) => Arc::from(allocation),
+                    _ => return Err(LogError::UnknownAllocation { id }),
+                },
+            };
+            if let Some(node) = begun(&allocation, rank) {
+                return Ok(Some(node.clone()));
+            }
+            if allocation.state.is_terminal() || changes.changed().await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Node on which a rank runs or ran, once that is known.
+pub fn begun(allocation: &Allocation, rank: u32) -> Option<&NodeId> {
+    let place = allocation.ranks.get(rank as usize)?;
+    has_begun(&place.phase).then_some(&place.node)
+}
+
+fn has_begun(phase: &RankPhase) -> bool {
+    !matches!(
+        phase,
+        RankPhase::Assigned | RankPhase::Leaving { running: None }
+    )
+}
+
+/// Functions for the reconcilers.
+impl Core {
+    /// Principal of commands that this control issues by itself.
+    pub(crate) fn service(&self) -> Principal {
+        Principal {
+            name: format!("service:control/{}", self.name),
+            power: Power::Service,
+        }
+    }
+
+    pub fn envelope(
+        &self,
+        principal: Principal,
+        key: Option<String>,
+        fence: Option<Fence>,
+        command: Command,
+    ) -> Envelope {
+        Envelope {
+            schema: SCHEMA,
+            principal,
+            key,
+            at: self.now(),
+            fence,
+            command,
+        }
+    }
+
+    pub(crate) async fn propose_one(
+        &self,
+        envelope: Envelope,
+    ) -> Result<Result<Applied, Refusal>, Unavailable> {
+        let mut answers = self.store.propose(vec![envelope]).await?;
+        answers.pop().ok_or(Unavailable::OutcomeUnknown)
+    }
+
+    /// Proposes a command as this control's own principal.
+    pub(crate) async fn propose_as_service(
+        &self,
+        fence: Option<Fence>,
+        command: Command,
+    ) -> Result<Applied, ProposeError> {
+        let envelope = self.envelope(self.service(), None, fence, command);
+        Ok(self.propose_one(envelope).await??)
+    }
+
+    /// Stores the renewal of this control's certificate.
+    pub fn renews_with(&self, renewal: Renewal) {
+        // Only the first call has an effect; there is no second.
+        let _ = self.renewal.set(renewal);
+    }
+
+    /// Requests the trust bundle now.
+    pub(crate) fn asks_for_trust(&self) {
+        if let Some(renewal) = self.renewal.get() {
+            renewal.look_now();
+        }
+    }
+
+    /// Publishes that the trust bundle changed, or may have changed during an interruption of the watch.
+    pub(crate) fn hears_of_trust(&self, news: TrustNews) {
+        self.trust_news.send_replace(news);
+    }
+
+    /// Records whether the trust bundle in force contradicts the quorum's state.
+    pub(crate) fn finds_trust_contradicting(&self, contradicts: bool) {
+        self.trust_contradicts.store(contradicts, Ordering::Relaxed);
+    }
+
+    /// Receiver of the latest trust news.
+    pub(crate) fn trust_news(&self) -> watch::Receiver<TrustNews> {
+        self.trust_news.subscribe()
+    }
+
+    /// Records that a message from the quorum arrived just now.
+    pub(crate) fn heard(&self) {
+        self.heard_at.store(self.now().0, Ordering::Relaxed);
+    }
+
+    /// Receiver that wakes with every view that contains a change reconcilers act on.
+    pub(crate) fn inputs(&self) -> watch::Receiver<u64> {
+        self.inputs.subscribe()
+    }
+
+    /// Builds a new view from the present one. Subscribers receive the changes returned by `edit` after the view is
+    /// stored. When `edit` returns `None`, the view is unchanged and nothing is published.
+    pub fn publish(&self, wakes: Wakes, edit: impl FnOnce(&mut View) -> Option<Vec<Change>>) {
+        let _one_at_a_time = self.writer.lock();
+        let mut next = View::clone(&self.view.load());
+        let compared = next.conformance_version;
+        let Some(changes) = edit(&mut next) else {
+            return;
+        };
+        if next.conformance_version != compared {
+            next.settle_levels();
+        }
+        self.store_view(next, wakes);
+        self.feed.publish(changes);
+    }
+
+    fn store_view(&self, mut next: View, wakes: Wakes) {
+        next.version += 1;
+        let version = next.version;
+        self.view.store(Arc::new(next));
+        self.version.send_replace(version);
+        if wakes == Wakes::Reconcilers {
+            self.inputs.send_replace(version);
+        }
+    }
+
+    /// Same as [`Core::publish`], after the replicated state was read again.
+    pub fn restart(&self, edit: impl FnOnce(&mut View)) {
+        let _one_at_a_time = self.writer.lock();
+        let mut next = View::clone(&self.view.load());
+        edit(&mut next);
+        next.settle_levels();
+        let revision = next.revision;
+        self.store_view(next, Wakes::Reconcilers);
+        self.feed.reset(revision);
+    }
+}
+
+fn half_the_cores() -> usize {
+    let cores = std::thread::available_parallelism();
+    cores.map_or(1, |cores| cores.get().div_ceil(2))
+}
+
+/// Latest information on the trust bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrustNews {
+    /// The current bundle is unknown: the watch began, or began again.
+    Unknown,
+    /// The quorum's state demands the bundle with this number.
+    Number(Revision),
+}
+
+/// Readers to wake for a new view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wakes {
+    /// Reconcilers and readers: the change may require action.
+    Reconcilers,
+    /// Readers only: the change is a result of a reconciler and requires no action.
+    Readers,
+}

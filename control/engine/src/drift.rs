@@ -1,0 +1,437 @@
+//! Drift detection: each node is compared with its baseline, or without one with the majority of its cohort. A pure
+//! function of the view and the available records.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    baselines::{Baselines, Chosen, ClassBaseline, ParsedBaseline},
+    view::{NodeEntry, View},
+};
+use lattice_hwprobe::{
+    Class, ClassMark, DriftReport, Earlier, NoMajority, Preimages, Verdict,
+    baseline::{Deviation, Standing},
+    drift,
+};
+use lattice_quorum_types::{
+    NodeId, UnixMillis,
+    baseline::{Policy, Sensitive},
+    id::BaselineName,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Reason reported for a class while its record is not fetched yet.
+const NOT_AT_HAND: &str = "preimage not at hand";
+
+/// Reference that a node is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// A baseline.
+    Baseline {
+        /// Baseline name.
+        name: BaselineName,
+        /// Baseline version.
+        version: u32,
+        /// Policy applied on drift.
+        policy: Policy,
+        /// Effect of drift on sensitive allocations.
+        sensitive: Sensitive,
+    },
+    /// The majority of its cohort.
+    Cohort {
+        /// Number of comparable nodes with a known value, including this node.
+        of: usize,
+        /// Number of nodes that have the majority's value.
+        like: usize,
+    },
+}
+
+/// A node that differs from its reference in one key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Drifted {
+    /// Node that drifted.
+    pub node: NodeId,
+    /// Conformance class of the key.
+    pub class: Class,
+    /// Key that differs.
+    pub key: String,
+    /// Expected value.
+    pub expected: String,
+    /// Value found on the node.
+    pub found: String,
+    /// Reference of the comparison.
+    pub by: By,
+    /// Time since which the node is known to have this record of the class.
+    pub since: Option<UnixMillis>,
+}
+
+/// A class of a node that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unknown {
+    /// Node with the unknown class.
+    pub node: NodeId,
+    /// Class that is unknown.
+    pub class: Class,
+    /// Reason why the class is unknown.
+    pub why: String,
+    /// Baseline that would apply to the class, if one is selected.
+    pub baseline: Option<BaselineName>,
+}
+
+/// Complete drift report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Drift, ordered by node, class and key.
+    pub drifted: Vec<Drifted>,
+    /// Keys on which a cohort has no majority.
+    pub no_majority: Vec<NoMajority>,
+    /// Unknown classes, ordered by node.
+    pub unknown: Vec<Unknown>,
+    /// Nodes without a reference: no baseline applies, and the cohort is too small.
+    pub alone: Vec<String>,
+    /// Nodes that were compared with a reference.
+    pub compared: BTreeSet<NodeId>,
+    /// Nodes with an announced document or record that is not fetched yet, and nodes that were never seen.
+    pub pending: BTreeSet<NodeId>,
+    /// Nodes to which each baseline applies, in one class at least.
+    pub judged: BTreeMap<BaselineName, BTreeSet<NodeId>>,
+    /// Revision of the baselines used for this report.
+    pub number: u64,
+}
+
+/// Consequences for one node of the baselines that apply to it, and the marks they were computed from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// Reason why the node receives no sensitive allocations.
+    pub no_sensitive: Option<String>,
+    /// The node receives new allocations only if no other node fits.
+    pub deprioritised: bool,
+    /// Differences from baselines with policy drain.
+    pub drain: Option<String>,
+    /// A class under a baseline with policy drain is unknown, or such a baseline might apply.
+    pub(crate) drain_unknown: bool,
+    pub(crate) marks: BTreeMap<Class, ClassMark>,
+    pub(crate) earlier: BTreeMap<Class, Earlier>,
+    pub(crate) has_cohort: bool,
+    pub(crate) number: u64,
+}
+
+/// Result of one comparison of all nodes.
+#[derive(Debug, Clone, Default)]
+pub struct Judged {
+    pub report: Report,
+    /// Cohort drift, without baselines.
+    pub cohorts: DriftReport,
+    /// Effects for every node that gossips, while there are baselines.
+    pub effects: BTreeMap<NodeId, Arc<Effect>>,
+}
+
+impl Effect {
+    /// Whether the effect was computed from the present marks of the node and the present baselines.
+    pub(crate) fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
+        self.number == baselines.number
+            && self.marks == *entry.marks()
+            && self.earlier == *entry.earlier()
+            && self.has_cohort == entry.cohort().is_some()
+    }
+
+    fn note(
+        &mut self,
+        kept: &ParsedBaseline,
+        class: Class,
+        rule: &ClassBaseline,
+        standing: &Standing,
+    ) {
+        let label = kept.label();
+        let no_sensitive = match standing {
+            Standing::Conforms => return,
+            Standing::Differs(found) => {
+                let words = differs(found);
+                if rule.policy >= Policy::Deprioritise {
+                    self.deprioritised = true;
+                }
+                if rule.policy == Policy::Drain {
+                    let words = format!("differs from baseline {label}: {words}");
+                    self.drain = Some(match self.drain.take() {
+                        Some(before) => format!("{before}; {words}"),
+                        None => words.clone(),
+                    });
+                }
+                format!("it differs from baseline {label}: {words}")
+            }
+            Standing::Unknown { why } => {
+                self.drain_unknown |= rule.policy == Policy::Drain;
+                format!("baseline {label} cannot be checked in class {class}: {why}")
+            }
+        };
+        if rule.sensitive == Sensitive::Strict {
+            self.no_sensitive.get_or_insert(no_sensitive);
+        }
+    }
+}
+
+/// Text for deviations, such as `nic.0.firmware is 28.39, not 28.41, and 2 keys more`.
+pub(crate) fn differs(found: &[Deviation]) -> String {
+    let mut differ = found.iter().filter(|d| d.verdict == Verdict::Differs);
+    let Some(first) = differ.next() else {
+        return "no known value".to_owned();
+    };
+    let words = format!("{} is {}, not {}", first.key, first.found, first.expected);
+    match differ.count() {
+        0 => words,
+        1 => format!("{words}, and 1 key more"),
+        more => format!("{words}, and {more} keys more"),
+    }
+}
+
+/// Compares every known node. A node that no longer gossips is compared by its last known state; it gets no effect.
+pub fn judge(view: &View, preimages: &impl Preimages) -> Judged {
+    let compared: Vec<_> = view.as_known_all().map(NodeEntry::conformance).collect();
+    let cohorts = drift(&compared, preimages);
+    let mut judged = Judged::default();
+    judged.report.number = view.baselines.number;
+    let mut spoken_for = SpokenFor::default();
+    if !view.baselines.is_empty() {
+        let mut seen = BTreeMap::new();
+        for entry in view.as_known_all() {
+            let effect = judge_node(
+                view,
+                entry,
+                preimages,
+                &mut seen,
+                &mut judged,
+                &mut spoken_for,
+            );
+            let gossips = |entry: &Arc<NodeEntry>| entry.seen.is_some();
+            if view.node(&entry.id).is_some_and(gossips) {
+                judged.effects.insert(entry.id.clone(), Arc::new(effect));
+            }
+        }
+    }
+    add_cohorts(view, &cohorts, &spoken_for, &mut judged.report);
+    judged.report.drifted.sort();
+    judged.report.unknown.sort();
+    note_compared(view, &mut judged.report);
+    judged.cohorts = cohorts;
+    judged
+}
+
+/// Fills in the nodes that were compared, and the nodes with data still to be fetched.
+fn note_compared(view: &View, report: &mut Report) {
+    let lacks_document = |entry: &NodeEntry| {
+        let announced = entry.seen.as_ref().and_then(|seen| seen.document);
+        announced.is_some() && entry.document.is_none()
+    };
+    let known = || view.as_known_all();
+    let waits = known().filter(|entry| lacks_document(entry));
+    report.pending = waits.map(|entry| entry.id.clone()).collect();
+    let not_at_hand = report.unknown.iter().filter(|u| u.why == NOT_AT_HAND);
+    report.pending.extend(not_at_hand.map(|u| u.node.clone()));
+    // A node that was never seen has no known data.
+    let unheard = view.nodes.keys().filter(|id| view.as_known(id).is_none());
+    report.pending.extend(unheard.cloned());
+    let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
+    let compared = known().filter(|entry| !alone.contains(entry.id.as_str()));
+    report.compared = compared.map(|entry| entry.id.clone()).collect();
+    let pending: BTreeSet<&str> = report.pending.iter().map(NodeId::as_str).collect();
+    report.alone.retain(|name| !pending.contains(name.as_str()));
+}
+
+/// Baseline that applies to a class of a node; `None` where baselines conflict.
+#[derive(Default)]
+struct SpokenFor(BTreeMap<(NodeId, Class), Option<Arc<ParsedBaseline>>>);
+
+impl SpokenFor {
+    /// Whether a baseline covers this key, so that the cohort is not used for it.
+    fn covers(&self, node: &NodeId, class: Class, key: &str) -> bool {
+        match self.0.get(&(node.clone(), class)) {
+            None => false,
+            Some(None) => true,
+            Some(Some(kept)) => match kept.classes().get(&class).map(|rule| &rule.expectation) {
+                Some(Ok(expectation)) => expectation.covers(key),
+                _ => true,
+            },
+        }
+    }
+
+    fn has(&self, node: &NodeId, class: Class) -> bool {
+        self.0.contains_key(&(node.clone(), class))
+    }
+}
+
+/// All inputs of a standing. Two nodes that differ in any of them are compared separately.
+type StandingKey = (BaselineName, Class, ClassMark, Option<Earlier>);
+
+fn judge_node(
+    view: &View,
+    entry: &NodeEntry,
+    preimages: &impl Preimages,
+    seen: &mut BTreeMap<StandingKey, Standing>,
+    judged: &mut Judged,
+    spoken_for: &mut SpokenFor,
+) -> Effect {
+    let cohort = entry.cohort();
+    let mut effect = Effect {
+        marks: entry.marks().clone(),
+        earlier: entry.earlier().clone(),
+        // Without a cohort no cohort baseline matches below, although one might apply to the node.
+        drain_unknown: cohort.is_none() && view.baselines.might_drain(),
+        has_cohort: cohort.is_some(),
+        number: view.baselines.number,
+        ..Effect::default()
+    };
+    let speaking = view.baselines.of(&entry.id, cohort.as_ref());
+    if cohort.is_none() && view.baselines.might_concern_sensitive(&speaking) {
+        let why = "the cohort of the node is unknown, so its baseline is unknown";
+        effect.no_sensitive = Some(why.to_owned());
+    }
+    for (class, chosen) in speaking {
+        let kept = match chosen {
+            Chosen::One(kept) => kept,
+            Chosen::Ambiguous(both) => {
+                ambiguous(entry, class, &both, &mut effect, &mut judged.report);
+                spoken_for.0.insert((entry.id.clone(), class), None);
+                continue;
+            }
+        };
+        let name = &kept.record.name;
+        let nodes = judged.report.judged.entry(name.clone()).or_default();
+        nodes.insert(entry.id.clone());
+        spoken_for
+            .0
+            .insert((entry.id.clone(), class), Some(kept.clone()));
+        let Some(rule) = kept.classes().get(&class) else {
+            continue;
+        };
+        let mark = entry.marks().get(&class);
+        let earlier = entry.earlier().get(&class);
+        let standing = match (&rule.expectation, mark) {
+            (Err(why), _) => Standing::Unknown {
+                why: format!("the baseline cannot be read: {why}"),
+            },
+            // Equal nodes, possibly ten thousand, are compared once.
+            (Ok(expectation), Some(said)) => seen
+                .entry((name.clone(), class, *said, earlier.copied()))
+                .or_insert_with(|| expectation.judge(mark, earlier, preimages))
+                .clone(),
+            (Ok(expectation), None) => expectation.judge(None, earlier, preimages),
+        };
+        effect.note(&kept, class, rule, &standing);
+        tell(entry, &kept, class, rule, standing, &mut judged.report);
+    }
+    effect
+}
+
+fn ambiguous(
+    entry: &NodeEntry,
+    class: Class,
+    both: &[Arc<ParsedBaseline>],
+    effect: &mut Effect,
+    report: &mut Report,
+) {
+    let names: Vec<String> = both
+        .iter()
+        .map(|kept| kept.record.name.to_string())
+        .collect();
+    let why = format!(
+        "baselines {} match it equally: name the node in one of them",
+        names.join(" and ")
+    );
+    let rules = || both.iter().filter_map(|kept| kept.classes().get(&class));
+    effect.drain_unknown |= rules().any(|rule| rule.policy == Policy::Drain);
+    if rules().any(|rule| rule.sensitive == Sensitive::Strict) {
+        effect.no_sensitive.get_or_insert_with(|| why.clone());
+    }
+    report.unknown.push(Unknown {
+        node: entry.id.clone(),
+        class,
+        why,
+        baseline: None,
+    });
+}
+
+fn tell(
+    entry: &NodeEntry,
+    kept: &ParsedBaseline,
+    class: Class,
+    rule: &ClassBaseline,
+    standing: Standing,
+    report: &mut Report,
+) {
+    let node = &entry.id;
+    match standing {
+        Standing::Conforms => {}
+        Standing::Unknown { why } => report.unknown.push(Unknown {
+            node: node.clone(),
+            class,
+            why,
+            baseline: Some(kept.record.name.clone()),
+        }),
+        Standing::Differs(found) => {
+            let by = By::Baseline {
+                name: kept.record.name.clone(),
+                version: kept.record.version,
+                policy: rule.policy,
+                sensitive: rule.sensitive,
+            };
+            let differs = found.into_iter().filter(|d| d.verdict == Verdict::Differs);
+            report.drifted.extend(differs.map(|d| Drifted {
+                node: node.clone(),
+                class,
+                key: d.key,
+                expected: d.expected,
+                found: d.found.to_string(),
+                by: by.clone(),
+                since: entry.since(class),
+            }));
+        }
+    }
+}
+
+/// Adds cohort drift for the classes and keys that no baseline covers.
+fn add_cohorts(view: &View, cohorts: &DriftReport, spoken_for: &SpokenFor, report: &mut Report) {
+    let id = |name: &str| NodeId::new(name).ok();
+    for drift in &cohorts.drifts {
+        let Some(node) = id(&drift.node) else {
+            continue;
+        };
+        if spoken_for.covers(&node, drift.class, &drift.key) {
+            continue;
+        }
+        let since = view.as_known(&node);
+        let since = since.and_then(|entry| entry.since(drift.class));
+        report.drifted.push(Drifted {
+            node,
+            class: drift.class,
+            key: drift.key.clone(),
+            expected: drift.expected.clone(),
+            found: drift.found.clone(),
+            by: By::Cohort {
+                of: drift.of,
+                like: drift.like,
+            },
+            since,
+        });
+    }
+    for unknown in &cohorts.unknown {
+        let Some(node) = id(&unknown.node) else {
+            continue;
+        };
+        if !spoken_for.has(&node, unknown.class) {
+            report.unknown.push(Unknown {
+                node,
+                class: unknown.class,
+                why: unknown.why.clone(),
+                baseline: None,
+            });
+        }
+    }
+    report.no_majority.clone_from(&cohorts.no_majority);
+    let has_baseline: BTreeSet<&NodeId> = report.judged.values().flatten().collect();
+    let alone = cohorts.alone.iter();
+    let alone = alone.filter(|name| id(name).is_none_or(|node| !has_baseline.contains(&node)));
+    report.alone = alone.cloned().collect();
+}

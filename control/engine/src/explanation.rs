@@ -1,0 +1,126 @@
+//! Explanation of an allocation's state.
+
+use crate::{LastPlan, View};
+use lattice_api::{
+    allocation::{Sight, stop_of},
+    explanation::{ExplanationView, FactorView, ScoreView, StepView},
+    text::time,
+};
+use lattice_placement::{Explanation, Score, Weights};
+use lattice_quorum_types::{Allocation, AllocationState, hostlist};
+
+/// Reason why a waiting allocation waits; `None` for any other.
+pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
+    match a.state {
+        AllocationState::Pending => Some(match planned(view, plan, a) {
+            // The vCluster was deleted, or all its nodes were moved.
+            Some(explanation) if explanation.total == 0 => format!(
+                "{explanation}; vCluster \"{}\" has no nodes",
+                a.spec.vcluster
+            ),
+            Some(explanation) => explanation.to_string(),
+            None => match array_of(view, a).and_then(as_many_as_may) {
+                Some(most) => format!("array limit: {most} of at most {most} elements are running"),
+                None => "waits for the next scheduling cycle".to_owned(),
+            },
+        }),
+        AllocationState::Held => Some("on hold".to_owned()),
+        AllocationState::Blocked => Some("waits for another allocation".to_owned()),
+        _ => None,
+    }
+}
+
+/// Explanation of the last cycle. For an array and its elements without nodes, only the first elements are in the
+/// queue. The explanation of the first one applies to all.
+fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
+    let of_first = || {
+        let array = array_of(view, a)?;
+        let waits = array.course.tally.as_ref()?.pending.iter().next()?;
+        let first = array.element_numbers()?.of(waits)?;
+        plan.of(&a.spec.vcluster)?.explanation(first)
+    };
+    plan.explanation(a).or_else(of_first)
+}
+
+/// The allocation itself if it is an array, or the array of which it is an element.
+fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
+    match (&a.course.tally, &a.course.element) {
+        (Some(_), _) => Some(a),
+        (None, Some(element)) => view.allocation(element.array).map(|array| &**array),
+        (None, None) => None,
+    }
+}
+
+/// Maximum number of concurrently running elements, if the array has reached it.
+fn as_many_as_may(array: &Allocation) -> Option<u32> {
+    let most = array.spec.terms.array.as_ref()?.max_running()?;
+    let tally = array.course.tally.as_ref()?;
+    (tally.alive >= most).then_some(most)
+}
+
+/// Explanation of an allocation: why it waits, or its state in words.
+pub fn explain(view: &View, plan: &LastPlan, a: &Allocation, sight: Sight) -> ExplanationView {
+    let cycle = plan.of(&a.spec.vcluster);
+    let waits = a.state == AllocationState::Pending;
+    let planned = waits.then(|| planned(view, plan, a)).flatten();
+    let planned = planned.as_ref();
+    let steps = planned.iter().flat_map(|e| &e.steps).map(|step| StepView {
+        constraint: step.constraint.as_str().to_owned(),
+        removed: step.removed,
+        left: step.left,
+    });
+    ExplanationView {
+        allocation: a.id,
+        state: a.state.to_string(),
+        summary: reason(view, plan, a).unwrap_or_else(|| summary(a, sight)),
+        blocker: planned.map(|e| e.blocker.to_string()),
+        steps: steps.collect(),
+        estimated_start: planned.and_then(|e| e.estimated_start).map(time),
+        reserved: cycle
+            .and_then(|cycle| cycle.reservation(a.id))
+            .map(|r| hostlist::fold(&r.nodes)),
+        score: planned.and_then(|e| Some(score(e.score?, e.ahead, plan.weights(&a.spec.vcluster)))),
+        as_of: planned
+            .and(cycle)
+            .map(|cycle| time(cycle.explained_at(a.id))),
+    }
+}
+
+/// Score as shown; its factors count rather than its total.
+pub fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
+    let factors = score.factors;
+    let named = Weights::NAMES.into_iter().zip(factors.to_array());
+    let rows = named.zip(weights.to_array());
+    let factors_shown = rows.map(|((name, value), weight)| FactorView {
+        name: name.to_owned(),
+        value,
+        weight,
+    });
+    let sum = factors.weighted(&weights);
+    ScoreView {
+        factors: factors_shown.collect(),
+        sum,
+        budget: score.budget,
+        total: sum * score.budget,
+        ahead,
+    }
+}
+
+fn summary(a: &Allocation, sight: Sight) -> String {
+    let nodes = hostlist::fold(a.kept_nodes());
+    let since = time(a.state_since);
+    let cause = stop_of(a, sight).map_or_else(String::new, |cause| format!(": {cause}"));
+    // Writing a checkpoint does not start another attempt.
+    let began = a.attempt_began_at().unwrap_or(a.state_since);
+    match a.state {
+        AllocationState::Starting => format!("has {nodes} since {since}; its processes start"),
+        AllocationState::Running => format!("runs on {nodes} since {}", time(began)),
+        AllocationState::Checkpointing => {
+            format!("runs on {nodes} and writes a checkpoint since {since}")
+        }
+        AllocationState::Stopping => format!(
+            "is being stopped since {since}{cause}; it holds {nodes} until its processes are gone"
+        ),
+        state => format!("{state} at {since}{cause}"),
+    }
+}

@@ -1,0 +1,174 @@
+//! Last complete digest of a class that is incomplete now.
+
+use super::{
+    History, HistoryEntry, HistoryFilter, LOOKED_AT, Source, store::HistoryStore,
+    tables::HistoryError,
+};
+use lattice_hwprobe::{Class, ClassMark, Digest};
+use std::collections::BTreeMap;
+
+/// Last digest of a class that is unknown now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastComplete {
+    pub digest: Digest,
+    /// Time at which the class ceased to be complete, in Unix milliseconds.
+    pub until: u64,
+}
+
+impl History {
+    /// Last complete digests of a node's classes that are incomplete now, from the history of agent and BMC.
+    pub async fn last_complete(
+        &self,
+        node: String,
+    ) -> Result<BTreeMap<Class, LastComplete>, HistoryError> {
+        self.off(move |store| {
+            let told = store.of_node(&node, &HistoryFilter::default(), LOOKED_AT)?;
+            let mut found = BTreeMap::new();
+            for class in Class::ALL {
+                if let Some(last) = of_class(store, &told, class)? {
+                    found.insert(class, last);
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+/// State of a class by one source.
+enum By {
+    /// No record, or the class is disabled at this source.
+    Nothing,
+    /// The class was never complete.
+    Never,
+    /// Last digest, and the time until which it was valid; `None` while it is valid.
+    Was(Digest, Option<u64>),
+}
+
+fn by(told: &[HistoryEntry], class: Class, source: Source) -> By {
+    let mut of_it = told
+        .iter()
+        .filter(|told| told.source == source && told.entry.class == class)
+        .peekable();
+    let is_off = |told: &&HistoryEntry| told.entry.to == ClassMark::Disabled;
+    if of_it.peek().is_none_or(is_off) {
+        return By::Nothing;
+    }
+    let mut until = None;
+    for told in of_it {
+        match told.entry.to.digest() {
+            Some(digest) => return By::Was(digest, until),
+            None => until = Some(told.when),
+        }
+    }
+    By::Never
+}
+
+fn of_class(
+    store: &HistoryStore,
+    told: &[HistoryEntry],
+    class: Class,
+) -> Result<Option<LastComplete>, HistoryError> {
+    let parts = [Source::Agent, Source::Bmc].map(|source| by(told, class, source));
+    Ok(match parts {
+        [By::Was(digest, until), By::Nothing] | [By::Nothing, By::Was(digest, until)] => {
+            until.map(|until| LastComplete { digest, until })
+        }
+        [By::Was(agents, until), By::Was(bmcs, bmcs_until)] => {
+            let until = until.into_iter().chain(bmcs_until).min();
+            let (Some(until), Some(record), Some(part)) =
+                (until, store.record(&agents)?, store.record(&bmcs)?)
+            else {
+                return Ok(None);
+            };
+            if record.schema != part.schema {
+                return Ok(None);
+            }
+            let digest = record.unite(part).state().digest();
+            digest.map(|digest| LastComplete { digest, until })
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::history::{Cursor, FromBmc};
+    use lattice_hwprobe::{
+        ClassRecord, Reading,
+        history::{Cause, Entry},
+    };
+
+    const NODE: &str = "gpu001";
+
+    fn record(key: &str) -> ClassRecord {
+        let mut record = ClassRecord::new(Class::Bios);
+        record.require(key, Reading::Present("1"));
+        record
+    }
+
+    fn entry(seq: u64, to: ClassMark) -> Entry {
+        Entry {
+            seq,
+            at: seq * 1_000,
+            boot_id: "b1".to_owned(),
+            cause: Cause::Periodic,
+            class: Class::Bios,
+            revision: seq,
+            from: Some(ClassMark::Incomplete),
+            to,
+            changes: Vec::new(),
+            more: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_class_that_is_not_known_now_was_something_once_and_until_when_is_told() {
+        let history = History::open(None).unwrap();
+        let (agents, bmcs) = (record("bios.version"), record("bios.attribute.NumLock"));
+        let mark = |record: &ClassRecord| record.state().mark();
+        let told = |seq, marks: &[ClassMark]| {
+            let entries = (seq..).zip(marks).map(|(seq, mark)| entry(seq, *mark));
+            let records = entries.map(Into::into).collect();
+            let cursor = Cursor {
+                journal: 1,
+                read: seq + 9,
+            };
+            history.append(NODE.to_owned(), cursor, records, 1 << 40)
+        };
+        let last = async || history.last_complete(NODE.to_owned()).await.unwrap();
+        told(1, &[ClassMark::Incomplete]).await.unwrap();
+        assert!(last().await.is_empty(), "it never was complete");
+        told(20, &[mark(&agents)]).await.unwrap();
+        assert!(last().await.is_empty(), "it still is");
+        let unread = ClassMark::Incomplete;
+        told(40, &[unread, unread]).await.unwrap();
+        let alone = LastComplete {
+            digest: mark(&agents).digest().unwrap(),
+            until: 40_000,
+        };
+        assert_eq!(last().await, [(Class::Bios, alone)].into());
+
+        // Merged with the BMC's part the class had another digest, which only the records provide.
+        let of_bmc = async |seq, to| {
+            let told = vec![FromBmc::from(entry(seq, to))];
+            let append = history.append_bmc(NODE.to_owned(), told, 1 << 40);
+            append.await.unwrap();
+        };
+        of_bmc(30, mark(&bmcs)).await;
+        of_bmc(35, unread).await;
+        assert!(last().await.is_empty(), "no record is kept");
+        for record in [&agents, &bmcs] {
+            let digest = mark(record).digest().unwrap();
+            let keep = history.keep_record(digest, record.encode());
+            keep.await.unwrap();
+        }
+        let whole = LastComplete {
+            digest: mark(&agents.unite(bmcs)).digest().unwrap(),
+            until: 35_000,
+        };
+        assert_eq!(last().await, [(Class::Bios, whole)].into());
+    }
+}

@@ -1,0 +1,280 @@
+//! Last known data of a node that does not answer: document, health reasons and last contact; and the time since which
+//! its classes are unchanged.
+
+use super::{
+    History, HistoryEntry, HistoryFilter, Item, LOOKED_AT, Listing, Noted, Source, What,
+    store::HistoryStore,
+    tables::{CURSORS, EVENTS, HistoryError, ORDER, read_event},
+    writer::Kind,
+};
+use lattice_hwprobe::{
+    Class, Digest, NodeDocument,
+    health::Reason,
+    history::{Event, Happening, Turn},
+};
+use parking_lot::Mutex;
+use redb::TableDefinition;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Table of the last document of each node: digest, followed by the document's bytes.
+pub(super) const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
+/// Length of the digest in bytes.
+const DIGEST_BYTES: usize = 32;
+
+/// Maximum number of nodes with cached ages, more than a cluster has.
+const MOST_AGES: usize = 20_000;
+
+/// Time since which each class is unchanged, in Unix milliseconds.
+type Ages = BTreeMap<Class, u64>;
+/// Cached ages by node, with the number of the node's next line: a new line invalidates the ages.
+pub(super) type KnownAges = Mutex<BTreeMap<String, (u64, Ages)>>;
+
+/// A node's document with its digest.
+pub(crate) type Document = (Digest, NodeDocument);
+
+impl History {
+    /// Stores documents of nodes, each under its node's name.
+    pub(crate) async fn keep_documents(
+        &self,
+        documents: Vec<(String, Digest, Vec<u8>)>,
+    ) -> Result<(), HistoryError> {
+        self.off(move |store| store.keep_documents(&documents))
+            .await
+    }
+
+    /// The last stored documents of these nodes.
+    pub(crate) async fn documents(
+        &self,
+        nodes: Vec<String>,
+    ) -> Result<BTreeMap<String, Document>, HistoryError> {
+        self.off(move |store| store.documents(&nodes)).await
+    }
+
+    /// Health reasons of a node by its reported events, worst first.
+    pub async fn reasons(&self, node: String) -> Result<Vec<Reason>, HistoryError> {
+        self.off(move |store| reasons(store, &node)).await
+    }
+
+    /// Time of the last contact with a node by its history, in Unix milliseconds: the node fell silent or reported an
+    /// event.
+    pub async fn last_heard(&self, node: String) -> Result<Option<u64>, HistoryError> {
+        self.off(move |store| last_heard(store, &node)).await
+    }
+
+    /// For each of these nodes, the time since which all of these classes are unchanged, in Unix milliseconds.
+    pub async fn unchanged_since(
+        &self,
+        nodes: Vec<String>,
+        classes: Vec<Class>,
+    ) -> Result<BTreeMap<String, u64>, HistoryError> {
+        self.off(move |store| {
+            let mut found = BTreeMap::new();
+            for node in nodes {
+                if let Some(since) = unchanged_since(store, &node, &classes)? {
+                    found.insert(node, since);
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+impl HistoryStore {
+    fn keep_documents(&self, documents: &[(String, Digest, Vec<u8>)]) -> Result<(), HistoryError> {
+        self.write(|txn| {
+            let mut table = txn.open_table(DOCUMENTS)?;
+            for (node, digest, bytes) in documents {
+                let kept = [digest.0.as_slice(), bytes].concat();
+                table.insert(node.as_str(), kept.as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Number of a node's next history line; `None` if the node has no line yet.
+    pub(super) fn next_number(&self, node: &str) -> Result<Option<u64>, HistoryError> {
+        self.read(|txn| {
+            let row = txn.open_table(CURSORS)?.get(node)?;
+            Ok(row.map(|row| row.value().2))
+        })
+    }
+
+    /// Stored documents of these nodes. A damaged document counts as missing.
+    fn documents(&self, nodes: &[String]) -> Result<BTreeMap<String, Document>, HistoryError> {
+        self.read(|txn| {
+            let mut found = BTreeMap::new();
+            let table = txn.open_table(DOCUMENTS)?;
+            for node in nodes {
+                let kept = table.get(node.as_str())?;
+                let document = kept.and_then(|kept| {
+                    let (digest, bytes) = kept.value().split_first_chunk::<DIGEST_BYTES>()?;
+                    let digest = Digest(*digest);
+                    let document = NodeDocument::verify(&digest, bytes).ok()?;
+                    (document.node == *node).then_some((digest, document))
+                });
+                if let Some(document) = document {
+                    found.insert(node.clone(), document);
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+fn reasons(store: &HistoryStore, node: &str) -> Result<Vec<Reason>, HistoryError> {
+    let kinds = ["health", "cleared"].map(str::to_owned);
+    let listing = Listing {
+        kinds: Some(BTreeSet::from(kinds)),
+        ..Listing::default()
+    };
+    let mut open: BTreeMap<(String, String), Reason> = BTreeMap::new();
+    for item in store.list(node, &listing, LOOKED_AT)?.into_iter().rev() {
+        if let Item::Event(happened) = item
+            && let What::Event(event) = happened.what
+        {
+            fold(&mut open, event);
+        }
+    }
+    let mut reasons: Vec<Reason> = open.into_values().collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.severity));
+    Ok(reasons)
+}
+
+fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
+    let (at, first, count) = (event.at, event.first_at.unwrap_or(event.at), event.count);
+    match event.event {
+        Happening::Health {
+            turn: Turn::Ended,
+            code,
+            entity,
+            ..
+        } => {
+            open.remove(&(code, entity));
+        }
+        Happening::Health {
+            code,
+            entity,
+            evidence,
+            severity,
+            action,
+            observe_only,
+            ..
+        } => {
+            let place = (code.clone(), entity.clone());
+            let before = open.get(&place);
+            let reason = Reason {
+                first_seen_ms: before.map_or(first, |before| before.first_seen_ms),
+                last_seen_ms: at,
+                count: before.map_or(count, |before| before.count.saturating_add(count)),
+                code,
+                entity,
+                evidence,
+                severity,
+                action,
+                observe_only,
+            };
+            open.insert(place, reason);
+        }
+        Happening::Cleared {
+            code: cleared,
+            entity,
+            ..
+        } => open.retain(|(code, of), _| {
+            *code != cleared || entity.as_ref().is_some_and(|entity| entity != of)
+        }),
+        _ => {}
+    }
+}
+
+/// Uses the node's own reports and observed liveness changes. A note that a node was found unreachable after an
+/// interruption of control does not show when contact was lost.
+fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryError> {
+    store.read(|txn| {
+        let (order, events) = (txn.open_table(ORDER)?, txn.open_table(EVENTS)?);
+        for row in order
+            .range((node, 0, 0)..=(node, u64::MAX, u64::MAX))?
+            .rev()
+        {
+            let (key, kind) = row?;
+            let (_, when, number) = key.value();
+            let is_heard = match Kind::of(kind.value()) {
+                Kind::Change | Kind::Event | Kind::Unread => true,
+                Kind::Liveness => match events.get((node, number))? {
+                    Some(json) => is_heard(&read_event(node, number, json.value())?.what),
+                    None => false,
+                },
+                Kind::BmcChange | Kind::BmcTurn | Kind::BmcTask | Kind::BmcLogged | Kind::Note => {
+                    false
+                }
+            };
+            if is_heard {
+                return Ok(Some(when));
+            }
+        }
+        Ok(None)
+    })
+}
+
+fn is_heard(what: &What) -> bool {
+    let What::Noted(Noted::Liveness { is_alive, late, .. }) = what else {
+        return false;
+    };
+    *is_alive || !*late
+}
+
+fn unchanged_since(
+    store: &HistoryStore,
+    node: &str,
+    classes: &[Class],
+) -> Result<Option<u64>, HistoryError> {
+    let Some(next) = store.next_number(node)? else {
+        return Ok(None);
+    };
+    let of_classes = |ages: &Ages| classes.iter().filter_map(|c| ages.get(c).copied()).max();
+    let lock = || store.ages.lock();
+    if let Some((read, ages)) = lock().get(node)
+        && *read == next
+    {
+        return Ok(of_classes(ages));
+    }
+    let ages = ages(&store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?);
+    let since = of_classes(&ages);
+    let mut kept = lock();
+    if kept.len() >= MOST_AGES && !kept.contains_key(node) {
+        kept.clear();
+    }
+    kept.insert(node.to_owned(), (next, ages));
+    Ok(since)
+}
+
+/// Ages of all classes, by the source that reported the class last.
+fn ages(told: &[HistoryEntry]) -> Ages {
+    let since = |class: Class| {
+        let by = [Source::Agent, Source::Bmc].map(|source| {
+            let of_class = told.iter();
+            since_of(of_class.filter(|t| t.source == source && t.entry.class == class))
+        });
+        by.into_iter().flatten().max()
+    };
+    let all = Class::ALL.into_iter();
+    all.filter_map(|class| Some((class, since(class)?)))
+        .collect()
+}
+
+/// Time since which the last known record of a class, by one source, is unchanged; entries are ordered newest first.
+/// Periods in which the class was unknown do not count as changes.
+fn since_of<'t>(told: impl Iterator<Item = &'t HistoryEntry>) -> Option<u64> {
+    let mut since = None;
+    let mut is = None;
+    for told in told {
+        let Some(digest) = told.entry.to.digest() else {
+            continue;
+        };
+        if is.is_some_and(|is| is != digest) {
+            break;
+        }
+        (is, since) = (Some(digest), Some(told.when));
+    }
+    since
+}

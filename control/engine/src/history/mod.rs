@@ -1,0 +1,228 @@
+//! Node history of this control: class changes and events of nodes, with time and cause.
+//!
+//! [`store`] is the database, [`History`] the interface for the rest of control; every call runs outside the runtime's
+//! threads. Agents' journals are read by `tasks/history.rs`. Changes read by BMC workers are stored in the same number
+//! sequence, with their source.
+
+mod bmc_events;
+mod complete;
+mod event;
+mod last;
+mod listing;
+mod now;
+mod past;
+mod records;
+mod store;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
+pub use listing::{CHANGE_KIND, Item, Listing, Note, Noticed};
+pub use past::{Since, Then};
+pub use store::{Cursor, FromBmc, HistoryEntry, HistoryFilter, HistoryStore, Source, ToldBy};
+pub use tables::HistoryError;
+
+use lattice_hwprobe::{Class, ClassRecord, Digest, history::Record};
+use lattice_redfish::{Deed, ResourcePath};
+use past::{LOOKED_AT, last, of_bmc, then};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+/// Shared handle of the history database.
+#[derive(Debug, Clone)]
+pub struct History(Arc<HistoryStore>);
+
+impl History {
+    /// Opens the database in `folder`; without a folder the database is in memory.
+    pub fn open(folder: Option<&Path>) -> Result<Self, HistoryError> {
+        let store = match folder {
+            Some(folder) => HistoryStore::open(&folder.join("history.redb"))?,
+            None => HistoryStore::in_memory()?,
+        };
+        Ok(Self(Arc::new(store)))
+    }
+
+    async fn off<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&HistoryStore) -> Result<T, HistoryError> + Send + 'static,
+    ) -> Result<T, HistoryError> {
+        let store = Arc::clone(&self.0);
+        match tokio::task::spawn_blocking(move || ask(&store)).await {
+            Ok(answer) => answer,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Position up to which a node's journal was read.
+    pub(crate) async fn cursor(&self, node: String) -> Result<Cursor, HistoryError> {
+        self.off(move |store| store.cursor(&node)).await
+    }
+
+    /// Adds records of a node's agent; see [`HistoryStore::append`].
+    pub async fn append(
+        &self,
+        node: String,
+        cursor: Cursor,
+        records: Vec<Record>,
+        heard_at: u64,
+    ) -> Result<u64, HistoryError> {
+        self.off(move |store| store.append(&node, cursor, &records, heard_at))
+            .await
+    }
+
+    /// Changes and other events of a node; see [`HistoryStore::list`].
+    pub async fn list(
+        &self,
+        node: String,
+        listing: Listing,
+        most: usize,
+    ) -> Result<Vec<Item>, HistoryError> {
+        self.off(move |store| store.list(&node, &listing, most))
+            .await
+    }
+
+    /// Time of a node's oldest change; see [`HistoryStore::begins`].
+    pub async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
+        self.off(move |store| store.begins(&node)).await
+    }
+
+    /// The history item of a node with this number; see [`HistoryStore::numbered`].
+    pub async fn numbered(
+        &self,
+        node: String,
+        number: u64,
+        hides_people: bool,
+    ) -> Result<Option<Item>, HistoryError> {
+        self.off(move |store| store.numbered(&node, number, hides_people))
+            .await
+    }
+
+    /// Stores observations of this control; see [`HistoryStore::note`].
+    pub async fn note(&self, notes: Vec<Note>, audit: Option<u64>) -> Result<(), HistoryError> {
+        self.off(move |store| store.note(&notes, audit)).await
+    }
+
+    /// Deletes records that no entry names; see [`HistoryStore::sweep`].
+    pub(crate) async fn sweep(&self) -> Result<(), HistoryError> {
+        self.off(HistoryStore::sweep).await
+    }
+
+    /// Stored comparison state; see [`HistoryStore::noted`].
+    pub(crate) async fn noted(&self) -> Result<Noticed, HistoryError> {
+        self.off(HistoryStore::noted).await
+    }
+
+    /// Adds changes read from a node's BMC; see [`HistoryStore::append_bmc`].
+    pub(crate) async fn append_bmc(
+        &self,
+        node: String,
+        told: Vec<FromBmc>,
+        heard_at: u64,
+    ) -> Result<(), HistoryError> {
+        self.off(move |store| store.append_bmc(&node, &told, heard_at))
+            .await
+    }
+
+    /// Adds events of a node's BMC; see [`HistoryStore::append_deeds`].
+    pub async fn append_deeds(
+        &self,
+        node: String,
+        (lists, deeds): (BTreeSet<ResourcePath>, Vec<Deed>),
+        read_at: u64,
+    ) -> Result<usize, HistoryError> {
+        self.off(move |store| store.append_deeds(&node, (&lists, &deeds), read_at))
+            .await
+    }
+
+    /// History of a node by its BMC, from which a worker continues.
+    pub(crate) async fn of_bmc(
+        &self,
+        node: String,
+    ) -> Result<lattice_hwprobe::history::History, HistoryError> {
+        self.off(move |store| of_bmc(store, &node)).await
+    }
+
+    /// The changes of a node, newest first.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) async fn of_node(
+        &self,
+        node: String,
+        wanted: HistoryFilter,
+        most: usize,
+    ) -> Result<Vec<HistoryEntry>, HistoryError> {
+        self.off(move |store| store.of_node(&node, &wanted, most))
+            .await
+    }
+
+    /// Changes of all nodes; see [`HistoryStore::changes`].
+    pub async fn changes(
+        &self,
+        since: u64,
+        before: Option<(u64, String, u64)>,
+        most: usize,
+    ) -> Result<Vec<ToldBy>, HistoryError> {
+        self.off(move |store| {
+            let before = before.as_ref();
+            let before = before.map(|(when, node, number)| (*when, node.as_str(), *number));
+            store.changes(since, before, most)
+        })
+        .await
+    }
+
+    /// The record of a digest, if it is stored.
+    pub(crate) async fn record(&self, digest: Digest) -> Result<Option<ClassRecord>, HistoryError> {
+        self.off(move |store| store.record(&digest)).await
+    }
+
+    /// Whether the record of a digest is stored.
+    pub(crate) async fn has_record(&self, digest: Digest) -> Result<bool, HistoryError> {
+        self.off(move |store| store.has_record(&digest)).await
+    }
+
+    /// Stores a verified record.
+    pub(crate) async fn keep_record(
+        &self,
+        digest: Digest,
+        bytes: Vec<u8>,
+    ) -> Result<(), HistoryError> {
+        self.off(move |store| store.keep_record(&digest, &bytes))
+            .await
+    }
+
+    /// State of a node's class at time `at`, in Unix milliseconds.
+    pub async fn at(&self, node: String, class: Class, at: u64) -> Result<Then, HistoryError> {
+        self.off(move |store| then(store, &node, class, at)).await
+    }
+
+    /// Last known state of every class of a node; see [`last`].
+    pub(crate) async fn last_known(
+        &self,
+        node: String,
+    ) -> Result<BTreeMap<Class, Then>, HistoryError> {
+        self.off(move |store| last(store, &node)).await
+    }
+
+    /// See [`HistoryStore::lose_entries`].
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) async fn lose_entries(&self) -> Result<(), HistoryError> {
+        self.off(HistoryStore::lose_entries).await
+    }
+
+    /// Time since which a key of a node is unchanged, in Unix milliseconds, and whether that is only a lower bound of
+    /// its age. `None` where the class is unknown.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) async fn since(
+        &self,
+        node: String,
+        class: Class,
+        key: String,
+    ) -> Result<Option<Since>, HistoryError> {
+        let mut found = self.since_all(vec![(node, class, key)]).await;
+        Ok(found.pop().flatten())
+    }
+}

@@ -1,0 +1,122 @@
+//! Cached history queries that many nodes need repeatedly while little changes: since when keys are unchanged, and why
+//! classes are unknown. An answer is cached until its node has a new history line.
+
+use super::{
+    History, HistoryFilter, LOOKED_AT, Since, Then,
+    past::{last, since},
+    store::HistoryStore,
+    tables::HistoryError,
+};
+use lattice_hwprobe::{Class, Reading, Schemas, Value};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Maximum number of nodes with cached answers, more than a cluster has.
+const MOST_NODES: usize = 20_000;
+
+/// A key with its class.
+type Key = (Class, String);
+/// Unknown keys of each class, with the reasons.
+pub(crate) type Missing = BTreeMap<Class, Vec<(String, Reading<Value>)>>;
+
+/// Cache by node, with the number of the node's next history line.
+type Of<T> = Mutex<BTreeMap<String, (u64, T)>>;
+
+/// Caches of both queries.
+#[derive(Debug, Default)]
+pub(super) struct AnswerCache {
+    since: Of<BTreeMap<Key, Option<Since>>>,
+    missing: Of<Arc<Missing>>,
+}
+
+impl History {
+    /// For each of these keys, the time since which it is unchanged; `None` where the key is unknown or cannot be read.
+    pub async fn since_all(&self, asked: Vec<(String, Class, String)>) -> Vec<Option<Since>> {
+        let found = self.off(move |store| Ok(since_all(store, &asked))).await;
+        found.unwrap_or_default()
+    }
+
+    /// Unknown keys of a node, by the last reports of agent and BMC.
+    pub async fn missing(&self, node: String) -> Result<Arc<Missing>, HistoryError> {
+        self.off(move |store| missing(store, &node)).await
+    }
+}
+
+fn since_all(store: &HistoryStore, asked: &[(String, Class, String)]) -> Vec<Option<Since>> {
+    let mut found = Vec::with_capacity(asked.len());
+    // Keys of one node are adjacent, so the node's lines are read once.
+    for of_node in asked.chunk_by(|a, b| a.0 == b.0) {
+        let keys: Vec<Key> = of_node
+            .iter()
+            .map(|(_, c, key)| (*c, key.clone()))
+            .collect();
+        let node = of_node.first().map_or("", |(node, ..)| node.as_str());
+        let told = since_of(store, node, &keys);
+        found.extend(told.unwrap_or_else(|_| vec![None; keys.len()]));
+    }
+    found
+}
+
+fn since_of(
+    store: &HistoryStore,
+    node: &str,
+    keys: &[Key],
+) -> Result<Vec<Option<Since>>, HistoryError> {
+    let Some(next) = store.next_number(node)? else {
+        return Ok(vec![None; keys.len()]);
+    };
+    let lock = || store.known.since.lock();
+    let mut known = match lock().get(node) {
+        Some((of, known)) if *of == next => known.clone(),
+        _ => BTreeMap::new(),
+    };
+    if keys.iter().any(|key| !known.contains_key(key)) {
+        let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
+        let (mut found, mut settled) = (BTreeMap::new(), BTreeMap::new());
+        for key in keys {
+            let (class, name) = (key.0, key.1.as_str());
+            let (since, is_open) = since(store, &Schemas::SHIPPED, &told, (class, name))?;
+            found.insert(key.clone(), since);
+            if !is_open {
+                settled.insert(key.clone(), since);
+            }
+        }
+        known = found;
+        let mut all = lock();
+        if all.len() >= MOST_NODES && !all.contains_key(node) {
+            all.clear();
+        }
+        all.insert(node.to_owned(), (next, settled));
+    }
+    Ok(keys
+        .iter()
+        .map(|key| known.get(key).copied().flatten())
+        .collect())
+}
+
+fn missing(store: &HistoryStore, node: &str) -> Result<Arc<Missing>, HistoryError> {
+    let Some(next) = store.next_number(node)? else {
+        return Ok(Arc::default());
+    };
+    let lock = || store.known.missing.lock();
+    if let Some((of, known)) = lock().get(node)
+        && *of == next
+    {
+        return Ok(known.clone());
+    }
+    let last = last(store, node)?.into_iter();
+    let missing = last.filter_map(|(class, then)| match then {
+        Then::Incomplete { missing } => Some((class, missing)),
+        _ => None,
+    });
+    let missing: Arc<Missing> = Arc::new(missing.collect());
+    let mut all = lock();
+    if all.len() >= MOST_NODES && !all.contains_key(node) {
+        all.clear();
+    }
+    all.insert(node.to_owned(), (next, missing.clone()));
+    Ok(missing)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! Past state of classes, and the time since which keys are unchanged, from the reports of agent and BMC.
+
+use super::store::{HistoryEntry, HistoryFilter, HistoryStore, Source};
+use super::tables::HistoryError;
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
+    history::{Checkpoint, KeyChange, Line},
+};
+use std::{cell::Cell, collections::BTreeMap};
+
+/// Maximum number of a node's newest entries, of all classes, that a query reads.
+pub(super) const LOOKED_AT: usize = 2_000;
+
+/// Time since which a value is unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Since {
+    /// Time in Unix milliseconds.
+    pub at: u64,
+    /// Whether the value was the same when it was first seen, so that it may be older.
+    pub at_least: bool,
+}
+
+/// Past state of a class.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Then {
+    /// The class was complete.
+    Known {
+        /// The record, with known keys only.
+        record: Box<ClassRecord>,
+        /// Time since which the record is unchanged, in Unix milliseconds.
+        since: u64,
+    },
+    /// A required key was unknown.
+    Incomplete {
+        /// Unknown keys, with the reasons.
+        missing: Vec<(String, Reading<Value>)>,
+    },
+    /// The class was disabled.
+    Disabled,
+    /// The class was complete, but its record is not stored here.
+    Lost {
+        /// Digest of the record.
+        digest: Digest,
+    },
+    /// The stored history does not reach back to this time.
+    NotKept,
+}
+
+pub(super) fn of_bmc(
+    store: &HistoryStore,
+    node: &str,
+) -> Result<lattice_hwprobe::history::History, HistoryError> {
+    let wanted = HistoryFilter {
+        source: Some(Source::Bmc),
+        ..HistoryFilter::default()
+    };
+    let mut checkpoint = Checkpoint::default();
+    for told in store.of_node(node, &wanted, usize::MAX)?.into_iter().rev() {
+        checkpoint.fold(&Line::Entry(told.entry));
+    }
+    let mut records = Vec::new();
+    for digest in checkpoint.digests() {
+        records.extend(store.record(&digest)?.map(|record| (digest, record)));
+    }
+    let record = |wanted: &Digest| {
+        let mut found = records.iter().filter(|(digest, _)| digest == wanted);
+        found.next().map(|(_, record)| record.clone())
+    };
+    Ok(lattice_hwprobe::history::History::restore(
+        checkpoint, record,
+    ))
+}
+
+/// State of a class at a time, merged from agent and BMC.
+pub(super) fn then(
+    store: &HistoryStore,
+    node: &str,
+    class: Class,
+    at: u64,
+) -> Result<Then, HistoryError> {
+    let agents = told_by(store, node, class, at, Source::Agent)?;
+    let bmcs = told_by(store, node, class, at, Source::Bmc)?;
+    Ok(together(agents, bmcs))
+}
+
+/// Last known state of every class, merged from agent and BMC, from one pass over the node's entries. Classes without
+/// entries are left out.
+pub(super) fn last(
+    store: &HistoryStore,
+    node: &str,
+) -> Result<BTreeMap<Class, Then>, HistoryError> {
+    let mut told = store.last_of_each(node)?;
+    let mut found = BTreeMap::new();
+    for class in Class::ALL {
+        let mut by = |source| meant(store, told.remove(&(class, source)));
+        match together(by(Source::Agent)?, by(Source::Bmc)?) {
+            Then::NotKept => {}
+            then => {
+                found.insert(class, then);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn together(agents: Then, bmcs: Then) -> Then {
+    match (agents, bmcs) {
+        (agents, Then::NotKept | Then::Disabled) => agents,
+        (Then::NotKept | Then::Disabled, bmcs) => bmcs,
+        (
+            Then::Known { record, since },
+            Then::Known {
+                record: part,
+                since: since_part,
+            },
+        ) => Then::Known {
+            record: Box::new(record.unite(*part)),
+            since: since.max(since_part),
+        },
+        (Then::Incomplete { mut missing }, Then::Incomplete { missing: more }) => {
+            missing.extend(more);
+            Then::Incomplete { missing }
+        }
+        (incomplete @ Then::Incomplete { .. }, _) | (_, incomplete @ Then::Incomplete { .. }) => {
+            incomplete
+        }
+        (lost @ Then::Lost { .. }, _) | (_, lost @ Then::Lost { .. }) => lost,
+    }
+}
+
+/// State of a class at a time by one source.
+fn told_by(
+    store: &HistoryStore,
+    node: &str,
+    class: Class,
+    at: u64,
+    source: Source,
+) -> Result<Then, HistoryError> {
+    let wanted = HistoryFilter {
+        class: Some(class),
+        source: Some(source),
+        until: Some(at),
+        ..HistoryFilter::default()
+    };
+    meant(store, store.of_node(node, &wanted, 1)?.pop())
+}
+
+/// State of a class by one entry.
+fn meant(store: &HistoryStore, told: Option<HistoryEntry>) -> Result<Then, HistoryError> {
+    let Some(told) = told else {
+        return Ok(Then::NotKept);
+    };
+    Ok(match told.entry.to {
+        ClassMark::Complete { digest, .. } => match store.record(&digest)? {
+            Some(record) => Then::Known {
+                record: Box::new(record),
+                since: told.when,
+            },
+            None => Then::Lost { digest },
+        },
+        ClassMark::Incomplete => {
+            let changes = told.entry.changes.into_iter();
+            Then::Incomplete {
+                missing: changes.map(|change| (change.key, change.to)).collect(),
+            }
+        }
+        ClassMark::Disabled => Then::Disabled,
+    })
+}
+
+/// Time since which a key is unchanged, from all entries of its node, newest first. The flag is true if the result may
+/// change without a new entry, because a record is not stored yet. The agent's report of the key takes precedence over
+/// the BMC's.
+pub(super) fn since(
+    store: &HistoryStore,
+    schemas: &Schemas,
+    told: &[HistoryEntry],
+    (class, key): (Class, &str),
+) -> Result<(Option<Since>, bool), HistoryError> {
+    let mut answers = Vec::new();
+    let is_open = Cell::new(false);
+    let kept = |digest: &Digest| {
+        let record = store.record(digest);
+        is_open.set(is_open.get() || !matches!(record, Ok(Some(_))));
+        record
+    };
+    for source in [Source::Agent, Source::Bmc] {
+        let of_it = |told: &&HistoryEntry| told.source == source && told.entry.class == class;
+        let told: Vec<&HistoryEntry> = told.iter().filter(of_it).collect();
+        let newest = told.iter().find_map(|told| told.entry.to.digest());
+        let record = newest.map(|digest| kept(&digest)).transpose()?;
+        let kept = |digest: &Digest| kept(digest).ok().flatten();
+        let across = |newer: &HistoryEntry, older: &[&HistoryEntry]| {
+            in_both(schemas, newer, older, key, kept)
+        };
+        let found = since_in(&told, key, across);
+        if record
+            .flatten()
+            .is_some_and(|r| r.get(key).is_known() && r.entries.contains_key(key))
+        {
+            return Ok((found, is_open.get()));
+        }
+        answers.extend(found);
+    }
+    // No source reports the key now: the result is the latest time at which a source stopped reporting it, or first
+    // reported it missing.
+    let last = answers
+        .into_iter()
+        .max_by_key(|since| (!since.at_least, since.at));
+    Ok((last, is_open.get()))
+}
+
+/// Value of a key before and after an entry that changes the schema, expressed in the older of both schemas. `None`
+/// where the records are not stored, cannot be converted to that schema, or have no such key in it.
+fn in_both(
+    schemas: &Schemas,
+    newer: &HistoryEntry,
+    older: &[&HistoryEntry],
+    key: &str,
+    kept: impl Fn(&Digest) -> Option<ClassRecord>,
+) -> Option<KeyChange> {
+    let said = newer.entry.from.as_ref().and_then(ClassMark::digest);
+    let before = said.or_else(|| older.iter().find_map(|told| told.entry.to.digest()))?;
+    let (before, now) = (kept(&before)?, kept(&newer.entry.to.digest()?)?);
+    let schema = before.schema.min(now.schema);
+    let read = |record: &ClassRecord| {
+        let record = schemas.under(record, schema).ok()?;
+        record.entries.get(key).cloned()
+    };
+    Some(KeyChange {
+        key: key.to_owned(),
+        from: read(&before)?,
+        to: read(&now)?,
+    })
+}
+
+/// Time since which a key is unchanged, from the entries of one source, newest first. `across` returns the values
+/// before and after an entry that changes the schema, if they are available.
+fn since_in(
+    told: &[&HistoryEntry],
+    key: &str,
+    across: impl Fn(&HistoryEntry, &[&HistoryEntry]) -> Option<KeyChange>,
+) -> Option<Since> {
+    let mut found: Option<Since> = None;
+    let mut value: Option<Reading<Value>> = None;
+    for (index, told_now) in told.iter().enumerate() {
+        let (entry, at) = (&told_now.entry, told_now.when);
+        let has = |key: &str| entry.changes.iter().any(|change| change.key == key);
+        // The state before this entry is unknown: the journal was restarted, a record was lost, or the other schema
+        // lacks the key. Or the key may be among the changes that the entry does not list.
+        let ends = || found.or(Some(Since { at, at_least: true }));
+        if entry.from.is_none() || has("record") {
+            return ends();
+        }
+        let change = if has("schema") {
+            match across(told_now, &told[index + 1..]) {
+                Some(change) if change.from == change.to => None,
+                Some(change) => Some(change),
+                None => return ends(),
+            }
+        } else {
+            let mut changes = entry.changes.iter();
+            match changes.find(|change| change.key == key) {
+                None if entry.more > 0 => return ends(),
+                change => change.cloned(),
+            }
+        };
+        let Some(change) = change else {
+            continue;
+        };
+        // While the key was unreadable it counts as unchanged.
+        if change.to.is_known() {
+            match &value {
+                Some(value) if *value != change.to => return found,
+                _ => value = Some(change.to),
+            }
+            found = Some(Since {
+                at,
+                at_least: false,
+            });
+        }
+        if change.from.is_known() && value.as_ref().is_some_and(|value| *value != change.from) {
+            return found;
+        }
+    }
+    let first = told.last();
+    first.map(|first| Since {
+        at: first.when,
+        at_least: true,
+    })
+}

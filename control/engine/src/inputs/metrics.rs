@@ -1,0 +1,211 @@
+//! Client of the site's Prometheus HTTP API (prometheus.io, "HTTP API", instant queries).
+//!
+//! A query must return one number. Any other result (no series, several series, no number) is reported as missing with
+//! its reason: services never scale on an unknown value.
+
+use super::fetch::{FetchError, Web};
+use lattice_quorum_types::{AllocationId, text::truncated};
+use reqwest::Url;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+
+/// Largest reply that is read, in bytes. One number is expected; the limit allows replies of a thousand series, so that
+/// their count can be reported.
+pub(crate) const MOST_BYTES: usize = 1 << 20;
+/// Placeholder in a query for the allocation's number.
+const ALLOCATION: &str = "$allocation";
+/// Statuses with a reply body of Prometheus: success, bad parameters, a query that cannot be executed, and a query that
+/// timed out or was aborted.
+const TAKEN: [u16; 4] = [200, 400, 422, 503];
+/// Longest part of a reply in an error text, in bytes.
+const MAX_SHOWN_BYTES: usize = 200;
+
+/// Reason why a metric is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Missing {
+    /// No Prometheus is configured.
+    #[error("no Prometheus is configured; give `scheduling.prometheus.url`")]
+    NoSource,
+    /// Prometheus did not answer.
+    #[error("Prometheus: {0}")]
+    Unanswered(#[from] FetchError),
+    /// The reply is not in the Prometheus format.
+    #[error("the answer is not one of Prometheus: {reason}")]
+    Other {
+        /// Why the reply is invalid.
+        reason: String,
+    },
+    /// Prometheus returned an error.
+    #[error("Prometheus refuses the query ({kind}): {reason}")]
+    Refused {
+        /// Error type from the reply.
+        kind: String,
+        /// Error text from the reply.
+        reason: String,
+    },
+    /// The result is a range or a string.
+    #[error("the query gives a {found}; write one that gives a number")]
+    NoNumber {
+        /// Type of the result.
+        found: String,
+    },
+    /// No series has a value now.
+    #[error("the query gives nothing")]
+    Nothing,
+    /// The result has more than one series.
+    #[error("the query gives {count} series; write one that gives one, as with avg()")]
+    Several {
+        /// Number of series.
+        count: usize,
+    },
+    /// The value is NaN or infinite.
+    #[error("the query gives {found}, which is not a finite number")]
+    NotFinite {
+        /// Value as written in the reply.
+        found: String,
+    },
+    /// Nodes did not report the value, or do not have it.
+    #[error("{}", nodes(.unsaid))]
+    Nodes {
+        /// Nodes without a value, each with the reason.
+        unsaid: Vec<(String, String)>,
+    },
+    /// The allocation runs on no node.
+    #[error("it runs on no node")]
+    NoNodes,
+}
+
+/// The first nodes with their reasons, and the number of the others.
+fn nodes(unsaid: &[(String, String)]) -> String {
+    const TOLD: usize = 3;
+    let each = |(node, why): &(String, String)| format!("node {node}: {why}");
+    let told: Vec<String> = unsaid.iter().take(TOLD).map(each).collect();
+    match unsaid.len().saturating_sub(TOLD) {
+        0 => told.join("; "),
+        more => format!("{}; and {more} more", told.join("; ")),
+    }
+}
+
+/// Client of the site's Prometheus.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    web: Web,
+    base: Url,
+}
+
+impl Metrics {
+    /// Creates the client without sending a request.
+    pub(crate) fn new(web: Web, base: Url) -> Self {
+        Self { web, base }
+    }
+
+    /// A client without a token.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn at(base: &str) -> Self {
+        #![expect(clippy::unwrap_used, reason = "tests")]
+        let client = super::fetch::client(super::fetch::Trust::Nobody).unwrap();
+        let deadline = std::time::Duration::from_secs(60);
+        let web = Web::new(client, None, deadline, MOST_BYTES).unwrap();
+        Self::new(web, Url::parse(base).unwrap())
+    }
+
+    /// Value of the query now.
+    pub(crate) async fn query(&self, query: &str, id: AllocationId) -> Result<f64, Missing> {
+        let (status, body) = self.web.get_with(&self.url(query, id), &TAKEN).await?;
+        match value(&body) {
+            // The reply comes from a proxy in front of Prometheus.
+            Err(Missing::Other { .. }) if status != 200 => {
+                Err(Missing::Unanswered(FetchError::Status { status }))
+            }
+            other => other,
+        }
+    }
+
+    fn url(&self, query: &str, id: AllocationId) -> Url {
+        let mut url = self.base.clone();
+        let path = format!("{}/api/v1/query", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        let query = query.replace(ALLOCATION, &id.to_string());
+        url.query_pairs_mut().append_pair("query", &query);
+        url
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    status: String,
+    data: Option<Data>,
+    error_type: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data {
+    result_type: String,
+    result: Value,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    /// Absent for a native histogram.
+    value: Option<Point>,
+}
+
+/// Time in seconds, which is not used, and a number as a string, because JSON has no NaN.
+#[derive(Deserialize)]
+struct Point(IgnoredAny, String);
+
+/// Extracts the single number from a reply.
+fn value(body: &[u8]) -> Result<f64, Missing> {
+    let other = |reason: String| Missing::Other {
+        reason: short(&reason),
+    };
+    let answer: Answer = serde_json::from_slice(body).map_err(|error| other(error.to_string()))?;
+    let data = match (answer.status.as_str(), answer.data) {
+        ("success", Some(data)) => data,
+        ("error", _) => {
+            return Err(Missing::Refused {
+                kind: short(&answer.error_type.unwrap_or_default()),
+                reason: short(&answer.error.unwrap_or_default()),
+            });
+        }
+        (status, _) => return Err(other(format!("status {status:?} without data"))),
+    };
+    let point = match data.result_type.as_str() {
+        "scalar" => {
+            serde_json::from_value(data.result).map_err(|error| other(error.to_string()))?
+        }
+        "vector" => {
+            let series: Vec<Series> =
+                serde_json::from_value(data.result).map_err(|error| other(error.to_string()))?;
+            let count = series.len();
+            let mut series = series.into_iter();
+            match (series.next(), series.next()) {
+                (None, _) => return Err(Missing::Nothing),
+                (Some(one), None) => one.value.ok_or_else(|| Missing::NoNumber {
+                    found: "histogram".to_owned(),
+                })?,
+                (Some(_), Some(_)) => return Err(Missing::Several { count }),
+            }
+        }
+        found => {
+            return Err(Missing::NoNumber {
+                found: short(found),
+            });
+        }
+    };
+    let Point(IgnoredAny, text) = point;
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        Ok(_) => Err(Missing::NotFinite { found: text }),
+        Err(_) => Err(other(format!("{text:?} is not a number"))),
+    }
+}
+
+/// Text for the log without control characters and of bounded length, since a reply may contain anything.
+fn short(text: &str) -> String {
+    let printed: String = text.chars().filter(|c| !c.is_control()).collect();
+    truncated(&printed, MAX_SHOWN_BYTES).to_owned()
+}

@@ -1,0 +1,151 @@
+//! Readiness of input data: requests for each pending allocation in turn.
+
+use super::{SourceError, TICK, bare, put, web};
+use crate::{
+    core::Core,
+    inputs::{
+        self, Source, answer,
+        fetch::Web,
+        readiness::{self, AskError, Lines, News, Turns},
+    },
+    scheduling_config::{DataReadinessConfig, filled, seconds},
+};
+use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use lattice_placement::Fraction;
+use lattice_quorum_types::{Allocation, AllocationId, AllocationState};
+use reqwest::{Client, Url};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep_until};
+
+/// Pause between requests to a source that is down.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Source of data readiness.
+#[derive(Debug, Clone)]
+pub(crate) struct Readiness {
+    pub(crate) web: Web,
+    pub(crate) template: String,
+    pub(crate) pace: readiness::Pace,
+    pub(crate) tick: Duration,
+}
+
+type Answered = (AllocationId, Result<Option<Fraction>, AskError>);
+
+impl Readiness {
+    pub(super) fn new(config: &DataReadinessConfig, client: &Client) -> Result<Self, SourceError> {
+        let key = "data_readiness";
+        let (token, deadline_s) = (config.token_file.as_ref(), config.deadline_s);
+        Ok(Self {
+            web: web(client, key, token, deadline_s, answer::MOST_BYTES)?,
+            template: config.url.clone(),
+            pace: readiness::Pace {
+                refresh: seconds(config.refresh_s),
+                max_age: seconds(config.max_age_s),
+                at_a_time: config.at_a_time,
+                pause: PAUSE,
+            },
+            tick: TICK,
+        })
+    }
+
+    pub async fn follow(self, core: &Core) {
+        let mut turns = Turns::new(self.pace);
+        let mut asking: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
+        let mut tick = Instant::now();
+        let mut lines = Lines::new(tick);
+        loop {
+            let now = Instant::now();
+            if now >= tick {
+                tick = now + self.tick;
+                self.publish(core, &mut turns);
+                turns.follow(&who_waits(core), now);
+                if let Some(kept_back) = lines.over(now) {
+                    tracing::warn!(
+                        kept_back,
+                        "data readiness answers dropped: too many allocations"
+                    );
+                }
+            }
+            while let Some(id) = turns.next(now) {
+                match core.view().allocation(id) {
+                    Some(allocation) => asking.push(self.ask(allocation)),
+                    // The allocation has ended; the next tick drops it.
+                    None => turns.over(id, now),
+                }
+            }
+            tokio::select! {
+                Some((id, answer)) = asking.next() => {
+                    let news = turns.came(id, answer, Instant::now());
+                    if let Some(news) = news.filter(|_| lines.may()) {
+                        self.tell(&news);
+                    }
+                }
+                () = sleep_until(tick) => {}
+            }
+        }
+    }
+
+    fn tell(&self, news: &News) {
+        let source = Source::DataReadiness;
+        match news {
+            News::Fails(allocation, error) => {
+                let failure = format!("{}: {error}", bare(&self.template));
+                tracing::warn!(%source, %allocation, %failure, "data readiness unavailable");
+            }
+            News::Recovered(allocation) => {
+                tracing::info!(%source, %allocation, "data readiness available again");
+            }
+        }
+    }
+
+    fn publish(&self, core: &Core, turns: &mut Turns) {
+        let (ready, now) = (turns.ready(Instant::now()), core.now());
+        let failing = turns.failing();
+        let failure = |error| format!("{}: {error}", bare(&self.template));
+        let came = turns.source().map(|came| came.map_err(failure));
+        put(core, |inputs| {
+            let is_news = came.is_some()
+                || *inputs.data_ready != ready
+                || inputs.data_ready_failing != failing;
+            inputs.data_ready_failing = failing;
+            if *inputs.data_ready != ready {
+                inputs.data_ready = Arc::new(ready);
+            }
+            if let Some(came) = came {
+                inputs::note(inputs, &Source::DataReadiness, now, came);
+            }
+            is_news
+        });
+    }
+
+    fn ask(&self, of: &Allocation) -> BoxFuture<'static, Answered> {
+        let url = filled(&self.template, |name| match name {
+            "id" => Some(of.id.to_string()),
+            "project" => Some(of.spec.project.to_string()),
+            "user" => Some(of.user.clone()),
+            _ => None,
+        });
+        let url = url.and_then(|url| Url::parse(&url).map_err(|error| error.to_string()));
+        let (id, web) = (of.id, self.web.clone());
+        Box::pin(async move {
+            let answer = match url {
+                Ok(url) => readiness::said(web.get(&url).await),
+                Err(reason) => Err(AskError::Url { reason }),
+            };
+            (id, answer)
+        })
+    }
+}
+
+/// Pending allocations that do not state the fraction of their ready data themselves.
+fn who_waits(core: &Core) -> BTreeSet<AllocationId> {
+    let view = core.view();
+    let waits = |a: &&Arc<Allocation>| {
+        a.state == AllocationState::Pending && a.spec.demand.data_ready_ppm.is_none()
+    };
+    view.allocations
+        .values()
+        .filter(waits)
+        .map(|a| a.id)
+        .collect()
+}

@@ -1,0 +1,196 @@
+//! Tokens for sources, and checks of the configuration.
+
+use super::site::{DEADLINE, Does, PATIENCE, Site, web_within};
+use crate::{
+    inputs::{
+        fetch::{FetchError, Trust, Web, client},
+        sources::Sources,
+    },
+    scheduling_config::SchedulingConfig,
+};
+use futures::future::join_all;
+use reqwest::Url;
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::Barrier, time::timeout};
+
+/// A token file that only its owner can read.
+struct TokenFile {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl TokenFile {
+    fn with(token: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let file = Self {
+            path,
+            _folder: folder,
+        };
+        file.put(token);
+        file
+    }
+
+    fn put(&self, token: &str) {
+        fs::write(&self.path, token).unwrap();
+        fs::set_permissions(&self.path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+/// A client that waits as long as necessary.
+fn web(token_file: Option<&Path>) -> Web {
+    web_within(PATIENCE, token_file, 10)
+}
+
+#[tokio::test]
+async fn a_renewed_token_is_shown_by_all_who_ask_at_once() {
+    const ASK: usize = 8;
+    let token = TokenFile::with("first");
+    let asker = web(Some(&token.path));
+    let together = Arc::new(Barrier::new(ASK));
+    let does = Does::SaysTogetherTo("second", "2".to_owned(), together);
+    let site = Site::that(does).await;
+    let url = site.url("/");
+    token.put("second");
+    let answers = join_all((0..ASK).map(|_| asker.get(&url))).await;
+    assert_eq!(answers, vec![Ok(b"2".to_vec()); ASK]);
+}
+
+/// Number of threads of this process that read a token.
+fn reading() -> usize {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
+    names
+        .filter(|name| name.as_ref().is_ok_and(|name| name == "token\n"))
+        .count()
+}
+
+/// A pipe without a writer simulates a disk that hangs.
+#[tokio::test]
+async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
+    let token = TokenFile::with("first");
+    let asker = web_within(DEADLINE, Some(&token.path), 10);
+    fs::remove_file(&token.path).unwrap();
+    let mut mkfifo = std::process::Command::new("mkfifo");
+    let made = mkfifo.args(["-m", "600"]).arg(&token.path).status();
+    assert!(made.unwrap().success());
+    let site = Site::that(Does::SaysTo("second", "2".to_owned())).await;
+    let url = site.url("/");
+    for _ in 0..3 {
+        for answer in join_all((0..4).map(|_| asker.get(&url))).await {
+            let told = answer.unwrap_err().to_string();
+            assert!(told.contains("no answer within 0.3 s"), "{told}");
+        }
+    }
+    // Other tests read their tokens for a moment.
+    let one = async {
+        while reading() != 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let came = timeout(PATIENCE / 6, one).await;
+    assert!(came.is_ok(), "{} threads", reading());
+    // The disk answers again.
+    let mut pipe = fs::OpenOptions::new()
+        .write(true)
+        .open(&token.path)
+        .unwrap();
+    fs::remove_file(&token.path).unwrap();
+    token.put("second");
+    pipe.write_all(b"second").unwrap();
+    drop(pipe);
+    let answers = async {
+        while asker.get(&url).await != Ok(b"2".to_vec()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, answers).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
+    let token = TokenFile::with("first\n");
+    let site = Site::that(Does::SaysTo("first", "1".to_owned())).await;
+    let (asker, url) = (web(Some(&token.path)), site.url("/"));
+    assert_eq!(asker.get(&url).await, Ok(b"1".to_vec()));
+    site.now(Does::SaysTo("second", "2".to_owned()));
+    let refused = Err(FetchError::Status { status: 401 });
+    assert_eq!(asker.get(&url).await, refused);
+    token.put("second");
+    assert_eq!(asker.get(&url).await, Ok(b"2".to_vec()));
+    assert_eq!(web(None).get(&url).await, refused);
+    // A file readable by others, or text that is invalid in a header, is rejected as a token.
+    let refused = || {
+        let web = Web::new(
+            client(Trust::Nobody).unwrap(),
+            Some(&token.path),
+            DEADLINE,
+            10,
+        );
+        web.unwrap_err().to_string()
+    };
+    token.put("two\nlines");
+    assert!(refused().contains("not valid in a header"));
+    token.put("");
+    assert!(refused().contains("is empty"));
+    token.put("third");
+    fs::set_permissions(&token.path, fs::Permissions::from_mode(0o644)).unwrap();
+    let told = refused();
+    assert!(
+        told.starts_with("token_file: others can read") && told.contains("chmod 600"),
+        "{told}"
+    );
+    assert!(!format!("{asker:?}").contains("second"), "{asker:?}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_without_the_address_s_query() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    drop(listener);
+    let url = Url::parse(&format!("http://{addr}/ready?user=alice")).unwrap();
+    let told = web(None).get(&url).await.unwrap_err();
+    assert!(told.is_outage(), "{told:?}");
+    let told = told.to_string();
+    assert!(
+        told.starts_with("no answer: ") && !told.contains("alice"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_check_of_the_configuration_reads_what_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (prices, token) = (folder.path().join("p.csv"), folder.path().join("token"));
+    let text = format!(
+        "{{energy_price: {{file: {}}}, data_readiness: {{url: 'https://x/{{id}}', token_file: {}}}}}",
+        prices.display(),
+        token.display()
+    );
+    let config: SchedulingConfig = serde_yaml_ng::from_str(&text).unwrap();
+    let told = || {
+        let sources = Sources::new(&config).map_err(|error| error.to_string())?;
+        sources.check_files().map_err(|error| error.to_string())
+    };
+    let says = |begins: &str, part: &str| {
+        let error = told().unwrap_err();
+        assert!(error.starts_with(begins) && error.contains(part), "{error}");
+    };
+    says("scheduling.data_readiness: token_file: ", "No such file");
+    fs::write(&token, "secret").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let place = format!("scheduling.energy_price: {}: ", prices.display());
+    says(&place, "No such file");
+    fs::write(&prices, "1795435200,1\n1795435200,2\n").unwrap();
+    says(&place, "line 2: timestamp: is not later");
+    fs::write(&prices, "1795435200,-1\n1795438800,2\n").unwrap();
+    assert_eq!(told(), Ok(()));
+}

@@ -1,0 +1,110 @@
+//! Complete node inventory: readings of the agent merged with the readings of the node's BMC, in the form of the
+//! published digests.
+
+use crate::{
+    agents::Look,
+    compare::as_said,
+    core::Core,
+    error::AgentError,
+    tasks::class_merge,
+    view::{NodeEntry, View},
+};
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, Digest, Earlier, Inventory, Levels, LimitState, Power, Reading,
+    Schemas, Value, fingerprint,
+};
+use lattice_quorum_types::NodeId;
+use lattice_redfish::contradictions;
+use std::collections::BTreeMap;
+
+impl Core {
+    /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`Look::Last`] each
+    /// class is the one that the node announces; with a new reading it is the result of that reading.
+    ///
+    /// # Errors
+    /// Returns an error for an unknown node, or one that does not answer in time.
+    pub async fn inventory(&self, node: &NodeId, look: Look) -> Result<Inventory, AgentError> {
+        let is_last = look == Look::Last;
+        let view = self.view();
+        let mut inventory = self.agents.inventory(&view, node, look).await?;
+        self.unite_inventory(node, &mut inventory);
+        // The present view, which includes announcements that arrived during the call.
+        let view = self.view();
+        if is_last && let Some(entry) = view.node(node) {
+            self.as_announced(&view, entry, &mut inventory).await;
+        }
+        Ok(inventory)
+    }
+
+    /// Adds the last readings of the node's BMC.
+    pub fn unite_inventory(&self, node: &NodeId, inventory: &mut Inventory) {
+        if let Some(parts) = self.bmc.parts(node) {
+            for (class, part) in &parts.records {
+                let record = inventory.records.remove(class);
+                let whole = class_merge::together(record, part);
+                let whole = whole.unwrap_or_else(|| apart(*class));
+                inventory.records.insert(*class, whole);
+            }
+            inventory.findings.extend(parts.findings.iter().cloned());
+            // Contradictions show only in the merged record of agent and BMC.
+            let record = |class| inventory.records.get(&class);
+            let found = contradictions(record(Class::Bios), record(Class::Bmc));
+            inventory.findings.extend(found);
+        }
+        if let Some(seen) = self.bmc.power(node) {
+            inventory.power = Some(seen.power.clone());
+        } else if self.bmc.parts(node).is_some() {
+            inventory.power = inventory.power.take().map(by_own_meter);
+        }
+    }
+
+    /// Replaces readings that are not announced. A change that was read only once is not announced yet, so the
+    /// announced record is used; a class that is announced as incomplete is unknown.
+    async fn as_announced(&self, view: &View, entry: &NodeEntry, inventory: &mut Inventory) {
+        for (class, mark) in entry.marks() {
+            let read = inventory.records.get(class).map(|r| r.state().mark());
+            if mark.digest().is_some() && read != Some(*mark) {
+                let announced = self.record_of(view, entry, *class, None).await;
+                inventory.records.insert(*class, announced);
+            } else if mark.digest().is_none()
+                && let Some(record) = inventory.records.remove(class)
+            {
+                inventory.records.insert(*class, as_said(entry, record));
+            }
+        }
+    }
+}
+
+/// Power readings of a node's own meter while its BMC is not read yet. The node may report no limit although the BMC
+/// enforces one, so the limit is unknown.
+fn by_own_meter(measured: Power) -> Power {
+    match measured.limit_state {
+        LimitState::Absent | LimitState::Uncapped => Power {
+            limit_state: LimitState::Unknown,
+            limit: Reading::failed("BMC not read yet"),
+            ..measured
+        },
+        LimitState::Set | LimitState::Unknown => measured,
+    }
+}
+
+/// Unknown record for a class where agent and BMC use schemas without a common version.
+fn apart(class: Class) -> ClassRecord {
+    let mut record = ClassRecord::new(class);
+    let why = "agent and BMC have no schema version in common";
+    record.require("class", Reading::<Value>::failed(why));
+    record
+}
+
+impl View {
+    /// Fingerprint of a node with this inventory, as used for comparison with all other nodes.
+    pub fn fingerprint_of(&self, inventory: &Inventory) -> Option<Digest> {
+        let says = |node: &NodeEntry| (node.marks().clone(), node.earlier().clone());
+        let seen = self.nodes.values().filter(|node| node.seen.is_some());
+        let seen: Vec<(BTreeMap<Class, ClassMark>, BTreeMap<Class, Earlier>)> =
+            seen.map(|node| says(node)).collect();
+        let levels = Levels::of(seen.iter().map(|(marks, earlier)| (marks, earlier)));
+        let earlier = inventory.earlier(&Schemas::SHIPPED);
+        fingerprint(&levels.marks(&inventory.marks(), &earlier)).digest()
+    }
+}

@@ -1,0 +1,56 @@
+//! Engine of control: it keeps the cluster view up to date from the quorum and from gossip, runs the reconcilers, reads
+//! the BMCs and the site's sources, and keeps node history and scheduler decisions.
+//!
+//! The engine has no authority: the quorum checks every command again, and agents reject stale epochs. If every control
+//! fails, only time is lost. Interfaces (`control/http`) and the daemon (`control/`) are built on it; it knows neither.
+//!
+//! Begin with [`Core`] (reads and commands) and [`View`] (cluster state). The reconcilers are in `tasks/`, one per file.
+#![forbid(unsafe_code)]
+
+mod agents;
+pub mod baselines;
+pub mod bmc;
+pub mod cells;
+mod checkpoint_storage;
+pub mod compare;
+pub mod core;
+mod cycles;
+pub mod decisions;
+pub mod drift;
+mod error;
+pub mod explanation;
+pub mod exposition;
+mod feed;
+pub mod fold;
+pub mod history;
+pub mod inputs;
+mod inventory;
+mod movement_metrics;
+pub mod node_health;
+pub mod observe;
+pub mod plans;
+mod preimages;
+mod quorum;
+mod sanitize;
+pub mod scheduling_config;
+mod store;
+pub mod tasks;
+mod timings;
+pub mod usage;
+pub mod view;
+
+pub use agents::{LogChunks, Look};
+pub use baselines::{Baselines, ClassBaseline, ParsedBaseline};
+pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
+pub use core::Core;
+pub use drift::{By, Drifted, Effect, Report, Unknown};
+pub use error::{AgentError, LogError, ProposeError};
+pub use feed::{Change, Observed, Subscription};
+pub use history::HistoryError;
+pub use inputs::Inputs;
+pub use plans::{LastPlan, NotAssigned, Planned};
+pub use scheduling_config::SchedulingConfig;
+pub use store::Store;
+pub use timings::Timings;
+pub use usage::Hours;
+pub use view::{GossipedNode, NodeEntry, View};

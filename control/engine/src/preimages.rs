@@ -1,0 +1,200 @@
+//! Preimages of gossiped digests: records and documents, fetched once per distinct digest, verified and cached. Any
+//! node that publishes the digest may serve it, so ten thousand equal nodes cost one fetch per class.
+//!
+//! Gossip is a hint: a node may publish a digest without holding its preimage, or return other bytes. [`turns`] ensures
+//! that such nodes, however many, cannot prevent a fetch. [`kept`] bounds what they can make this process store.
+
+mod fetch_queue;
+mod kept;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    agents::Agents,
+    sanitize::shortened,
+    view::{NodeEntry, View},
+};
+use bytes::Bytes;
+use kept::PreimageCache;
+use lattice_hwprobe::{ClassRecord, Digest, NodeDocument, verify};
+use lattice_placement::Liveness;
+use lattice_quorum_types::NodeId;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Deadline for one node before the next node is tried.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum size of a record or document in bytes. Those of large nodes have tens of kilobytes; a longer one is not
+/// read.
+pub(crate) const MOST_PREIMAGE_BYTES: usize = 512 << 10;
+
+/// Cache of verified preimages by digest.
+#[derive(Debug)]
+pub struct Preimages {
+    records: PreimageCache<ClassRecord>,
+    documents: PreimageCache<NodeDocument>,
+}
+
+/// Error of a fetch: why the preimage of a digest is not available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotHad {
+    digest: Digest,
+    /// Nodes tried by this call, each with the reason of its failure.
+    asked: Vec<(NodeId, String)>,
+    /// Number of nodes that publish the digest.
+    holders: usize,
+}
+
+impl fmt::Display for NotHad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (digest, asked, holders) = (self.digest.short(), self.asked.len(), self.holders);
+        write!(f, "preimage of {digest} not available; ")?;
+        match holders {
+            1 => f.write_str("one node publishes it")?,
+            _ => write!(f, "{holders} nodes publish it, {asked} were queried")?,
+        }
+        let mut before = ": ";
+        for (node, why) in &self.asked {
+            write!(f, "{before}{node}: {why}")?;
+            before = "; ";
+        }
+        Ok(())
+    }
+}
+
+impl Preimages {
+    pub(crate) fn new() -> Self {
+        Self {
+            records: PreimageCache::new(),
+            documents: PreimageCache::new(),
+        }
+    }
+
+    /// The cached record of a class digest, if any.
+    pub fn record(&self, digest: &Digest) -> Option<Arc<ClassRecord>> {
+        self.records.get(digest)
+    }
+
+    /// Caches a record that control composed for a node; no node holds this record.
+    pub fn put_record(&self, node: &NodeId, digest: Digest, record: Arc<ClassRecord>) {
+        let slot = self.records.slot(digest);
+        let bytes = record.encode().len();
+        // An earlier caller stored the same record.
+        let _ = slot.value.set(record);
+        self.records.came(digest, &slot, node, bytes);
+    }
+
+    /// The record of a digest that `node` publishes. A record that is not cached is fetched from the node, or from
+    /// another node that publishes the digest.
+    ///
+    /// # Errors
+    /// Returns an error when no node tried by this call returned the record. The next call tries other nodes.
+    pub(crate) async fn fetch_record(
+        &self,
+        agents: &Agents,
+        view: &View,
+        digest: Digest,
+        node: &NodeEntry,
+    ) -> Result<Arc<ClassRecord>, NotHad> {
+        let others = || others(view, digest, node);
+        let read = |bytes: &Bytes| verify(&digest, bytes).map_err(|e| e.to_string());
+        let wanted = PreimageRequest {
+            digest,
+            first: &node.id,
+            others,
+            read,
+        };
+        fetch(&self.records, agents, view, wanted).await
+    }
+
+    /// A node's document, fetched from the node when it is not cached.
+    ///
+    /// # Errors
+    /// Returns an error when the node did not return the document.
+    pub(crate) async fn fetch_document(
+        &self,
+        agents: &Agents,
+        view: &View,
+        digest: Digest,
+        node: &NodeId,
+    ) -> Result<Arc<NodeDocument>, NotHad> {
+        let read = |bytes: &Bytes| NodeDocument::verify(&digest, bytes).map_err(|e| e.to_string());
+        let wanted = PreimageRequest {
+            digest,
+            first: node,
+            others: Vec::new,
+            read,
+        };
+        fetch(&self.documents, agents, view, wanted).await
+    }
+}
+
+/// Alive nodes other than `first` with an agent that publishes this digest for any class, as mark or as earlier mark. A
+/// node that publishes a digest need not hold its preimage, so `first` must not be the only node tried.
+fn others<'a>(view: &'a View, digest: Digest, first: &NodeEntry) -> Vec<&'a NodeId> {
+    let says = |node: &NodeEntry| {
+        node.seen.as_ref().is_some_and(|seen| {
+            let mut marks = seen.marks.values();
+            let mut earlier = seen.earlier.values();
+            marks.any(|mark| mark.digest() == Some(digest)) || earlier.any(|e| e.digest == digest)
+        })
+    };
+    let alive = view
+        .nodes
+        .values()
+        .filter(|node| node.liveness == Liveness::Alive);
+    let others = alive.filter(|node| node.id != first.id && says(node));
+    others.map(|node| &node.id).collect()
+}
+
+/// A fetch of one preimage.
+struct PreimageRequest<'a, O, R> {
+    digest: Digest,
+    /// Node for which the preimage is fetched; tried first.
+    first: &'a NodeId,
+    /// Returns the other nodes that publish the digest.
+    others: O,
+    /// Verifies the bytes against the digest and parses them.
+    read: R,
+}
+
+async fn fetch<'a, T>(
+    kept: &PreimageCache<T>,
+    agents: &Agents,
+    view: &View,
+    wanted: PreimageRequest<'a, impl Fn() -> Vec<&'a NodeId>, impl Fn(&Bytes) -> Result<T, String>>,
+) -> Result<Arc<T>, NotHad> {
+    let digest = wanted.digest;
+    let slot = kept.slot(digest);
+    let fetched = slot.value.get_or_try_init(|| async {
+        let others = (wanted.others)();
+        let holders = 1 + others.len();
+        let nodes = slot.asked().next(wanted.first, others);
+        let mut asked = Vec::new();
+        for node in nodes {
+            let (why, was_wrong) = match agents.preimage(view, node, digest, ASK_TIMEOUT).await {
+                Ok(Some(bytes)) => match (wanted.read)(&bytes) {
+                    Ok(value) => {
+                        kept.came(digest, &slot, node, bytes.len());
+                        slot.asked().forget();
+                        return Ok(Arc::new(value));
+                    }
+                    Err(why) => {
+                        tracing::warn!(%node, %digest, why, "preimage rejected");
+                        (why, true)
+                    }
+                },
+                Ok(None) => ("the node does not have it".to_owned(), false),
+                Err(error) => (shortened(error.cause()), error.is_too_long()),
+            };
+            tracing::debug!(%node, %digest, why, "preimage not available");
+            slot.asked().in_vain(node, was_wrong);
+            asked.push((node.clone(), why));
+        }
+        Err(NotHad {
+            digest,
+            asked,
+            holders,
+        })
+    });
+    fetched.await.cloned()
+}

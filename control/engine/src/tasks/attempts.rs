@@ -1,0 +1,424 @@
+//! Attempt reconciler: compares the attempts that agents run with those that the quorum has on record.
+//!
+//! *Lost*: a rank that is running according to the quorum but that its agent does not have. No agent would ever report
+//! its end, so its allocation is stopped and the dispatcher ends every rank of it. The node is released only after the
+//! agent has searched for the processes of that attempt and answered.
+//!
+//! *Orphan*: an attempt that an agent runs although its node is no longer held for that attempt. The attempt is ended.
+//! Until it is gone, a drain reason of the dispatcher keeps the node out of service.
+//!
+//! Silence of an agent proves nothing: its node keeps its allocations.
+
+use crate::{
+    core::Core,
+    error::ProposeError,
+    sanitize,
+    tasks::{
+        faults, orphans,
+        reconciler::{Pace, Reconciler},
+    },
+    view::{NodeEntry, View},
+};
+use futures::future::join_all;
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Allocation, AllocationState, Command, NodeId, Refusal,
+    allocation::{Rank, RankPhase, StopCause},
+    command::Fence,
+    node::Holder,
+    wire::{AttemptKey, AttemptStatus, Terminate},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::{Instant, timeout},
+};
+
+/// Delay before an agent that did not answer, or that has an orphan, is queried again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Longest and shortest time between two passes.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Timeout for an agent to begin to end an orphan.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of agents queried concurrently.
+const MAX_CALLS: usize = 128;
+/// Timeout for comparing the answer of one agent and acting on it.
+const COMPARE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum number of orphans of one agent that are ended in one round; the rest follow in later rounds.
+const ENDED_AT_ONCE: usize = 16;
+/// Suffix of the drain reason of a node with orphans.
+const NOT_HELD: &str = "still run here though nothing holds the node for them";
+
+/// Running attempts by node, as recorded in the quorum.
+type Running = BTreeMap<NodeId, BTreeSet<AttemptKey>>;
+
+/// State of an agent that causes an immediate query when it changes: agent start, node boot or holder of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mark {
+    generation: Option<u64>,
+    boot: Option<String>,
+    holder: Option<Holder>,
+}
+
+impl Mark {
+    fn of(entry: &NodeEntry) -> Self {
+        Self {
+            generation: entry.seen.as_ref().map(|seen| seen.generation),
+            boot: entry.boot.clone(),
+            holder: entry.record.as_ref().and_then(|record| record.holder),
+        }
+    }
+}
+
+/// Schedule of the queries to one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct NextQuery {
+    mark: Mark,
+    next: Instant,
+}
+
+/// Attempt reconciler; see the module. Each agent is queried and compared in its own task with a timeout, so an agent
+/// that hangs or answers wrongly delays no other agent.
+#[derive(Debug)]
+pub struct Attempts {
+    core: Arc<Core>,
+    asked: BTreeMap<NodeId, NextQuery>,
+    under_way: BTreeSet<NodeId>,
+    asks: JoinSet<(NodeId, Mark, Option<Compared>)>,
+    places: Arc<Semaphore>,
+}
+
+/// Result of one round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AttemptsReport {
+    /// Agents that answered.
+    pub(crate) asked: usize,
+    /// Agents that did not answer.
+    pub(crate) silent: usize,
+    /// Allocations being stopped because an agent lost the record of a rank.
+    pub(crate) stopped: usize,
+    /// Attempts being ended because their node is not held for them.
+    pub(crate) orphans: usize,
+}
+
+/// Result of comparing the answer of one agent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Compared {
+    stopped: usize,
+    orphans: usize,
+    /// Some action failed or is incomplete, so the agent is queried again soon.
+    unfinished: bool,
+}
+
+impl Reconciler for Attempts {
+    const NAME: &'static str = "attempts";
+
+    fn pace(&self) -> Pace {
+        let period = PERIOD.min(self.core.timings.attempts_every);
+        Pace {
+            period,
+            spacing: period,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence);
+    }
+
+    fn forget(&mut self) {
+        // Queries under way are dropped as well: they were made under a lease that is over.
+        self.asks = JoinSet::new();
+        self.under_way.clear();
+        self.asked.clear();
+    }
+
+    /// Records each answer when it arrives. The next pass decides when its agent is queried again.
+    async fn wakes(&mut self) {
+        while let Some(answered) = self.asks.join_next().await {
+            let report = self.note(answered);
+            if report.stopped + report.orphans > 0 {
+                tracing::warn!(?report, "agent runs other attempts than the quorum records");
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Attempts {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            asked: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            asks: JoinSet::new(),
+            places: Arc::new(Semaphore::new(MAX_CALLS)),
+        }
+    }
+
+    /// Queries every agent that is due; stops allocations with lost ranks and ends orphans. Returns the number of
+    /// queries started.
+    pub(crate) fn reconcile(&mut self, fence: &Fence) -> usize {
+        let view = self.core.view();
+        let mut running = running(&view);
+        self.asked.retain(|node, _| view.node(node).is_some());
+        let due = due(&view, &running, &self.asked, Instant::now());
+        let mut begun = 0;
+        for (node, mark) in due {
+            if !self.under_way.insert(node.clone()) {
+                continue;
+            }
+            let expected = running.remove(&node).unwrap_or_default();
+            let (core, fence, places) = (self.core.clone(), fence.clone(), self.places.clone());
+            self.asks.spawn(async move {
+                // The semaphore is never closed.
+                let _place = places.acquire_owned().await;
+                let compared = ask(&core, &fence, &node, &expected).await;
+                (node, mark, compared)
+            });
+            begun += 1;
+        }
+        begun
+    }
+
+    /// Schedules the next query of an agent.
+    fn note(
+        &mut self,
+        answered: Result<(NodeId, Mark, Option<Compared>), JoinError>,
+    ) -> AttemptsReport {
+        let mut report = AttemptsReport::default();
+        let (node, mark, compared) = match answered {
+            Ok(answered) => answered,
+            Err(error) => {
+                // The failed task does not identify its agent, so all agents are queried again.
+                tracing::error!(%error, "attempt query task panicked, all agents are queried again");
+                self.asks = JoinSet::new();
+                self.under_way.clear();
+                return report;
+            }
+        };
+        let every = self.core.timings.attempts_every;
+        let mut wait = ASK_AGAIN.min(every);
+        match compared {
+            Some(compared) => {
+                report.asked = 1;
+                (report.stopped, report.orphans) = (compared.stopped, compared.orphans);
+                if !compared.unfinished {
+                    wait = every;
+                }
+            }
+            None => report.silent = 1,
+        }
+        self.under_way.remove(&node);
+        let next = Instant::now() + wait;
+        self.asked.insert(node, NextQuery { mark, next });
+        report
+    }
+
+    /// Runs one complete round.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) async fn round(&mut self, fence: &Fence) -> AttemptsReport {
+        self.reconcile(fence);
+        let mut sum = AttemptsReport::default();
+        while let Some(answered) = self.asks.join_next().await {
+            let one = self.note(answered);
+            sum.asked += one.asked;
+            sum.silent += one.silent;
+            sum.stopped += one.stopped;
+            sum.orphans += one.orphans;
+        }
+        sum
+    }
+}
+
+/// Queries one agent and compares its answer. `None`: the agent did not answer in time.
+async fn ask(
+    core: &Core,
+    fence: &Fence,
+    node: &NodeId,
+    expected: &BTreeSet<AttemptKey>,
+) -> Option<Compared> {
+    let told = orphans::list(core, node).await;
+    let told = told
+        .inspect_err(|error| tracing::debug!(%node, %error, "attempts of agent not available"))
+        .ok()?;
+    let compared = timeout(COMPARE_TIMEOUT, compare(core, fence, node, expected, &told)).await;
+    Some(compared.unwrap_or(Compared {
+        unfinished: true,
+        ..Compared::default()
+    }))
+}
+
+/// Compares the answer of an agent with the quorum. However many differences an agent reports, they cost one quorum
+/// read: a view that contains everything committed before the answer arrived.
+async fn compare(
+    core: &Core,
+    fence: &Fence,
+    node: &NodeId,
+    expected: &BTreeSet<AttemptKey>,
+    told: &[AttemptStatus],
+) -> Compared {
+    let mut compared = Compared::default();
+    let known: BTreeSet<AttemptKey> = told.iter().map(|status| status.key).collect();
+    let is_lost = |key: &&AttemptKey| !known.contains(*key);
+    if expected.iter().all(|key| !is_lost(&key))
+        && orphans::not_held(&core.view(), node, told).is_empty()
+    {
+        return compared;
+    }
+    let present = match core.present_view().await {
+        Ok(present) => present,
+        Err(error) => {
+            compared.unfinished = true;
+            tracing::warn!(%node, %error, "attempts of agent cannot be verified yet");
+            return compared;
+        }
+    };
+    for key in expected.iter().filter(is_lost) {
+        match stop_lost(core, &present, fence, node, *key).await {
+            Ok(stopped) => compared.stopped += usize::from(stopped),
+            Err(error) => {
+                compared.unfinished = true;
+                tracing::warn!(%node, id = %key.allocation, %error, "surplus attempt not stopped yet");
+            }
+        }
+    }
+    let suspects = orphans::not_held(&present, node, told);
+    match orphans::still_run(core, node, suspects).await {
+        Ok(orphans) if orphans.is_empty() => {}
+        Ok(orphans) => {
+            compared.orphans = orphans.len();
+            compared.unfinished = true;
+            end_orphans(core, fence, node, &orphans).await;
+        }
+        Err(error) => {
+            compared.unfinished = true;
+            tracing::warn!(%node, %error, "attempts of agent cannot be verified yet");
+        }
+    }
+    compared
+}
+
+/// Drains the node, then has its agent end the orphans. Both steps repeat until the orphans are gone;
+/// [`faults::readmit`] clears the drain reason.
+async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
+    let names = orphans::names(orphans);
+    tracing::error!(%node, orphans = names, "agent runs orphaned attempts; ending them");
+    let view = core.view();
+    let known = view
+        .node(node)
+        .and_then(|entry| faults::own_reason(entry))
+        .is_some_and(|reason| reason.ends_with(NOT_HELD));
+    if !known {
+        let reason = format!("{names} {NOT_HELD}");
+        match faults::keep_out(core, fence.clone(), node, &reason).await {
+            // A node without a record has no assignments either.
+            Ok(()) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
+            Err(error) => tracing::warn!(%node, %error, "node not drained yet"),
+        }
+    }
+    let ending = orphans.iter().take(ENDED_AT_ONCE).map(|key| async {
+        let request = Terminate {
+            key: *key,
+            epoch: fence.epoch,
+        };
+        match core.agents.call(&view, node, &request, CALL_TIMEOUT).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(refused)) => {
+                let refused = sanitize::shortened(refused.to_string());
+                tracing::warn!(%node, refused, "orphaned attempt not ended yet");
+            }
+            Err(error) => tracing::warn!(%node, %error, "orphaned attempt not ended yet"),
+        }
+    });
+    join_all(ending).await;
+}
+
+/// Returns every running rank by node. A rank that is only assigned is left out: the dispatcher repeats its launch
+/// anyway, as it repeats the termination of ranks in a stopping allocation. A rank of an earlier boot is left out as
+/// well: it is gone, and [`crate::tasks::reboots`] reports it.
+fn running(view: &View) -> Running {
+    let holders = view.nodes.values();
+    let holders = holders.filter_map(|node| node.record.as_ref()?.holder);
+    let ids: BTreeSet<_> = holders.map(|holder| holder.allocation).collect();
+    let mut running = Running::new();
+    for allocation in ids.into_iter().filter_map(|id| view.allocation(id)) {
+        let key = key(allocation);
+        let is_over = |rank: &&Rank| {
+            let now = view.node(&rank.node).and_then(|entry| entry.boot.as_ref());
+            rank.boot.is_some() && now.is_some() && rank.boot.as_ref() != now
+        };
+        for rank in running_ranks(allocation).filter(|rank| !is_over(rank)) {
+            running.entry(rank.node.clone()).or_default().insert(key);
+        }
+    }
+    running
+}
+
+fn key(allocation: &Allocation) -> AttemptKey {
+    AttemptKey {
+        allocation: allocation.id,
+        attempt: allocation.attempt,
+    }
+}
+
+fn running_ranks(allocation: &Allocation) -> impl Iterator<Item = &Rank> {
+    let state = allocation.state;
+    let counts = state.holds() && state != AllocationState::Stopping;
+    let runs = move |rank: &&Rank| counts && matches!(rank.phase, RankPhase::Running { .. });
+    allocation.ranks.iter().filter(runs)
+}
+
+/// Returns the agents to query now. Agents that should run nothing are queried only while they are alive.
+fn due(
+    view: &View,
+    running: &Running,
+    asked: &BTreeMap<NodeId, NextQuery>,
+    now: Instant,
+) -> Vec<(NodeId, Mark)> {
+    let is_due = |entry: &Arc<NodeEntry>| {
+        let counts = entry.liveness == Liveness::Alive || running.contains_key(&entry.id);
+        let mark = Mark::of(entry);
+        let due = asked
+            .get(&entry.id)
+            .is_none_or(|asked| asked.mark != mark || asked.next <= now);
+        (counts && due && entry.addr().is_some()).then(|| (entry.id.clone(), mark))
+    };
+    view.nodes.values().filter_map(is_due).collect()
+}
+
+/// Stops an allocation when one of its agents has lost a rank. `false`: the rank ended meanwhile. The agent forgets an
+/// end only after its commit, so a view newer than the answer of the agent shows that end.
+async fn stop_lost(
+    core: &Core,
+    present: &View,
+    fence: &Fence,
+    node: &NodeId,
+    lost: AttemptKey,
+) -> Result<bool, ProposeError> {
+    let id = lost.allocation;
+    let still_runs = present.allocation(id).is_some_and(|present| {
+        key(present) == lost && running_ranks(present).any(|rank| rank.node == *node)
+    });
+    if !still_runs {
+        return Ok(false);
+    }
+    tracing::error!(%node, %id, attempt = lost.attempt, "agent has no record of a running rank");
+    let node = node.clone();
+    let command = Command::Stop {
+        id,
+        cause: StopCause::NodeLost { node },
+    };
+    match core.propose_as_service(Some(fence.clone()), command).await {
+        Ok(_) => Ok(true),
+        Err(ProposeError::Refused(Refusal::WrongState { .. })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

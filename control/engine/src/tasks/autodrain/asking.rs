@@ -1,0 +1,260 @@
+//! Node queries for automatic draining: whether a drain reason holds, or is over.
+//!
+//! Queries run concurrently up to a limit, and a slow node delays no other. This module does not decide what follows
+//! from an answer.
+
+use super::cause::Cause;
+use crate::{
+    bmc::Readings,
+    core::Core,
+    tasks::{
+        gate,
+        told::{Answer, Freshness},
+    },
+    view::{NodeEntry, View},
+};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    NodeId, Revision,
+    node::{Lifecycle, Node},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{Instant, timeout},
+};
+
+/// Maximum number of nodes asked concurrently to confirm a cause; the same limit applies separately to clearing. Each
+/// query makes the node read its hardware again.
+const MAX_CALLS: usize = 16;
+/// Time within which answers are collected and handled together.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// Purpose of a query. Queries that take a node out of service come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum DrainIntent {
+    /// Confirm a gossiped drain cause.
+    Drain,
+    /// Confirm that the cause of a drain is over.
+    Clear,
+}
+
+/// A node that was queried, and its answer.
+#[derive(Debug)]
+pub(super) struct NodeAnswer {
+    pub(super) wanted: DrainIntent,
+    pub(super) cause: Cause,
+    /// Node entry at the time of the query.
+    pub(super) entry: Arc<NodeEntry>,
+    /// Number of the baseline set at the time of the query.
+    pub(super) number: u64,
+    /// Whether the cause was suspected at the time of the query (see [`Cause::suspects`]).
+    was_suspect: bool,
+    /// `Ok`: the reason to drain the node, or that its drain reason may be cleared. `Err`: why not.
+    pub(super) said: Result<String, String>,
+}
+
+/// Condition after which a node is queried again.
+#[derive(Debug)]
+enum Wait {
+    /// The pause is over, or the suspicion against the node has changed.
+    Pause { until: Instant, was_suspect: bool },
+    /// A view that includes this revision is available. An earlier view still contains the cleared reason.
+    Shown(Revision),
+}
+
+impl Wait {
+    fn is_over(&self, bmcs: &Readings, view: &View, now: Instant, of: &(Cause, NodeId)) -> bool {
+        match self {
+            Self::Pause { until, was_suspect } => {
+                let (cause, node) = of;
+                let suspects = view.node(node).map(|entry| cause.suspects(bmcs, entry));
+                *until <= now || suspects != Some(*was_suspect)
+            }
+            Self::Shown(written) => view.revision >= *written,
+        }
+    }
+}
+
+/// Queries under way and answers received.
+#[derive(Debug)]
+pub(super) struct Asking {
+    core: Arc<Core>,
+    waits: BTreeMap<(Cause, NodeId), Wait>,
+    /// Queries under way.
+    under_way: BTreeMap<(Cause, NodeId), DrainIntent>,
+    asks: JoinSet<NodeAnswer>,
+    /// Answers that were received but not yet handled.
+    heard: Vec<NodeAnswer>,
+}
+
+impl Asking {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            waits: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            asks: JoinSet::new(),
+            heard: Vec::new(),
+        }
+    }
+
+    /// Queries the nodes that satisfy `is_one`, up to the concurrency limit.
+    pub(super) fn ask_for(
+        &mut self,
+        view: &Arc<View>,
+        wanted: DrainIntent,
+        is_one: impl Fn(Cause, &NodeEntry) -> bool,
+    ) {
+        let now = Instant::now();
+        let bmcs = &self.core.bmc;
+        self.waits
+            .retain(|key, wait| !wait.is_over(bmcs, view, now, key));
+        let others = self.under_way.values().filter(|other| **other == wanted);
+        let free = MAX_CALLS.saturating_sub(others.count());
+        let due = candidates(view, is_one).filter(|(cause, entry)| {
+            let key = (*cause, entry.id.clone());
+            !self.under_way.contains_key(&key) && !self.waits.contains_key(&key)
+        });
+        let due: Vec<(Cause, Arc<NodeEntry>)> = due.take(free).collect();
+        for (cause, entry) in due {
+            let (core, view) = (self.core.clone(), view.clone());
+            let was_suspect = cause.suspects(&core.bmc, &entry);
+            self.under_way.insert((cause, entry.id.clone()), wanted);
+            self.asks.spawn(async move {
+                let said = match wanted {
+                    DrainIntent::Drain => match cause.ask(&core, &view, &entry).await {
+                        Answer::Drains(reason) => Ok(reason),
+                        Answer::Fine => Err("it reports no fault".to_owned()),
+                        Answer::Unknown(why) => Err(why),
+                    },
+                    DrainIntent::Clear => may_clear(&core, &view, cause, &entry).await,
+                };
+                let number = view.baselines.number;
+                NodeAnswer {
+                    wanted,
+                    cause,
+                    entry,
+                    number,
+                    was_suspect,
+                    said,
+                }
+            });
+        }
+    }
+
+    /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept.
+    pub(super) async fn hear(&mut self) {
+        if self.heard.is_empty() {
+            match self.asks.join_next().await {
+                None => return std::future::pending().await,
+                Some(ended) => self.take(ended),
+            }
+        }
+        let more = async {
+            while let Some(ended) = self.asks.join_next().await {
+                self.take(ended);
+            }
+        };
+        let _ = timeout(TOGETHER, more).await;
+    }
+
+    fn take(&mut self, ended: Result<NodeAnswer, JoinError>) {
+        match ended {
+            Ok(heard) => {
+                self.under_way.remove(&key(&heard));
+                self.heard.push(heard);
+            }
+            // The failed task does not identify its node, so no query counts as under way.
+            Err(error) => {
+                tracing::error!(%error, "node query task panicked");
+                self.under_way.clear();
+            }
+        }
+    }
+
+    /// Returns the answers received since the last call; those that take nodes out of service come first.
+    pub(super) fn answers(&mut self) -> Vec<NodeAnswer> {
+        while let Some(ended) = self.asks.try_join_next() {
+            self.take(ended);
+        }
+        let mut heard = std::mem::take(&mut self.heard);
+        heard.sort_by_key(|heard| (heard.wanted, heard.cause));
+        heard
+    }
+
+    /// Schedules the next query of this node after `pause`.
+    pub(super) fn again(&mut self, heard: &NodeAnswer, pause: Duration) {
+        let wait = Wait::Pause {
+            until: Instant::now() + pause,
+            was_suspect: heard.was_suspect,
+        };
+        self.waits.insert(key(heard), wait);
+    }
+
+    /// Marks the cause as cleared in revision `written`. A later query for another purpose waits for nothing else.
+    pub(super) fn settled(&mut self, heard: &NodeAnswer, written: Revision) {
+        self.waits.insert(key(heard), Wait::Shown(written));
+    }
+
+    /// Whether the node was queried and waits for the next query.
+    pub(super) fn waits(&self, cause: Cause, node: &NodeId) -> bool {
+        self.waits.contains_key(&(cause, node.clone()))
+    }
+
+    /// Ends every pause, as if its time had passed.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn forget_pauses(&mut self) {
+        self.waits.clear();
+    }
+
+    /// Number of queries under way.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+}
+
+fn key(heard: &NodeAnswer) -> (Cause, NodeId) {
+    (heard.cause, heard.entry.id.clone())
+}
+
+/// Whether the node is a member of the cluster: neither joining nor retired.
+pub(super) fn is_member(record: &Node) -> bool {
+    !matches!(record.lifecycle, Lifecycle::Joining | Lifecycle::Retired)
+}
+
+/// Alive members that satisfy `is_one`, by cause.
+pub(super) fn candidates(
+    view: &View,
+    is_one: impl Fn(Cause, &NodeEntry) -> bool,
+) -> impl Iterator<Item = (Cause, Arc<NodeEntry>)> {
+    let all = Cause::ALL.into_iter();
+    let all = all.flat_map(|cause| view.nodes.values().map(move |entry| (cause, entry)));
+    let found = all.filter(move |(cause, entry)| {
+        let is_member = entry.record.as_ref().is_some_and(is_member);
+        entry.liveness == Liveness::Alive && is_member && is_one(*cause, entry)
+    });
+    found.map(|(cause, entry)| (cause, entry.clone()))
+}
+
+/// Checks whether the drain reason may be cleared. If other reasons remain, the answer of the node that this cause is
+/// over suffices. Clearing the last reason returns the node to service, so the full gate check applies.
+async fn may_clear(
+    core: &Core,
+    view: &View,
+    cause: Cause,
+    entry: &NodeEntry,
+) -> Result<String, String> {
+    let drains = entry.record.iter().flat_map(|record| &record.drain);
+    if drains.count() > 1 {
+        return match cause.ask(core, view, entry).await {
+            Answer::Fine => Ok(String::new()),
+            Answer::Drains(why) | Answer::Unknown(why) => Err(why),
+        };
+    }
+    let passed = gate::check(core, &entry.id, &Freshness::NOW).await;
+    passed
+        .map(|()| String::new())
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,321 @@
+//! Automatic draining: takes unfit nodes out of service and clears the drain reason once they are fit.
+//!
+//! Four conditions stand between gossip and a drain, for every [`Cause`]:
+//! - the node confirms the cause in answer to a direct query;
+//! - only a few nodes are drained per time window, then an operator must decide ([`brake`]);
+//! - the quorum still has the node as a member at the time of the decision;
+//! - the baselines that apply to the node have not changed meanwhile.
+//!
+//! Queries run concurrently with each other and with the pass. Each answer is handled when it arrives, against the
+//! current view, so a silent node delays no other.
+//!
+//! Each cause has its own drain reason and never changes that of another. Clearing the last reason returns the node to
+//! service, so the node passes the gate (`tasks/gate.rs`) first.
+
+mod asking;
+mod brake;
+mod cause;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    core::Core,
+    tasks::{
+        faults,
+        reconciler::{Pace, Reconciler},
+    },
+    view::View,
+};
+use asking::{Asking, DrainIntent, NodeAnswer, candidates, is_member};
+use brake::Brake;
+pub(crate) use cause::Cause;
+use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// Longest time between two passes.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Shortest time between two passes; a rolling update changes many nodes at a time.
+const SPACING: Duration = Duration::from_secs(1);
+/// Delay before a node is queried again that did not answer or did not confirm what is gossiped about it.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// Delay before a retry of a drain that the quorum rejected, or that rests on an outdated state.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// Result of one pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AutoDrainReport {
+    /// Nodes drained.
+    pub(crate) drained: usize,
+    /// Reasons cleared.
+    pub(crate) cleared: usize,
+    /// Nodes that did not confirm what is gossiped about them.
+    pub(crate) unconfirmed: usize,
+    /// Whether the brake was engaged.
+    pub(crate) braked: bool,
+}
+
+/// Reconciler for automatic draining; see the module.
+#[derive(Debug)]
+pub struct AutoDrain {
+    core: Arc<Core>,
+    asking: Asking,
+    brake: Brake,
+}
+
+impl Reconciler for AutoDrain {
+    const NAME: &'static str = "autodrain";
+
+    fn pace(&self) -> Pace {
+        Pace {
+            period: PERIOD,
+            spacing: SPACING,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.act(&fence).await;
+        if report != AutoDrainReport::default() {
+            tracing::debug!(?report, "autodrain");
+        }
+        self.ask();
+    }
+
+    fn forget(&mut self) {
+        *self = Self::new(self.core.clone());
+    }
+
+    async fn wakes(&mut self) {
+        self.asking.hear().await;
+    }
+}
+
+impl AutoDrain {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self {
+            asking: Asking::new(core.clone()),
+            core,
+            brake: Brake::default(),
+        }
+    }
+
+    /// Queries all candidates and handles every answer, however long the answers take.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn reconcile(&mut self, fence: Fence) -> AutoDrainReport {
+        let mut report = AutoDrainReport::default();
+        self.ask();
+        while self.asking.under_way() > 0 {
+            self.asking.hear().await;
+            let more = self.act(&fence).await;
+            report.drained += more.drained;
+            report.cleared += more.cleared;
+            report.unconfirmed += more.unconfirmed;
+            report.braked |= more.braked;
+        }
+        report
+    }
+
+    /// Queries every candidate, up to the concurrency limit.
+    fn ask(&mut self) {
+        let (view, bmcs) = (self.core.view(), &self.core.bmc);
+        self.brake.look_at(&view, self.core.now());
+        if !self.brake.is_held(&view) {
+            self.asking
+                .ask_for(&view, DrainIntent::Drain, |cause, entry| {
+                    cause.own_reason(entry).is_none() && cause.suspects(bmcs, entry)
+                });
+        }
+        self.asking
+            .ask_for(&view, DrainIntent::Clear, |cause, entry| {
+                let is_free = entry.record.as_ref().is_some_and(|r| r.holder.is_none());
+                cause.own_reason(entry).is_some() && is_free && cause.may_be_over(&view, entry)
+            });
+    }
+
+    /// Handles received answers. If more nodes confirm than may be drained, the first answers are used.
+    async fn act(&mut self, fence: &Fence) -> AutoDrainReport {
+        let mut report = AutoDrainReport::default();
+        let mut beyond = Vec::new();
+        for heard in self.asking.answers() {
+            match (heard.wanted, heard.said.clone()) {
+                (DrainIntent::Drain, Ok(reason)) => {
+                    if self.is_beyond(&heard) {
+                        beyond.push(heard);
+                    } else if self.drain_one(fence, &heard, reason).await {
+                        report.drained += 1;
+                    }
+                }
+                (DrainIntent::Drain, Err(why)) => {
+                    let (node, cause) = (&heard.entry.id, heard.cause);
+                    tracing::debug!(%node, ?cause, why, "fault not confirmed; node not drained");
+                    report.unconfirmed += 1;
+                    self.asking.again(&heard, ASK_AGAIN);
+                }
+                (DrainIntent::Clear, said) => {
+                    report.cleared += usize::from(self.clear_one(fence, &heard, said).await);
+                }
+            }
+        }
+        if !beyond.is_empty() {
+            report.braked = self.pull(fence, beyond).await;
+        }
+        report
+    }
+
+    /// Whether the drain is still wanted: an operator may have changed the baselines or engaged the brake meanwhile.
+    fn is_wanted(&self, view: &View, heard: &NodeAnswer) -> bool {
+        let node = &heard.entry.id;
+        !self.brake.is_held(view)
+            && heard
+                .cause
+                .still_wanted(&self.core.bmc, view, heard.number, node)
+    }
+
+    /// Whether draining this node would exceed the budget.
+    fn is_beyond(&mut self, heard: &NodeAnswer) -> bool {
+        let (view, now) = (self.core.view(), self.core.now());
+        self.brake.look_at(&view, now);
+        record(&view, heard).is_some_and(brake::counts)
+            && self.is_wanted(&view, heard)
+            && !self.brake.is_being_drained(&view, &heard.entry.id)
+            && self.brake.left(&view, now) == 0
+    }
+
+    async fn drain_one(&mut self, fence: &Fence, heard: &NodeAnswer, reason: String) -> bool {
+        let (node, cause) = (&heard.entry.id, heard.cause);
+        let view = self.core.view();
+        let now = record(&view, heard);
+        let is_wanted = self.is_wanted(&view, heard) && !self.brake.is_being_drained(&view, node);
+        let Some(now) = now.filter(|_| is_wanted) else {
+            self.asking.again(heard, TRY_AGAIN);
+            return false;
+        };
+        // The current revision is expected, because the drain was found to be wanted on the current view. Every
+        // assignment and release changes the record, and the answer may have taken most of a minute.
+        let written = self.write(fence, heard, Some(reason.clone()), Some(now.revision));
+        match written.await {
+            Ok(applied) => {
+                tracing::warn!(%node, ?cause, reason, "drained");
+                let counts = brake::counts(now);
+                let when = (applied.revision, self.core.now());
+                self.brake.drained(node.clone(), cause, when, counts);
+                // The node has just confirmed the cause; whether it is over is checked later.
+                self.asking.again(heard, ASK_AGAIN);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%node, ?cause, error, "node not drained yet");
+                self.asking.again(heard, TRY_AGAIN);
+                false
+            }
+        }
+    }
+
+    /// Clears the drain reason if its cause is over. The reason of another cause stays.
+    async fn clear_one(
+        &mut self,
+        fence: &Fence,
+        heard: &NodeAnswer,
+        said: Result<String, String>,
+    ) -> bool {
+        let (node, cause) = (&heard.entry.id, heard.cause);
+        let outcome = match said {
+            // The revision at the time of the query is expected: the answer of the node was about that state.
+            Ok(_) => {
+                let expected = heard.entry.record.as_ref().map(|record| record.revision);
+                self.write(fence, heard, None, expected).await
+            }
+            Err(why) => Err(why),
+        };
+        match outcome {
+            Ok(applied) => {
+                tracing::info!(%node, ?cause, "cause of automatic drain ended");
+                self.asking.settled(heard, applied.revision);
+                true
+            }
+            Err(reason) => {
+                tracing::info!(%node, ?cause, reason, "stays drained");
+                self.asking.again(heard, ASK_AGAIN);
+                false
+            }
+        }
+    }
+
+    /// Sets or clears the drain reason on the node record of revision `expected`.
+    async fn write(
+        &self,
+        fence: &Fence,
+        heard: &NodeAnswer,
+        reason: Option<String>,
+        expected: Option<Revision>,
+    ) -> Result<Applied, String> {
+        let (core, owner, node) = (&self.core, heard.cause.owner(), &heard.entry.id);
+        let envelope = faults::envelope(core, owner, fence.clone(), node, reason, expected);
+        let written = faults::proposed(core, envelope).await;
+        written.map_err(|error| error.to_string())
+    }
+
+    /// Engages the brake, so that further drains need an operator.
+    async fn pull(&mut self, fence: &Fence, mut beyond: Vec<NodeAnswer>) -> bool {
+        let view = self.core.view();
+        beyond.retain(|heard| self.is_wanted(&view, heard));
+        // The most urgent cause among the blocked drains is named as principal.
+        let Some(cause) = beyond.first().map(|heard| heard.cause) else {
+            return false;
+        };
+        let reason = self.why(&view, &beyond);
+        tracing::error!(reason, "automatic draining stopped by its safety limit");
+        let command = Command::HoldBrake { reason };
+        let principal = faults::principal(cause.owner());
+        let envelope = self
+            .core
+            .envelope(principal, None, Some(fence.clone()), command);
+        match faults::proposed(&self.core, envelope).await {
+            Ok(applied) => {
+                self.brake.pulled(applied.revision);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "safety stop of automatic draining not committed yet");
+                for heard in &beyond {
+                    self.asking.again(heard, TRY_AGAIN);
+                }
+                false
+            }
+        }
+    }
+
+    /// Reason shown to the operator: nodes that confirmed a cause, and separately how many others are suspected.
+    fn why(&self, view: &View, beyond: &[NodeAnswer]) -> String {
+        let (nodes, now) = (brake::nodes(view), self.core.now());
+        let of = |cause: Cause| {
+            let held_up = beyond.iter().filter(|heard| heard.cause == cause);
+            let held_up: BTreeSet<NodeId> = held_up.map(|heard| heard.entry.id.clone()).collect();
+            if held_up.is_empty() {
+                return None;
+            }
+            let mut confirmed = self.brake.drained_for(view, cause, now);
+            confirmed.extend(held_up);
+            let suspects = candidates(view, |of, entry| {
+                of == cause
+                    && of.own_reason(entry).is_none()
+                    && of.suspects(&self.core.bmc, entry)
+                    && !confirmed.contains(&entry.id)
+                    && !self.asking.waits(of, &entry.id)
+            });
+            Some(cause.of_nodes(confirmed.len(), suspects.count(), nodes))
+        };
+        let causes: Vec<String> = Cause::ALL.into_iter().filter_map(of).collect();
+        format!(
+            "{}; no more than {} are drained in {} minutes without a person",
+            causes.join(", and "),
+            brake::most(nodes),
+            brake::WINDOW_MS / 60_000
+        )
+    }
+}
+
+/// Record of the queried node in that view; `None` if it is no longer a member.
+fn record<'v>(view: &'v View, heard: &NodeAnswer) -> Option<&'v Node> {
+    let entry = view.node(&heard.entry.id)?;
+    entry.record.as_ref().filter(|record| is_member(record))
+}

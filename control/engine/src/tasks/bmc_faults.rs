@@ -1,0 +1,104 @@
+//! BMC fault publication: attaches the faults from the last BMC reading to each node.
+//!
+//! Placement uses these faults, and subscribers of nodes receive them. Publication waits for no agent, and the drain
+//! brake does not apply to it.
+
+use crate::{
+    core::Core,
+    observe,
+    tasks::activation::{Activation, News},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Longest time between two passes.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Shortest time between two passes: nodes change all the time, and many BMCs answer at the same time.
+const SPACING: Duration = Duration::from_millis(500);
+
+/// BMC fault publication; see the module.
+#[derive(Debug)]
+pub struct NameFaults {
+    core: Arc<Core>,
+}
+
+impl NameFaults {
+    pub const fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Runs forever.
+    pub async fn run(self) {
+        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut news = News::new(self.core.bmc.changes(), SPACING);
+        loop {
+            tokio::select! {
+                () = activation.next() => {}
+                () = news.next() => {}
+            }
+            self.reconcile();
+        }
+    }
+
+    /// Publishes changed faults. Returns the number of nodes with a change.
+    pub fn reconcile(&self) -> usize {
+        let view = self.core.view();
+        let all = self.core.bmc.all_parts().into_iter();
+        let news = all.filter_map(|(id, parts)| {
+            let (known, named) = (&view.node(&id)?.named, parts.named());
+            (**known != named).then_some((id, named))
+        });
+        let news: BTreeMap<_, _> = news.collect();
+        match news.is_empty() {
+            true => 0,
+            false => observe::named(&self.core, news),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bmc::Parts,
+        tasks::testing::{id, world::World},
+    };
+    use tokio::time::{Instant, sleep};
+    use tokio_util::task::AbortOnDropHandle;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_fault_is_named_at_once_and_what_many_bmcs_name_then_in_few_views() {
+        let world = World::new();
+        let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
+        let seen = |_| crate::view::GossipedNode::before(BTreeMap::new());
+        let cell = names.iter().map(|node| (node.clone(), seen(node)));
+        observe::cell(&world.core, "c0", cell.collect());
+        let running = NameFaults::new(world.core.clone()).run();
+        let _running = AbortOnDropHandle::new(tokio::spawn(running));
+        sleep(PERIOD * 3 / 2).await;
+        let before = world.core.view().version;
+        let began_at = Instant::now();
+        let is_named = |node| {
+            !world
+                .core
+                .view()
+                .node(node)
+                .is_none_or(|e| e.named.reasons.is_empty())
+        };
+        for node in &names {
+            world
+                .core
+                .bmc
+                .put_parts(node.clone(), Parts::naming([Parts::critical()]));
+            sleep(Duration::from_millis(10)).await;
+            if node == &names[0] {
+                assert!(is_named(node), "at once");
+            }
+        }
+        while !names.iter().all(is_named) {
+            assert!(began_at.elapsed() < PERIOD / 2);
+            sleep(Duration::from_millis(10)).await;
+        }
+        let views = world.core.view().version - before;
+        assert!(views < 10, "{views} views of 64 nodes");
+    }
+}

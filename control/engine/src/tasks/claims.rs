@@ -1,0 +1,222 @@
+//! Node attestations for sensitive jobs.
+//!
+//! Plans rest on gossiped digests, which one bad node could forge for others. Before a sensitive job is assigned, each
+//! chosen node therefore attests its own state: signed, and in answer to a direct query. A node with an attestation
+//! that differs from the planned state receives no sensitive jobs, and its entry shows why. The attestation is sent
+//! with the assignment and checked against the baselines again at commit.
+//!
+//! This module holds the attestations for the scheduler: `said.rs` queries one node, `proof.rs` builds the proof of an
+//! assignment, and `users.rs` handles node claims of users.
+
+mod proof;
+mod said;
+mod users;
+
+pub use users::{prove, unasked};
+
+use crate::{core::Core, observe, view::View};
+use lattice_quorum_types::{
+    NodeId,
+    claim::{ClaimedNode, Proof},
+    command::ExpectedNode,
+    refusal::{ProofFault, Unproven},
+};
+use proof::proof;
+use said::{SignedClaim, differs, read};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{task::JoinSet, time::Instant};
+
+/// How long an attestation may be used after its receipt, and how long a node without a valid one is left alone.
+const HOLDS: Duration = Duration::from_secs(30);
+/// Maximum number of agents queried concurrently.
+const MAX_CALLS: usize = 256;
+
+#[derive(Debug)]
+enum ClaimResult {
+    Claimed(Box<SignedClaim>),
+    /// The attestation was not available, or differs from the planned state.
+    Refused,
+}
+
+/// Attestations held by the scheduler; see the module.
+#[derive(Debug)]
+pub struct Claims {
+    core: Arc<Core>,
+    known: BTreeMap<NodeId, (Instant, ClaimResult)>,
+    /// When nodes were queried again because their attestation had become unusable.
+    asked_anew: BTreeMap<NodeId, Instant>,
+    under_way: BTreeSet<NodeId>,
+    asked: JoinSet<(NodeId, Result<SignedClaim, String>)>,
+}
+
+impl Claims {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            known: BTreeMap::new(),
+            asked_anew: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            asked: JoinSet::new(),
+        }
+    }
+
+    /// Resolves when a queried node has answered or failed.
+    pub async fn answered(&mut self) {
+        let Some(answer) = self.asked.join_next().await else {
+            return std::future::pending().await;
+        };
+        match answer {
+            Ok((node, Ok(said))) => {
+                self.under_way.remove(&node);
+                let known = ClaimResult::Claimed(Box::new(said));
+                self.known.insert(node, (Instant::now(), known));
+            }
+            Ok((node, Err(reason))) => {
+                self.under_way.remove(&node);
+                self.refuse(node, reason);
+            }
+            Err(error) => {
+                tracing::error!(%error, "attestation task panicked; all nodes are queried again");
+                self.asked.abort_all();
+                self.under_way.clear();
+            }
+        }
+    }
+
+    /// Discards entries that are too old. A refused node may then be chosen and queried again.
+    pub(crate) fn forget_old(&mut self) {
+        let now = Instant::now();
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= HOLDS;
+        self.asked_anew.retain(|_, at| !is_old(*at));
+        let old = self.known.extract_if(.., |_, (at, _)| is_old(*at));
+        let cleared: BTreeMap<NodeId, Option<String>> = old
+            .filter(|(_, (_, known))| matches!(known, ClaimResult::Refused))
+            .map(|(node, _)| (node, None))
+            .collect();
+        if !cleared.is_empty() {
+            observe::claims(&self.core, &cleared);
+        }
+    }
+
+    /// Returns the nodes with their proofs, once every node attests the state in the view. Nodes without an attestation
+    /// are queried; the next cycle sees the result.
+    pub fn confirm(&mut self, view: &View, nodes: &[ExpectedNode]) -> Option<Vec<ClaimedNode>> {
+        // Every node is checked before returning, so that all missing attestations are requested at once.
+        let looked: Vec<Option<ClaimedNode>> = nodes
+            .iter()
+            .map(|expected| {
+                let proof = self.confirm_one(view, &expected.node)?;
+                let expected = expected.clone();
+                Some(ClaimedNode { expected, proof })
+            })
+            .collect();
+        looked.into_iter().collect()
+    }
+
+    /// Returns the nodes that have a query under way.
+    pub(crate) fn asks(&self, nodes: &[ExpectedNode]) -> Vec<NodeId> {
+        let nodes = nodes.iter().map(|expected| &expected.node);
+        let asked = nodes.filter(|node| self.under_way.contains(*node));
+        asked.cloned().collect()
+    }
+
+    /// Returns the first node that currently receives no sensitive jobs. A node with a query under way, or not yet
+    /// judged against its baseline, is not returned.
+    pub(crate) fn refuses(&self, view: &View, nodes: &[ExpectedNode]) -> Option<NodeId> {
+        let is_refused = |node: &NodeId| {
+            let known = self.known.get(node);
+            let entry = view.node(node);
+            matches!(known, Some((_, ClaimResult::Refused)))
+                || entry.is_some_and(|of| view.is_judged(of) && of.no_sensitive().is_some())
+        };
+        let mut nodes = nodes.iter().map(|expected| &expected.node);
+        nodes.find(|node| is_refused(node)).cloned()
+    }
+
+    fn confirm_one(&mut self, view: &View, node: &NodeId) -> Option<Proof> {
+        let entry = view.node(node)?;
+        // The current gossip of the node may not yet have been judged against its baseline.
+        if !view.is_judged(entry) || entry.no_sensitive().is_some() {
+            return None;
+        }
+        let said = match self.known.get(node) {
+            Some((_, ClaimResult::Claimed(said))) => said.as_ref().clone(),
+            Some((_, ClaimResult::Refused)) => return None,
+            None => {
+                self.ask(node);
+                return None;
+            }
+        };
+        match differs(&said.claim, entry) {
+            None => Some(proof(view, entry, said)),
+            Some(reason) => {
+                self.refuse(node.clone(), reason);
+                None
+            }
+        }
+    }
+
+    /// Handles an assignment rejected because of the attestations of its nodes. A stale attestation is requested again,
+    /// at most once per period. Without that limit, the requests could form a tight loop: each answer wakes the
+    /// scheduler, and may be stale at once again (state time may be far ahead). For any other fault, and for an
+    /// attestation that is stale again, the node receives no sensitive jobs for now, and its entry shows why.
+    pub(crate) fn refused(&mut self, faults: &[Unproven]) {
+        // One fault per node: a node may have several faults of either kind.
+        let mut of_nodes: BTreeMap<&NodeId, &ProofFault> = BTreeMap::new();
+        for Unproven { node, fault } in faults {
+            let worst = of_nodes.entry(node).or_insert(fault);
+            if worst.is_stale() && !fault.is_stale() {
+                *worst = fault;
+            }
+        }
+        for (node, fault) in of_nodes {
+            if fault.is_stale() && !self.asked_anew.contains_key(node) {
+                self.asked_anew.insert(node.clone(), Instant::now());
+                self.known.remove(node);
+                continue;
+            }
+            self.refuse(node.clone(), fault.to_string());
+        }
+    }
+
+    fn refuse(&mut self, node: NodeId, reason: String) {
+        tracing::warn!(%node, reason, "node excluded from sensitive allocations for now");
+        let refused = BTreeMap::from([(node.clone(), Some(reason))]);
+        observe::claims(&self.core, &refused);
+        self.known
+            .insert(node, (Instant::now(), ClaimResult::Refused));
+    }
+
+    fn ask(&mut self, node: &NodeId) {
+        if self.asked.len() >= MAX_CALLS || !self.under_way.insert(node.clone()) {
+            return;
+        }
+        let (core, node) = (self.core.clone(), node.clone());
+        self.asked.spawn(async move {
+            let claim = read(&core, &node).await;
+            (node, claim)
+        });
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Claims {
+    /// Stores an attestation as if it had just been received and its signature verified.
+    pub(crate) fn has(
+        &mut self,
+        claim: lattice_quorum_types::claim::Claim,
+        signature: bytes::Bytes,
+    ) {
+        let node = claim.node.clone();
+        let said = Box::new(SignedClaim { claim, signature });
+        self.known
+            .insert(node, (Instant::now(), ClaimResult::Claimed(said)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

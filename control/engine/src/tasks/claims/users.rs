@@ -1,0 +1,86 @@
+//! Node claims of users: every node of a claim is attested concurrently, all or none.
+
+use super::{
+    MAX_CALLS,
+    proof::proof,
+    said::{SignedClaim, differs, read},
+};
+use crate::{core::Core, view::View};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use lattice_quorum_types::{
+    NodeId, UnixMillis,
+    claim::{Claim, ClaimedNode, Proof},
+    command::ExpectedNode,
+};
+use std::collections::BTreeMap;
+
+/// Returns placeholder entries for nodes of a node claim before any node is queried. Ownership and fit can be checked
+/// without attestations.
+pub fn unasked(view: &View, nodes: &[NodeId]) -> Vec<ClaimedNode> {
+    let unasked = |node: &NodeId| ClaimedNode {
+        expected: expected(view, node),
+        proof: Proof {
+            claim: Claim {
+                node: node.clone(),
+                boot_id: "not asked yet".to_owned(),
+                cohort: None,
+                classes: BTreeMap::new(),
+                read_at: UnixMillis(0),
+                nonce: [0; 16],
+            },
+            signature: Bytes::new(),
+            completed: BTreeMap::new(),
+            conforms: BTreeMap::new(),
+        },
+    };
+    nodes.iter().map(unasked).collect()
+}
+
+fn expected(view: &View, node: &NodeId) -> ExpectedNode {
+    let entry = view.node(node);
+    let record = entry.and_then(|entry| entry.record.as_ref());
+    ExpectedNode {
+        node: node.clone(),
+        version: record.map_or(0, |record| record.version),
+        boot: entry.and_then(|entry| entry.boot.clone()),
+    }
+}
+
+/// Requests an attestation from each node and returns the proofs, or the reason for each node that has none.
+pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<ClaimedNode>, Vec<String>> {
+    let asked = stream::iter(nodes.to_vec()).map(|node| async move {
+        let said = read(core, &node).await;
+        (node, said)
+    });
+    let said: Vec<_> = asked.buffered(MAX_CALLS).collect().await;
+    let view = core.view();
+    let (mut proven, mut faults) = (Vec::new(), Vec::new());
+    for (node, said) in said {
+        match said.and_then(|said| proven_by(&view, &node, said)) {
+            Ok(claimed) => proven.push(claimed),
+            Err(why) => faults.push(format!("node {node}: {why}")),
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(proven),
+        false => Err(faults),
+    }
+}
+
+fn proven_by(view: &View, node: &NodeId, said: SignedClaim) -> Result<ClaimedNode, String> {
+    let entry = view.node(node).ok_or("the node is unknown")?;
+    if let Some(reason) = entry.no_sensitive() {
+        return Err(reason.to_owned());
+    }
+    if !view.is_judged(entry) {
+        return Err("it was not compared with its baselines yet; try again".to_owned());
+    }
+    match differs(&said.claim, entry) {
+        Some(reason) => Err(reason),
+        None => Ok(ClaimedNode {
+            expected: expected(view, node),
+            proof: proof(view, entry, said),
+        }),
+    }
+}

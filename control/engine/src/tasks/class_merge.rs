@@ -1,0 +1,215 @@
+//! Merge of agent and BMC records: a class reported by both is the union of the two records. BIOS settings, for
+//! example, come from the BMC, and the BIOS version from DMI. The mark of the class in the view is that of the merged
+//! record.
+
+use crate::{
+    bmc::Parts,
+    core::Core,
+    observe,
+    tasks::activation::{Activation, News, due},
+    view::{NodeEntry, United, View},
+};
+use futures::{StreamExt, stream};
+use lattice_hwprobe::{Class, ClassMark, ClassRecord, Schemas};
+use lattice_quorum_types::NodeId;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Longest time between two passes; a failed fetch of an agent record may be repeated then.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Maximum number of nodes merged concurrently.
+const AT_A_TIME: usize = 32;
+/// Shortest time between two passes; many BMCs answer at the same time.
+pub const SPACING: Duration = Duration::from_millis(500);
+/// Time for which results are collected before publication: each publication copies the map of all nodes.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Merge task; see the module.
+#[derive(Debug)]
+pub struct Unite {
+    core: Arc<Core>,
+    /// Last merge of each node.
+    done: BTreeMap<NodeId, MergeSource>,
+}
+
+/// Inputs and results of a merge for one node.
+#[derive(Debug)]
+struct MergeSource {
+    parts: Arc<Parts>,
+    united: BTreeMap<Class, United>,
+    /// No input was missing.
+    is_whole: bool,
+}
+
+impl MergeSource {
+    /// Whether the merge is still valid and its records are still available.
+    fn holds(&self, core: &Core, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
+        let is_at_hand = |united: &United| {
+            let earlier = united.earlier.map(|earlier| earlier.digest);
+            let mut digests = united.mark.digest().into_iter().chain(earlier);
+            digests.all(|digest| core.preimages.record(&digest).is_some())
+        };
+        self.is_whole
+            && Arc::ptr_eq(&self.parts, parts)
+            && entry.united == self.united
+            && self
+                .united
+                .iter()
+                .all(|(class, united)| entry.said(*class) == united.base && is_at_hand(united))
+    }
+}
+
+impl Unite {
+    pub fn new(core: Arc<Core>) -> Self {
+        let done = BTreeMap::new();
+        Self { core, done }
+    }
+
+    /// Runs forever.
+    pub async fn run(mut self) {
+        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        let mut news = News::new(self.core.bmc.changes(), SPACING);
+        loop {
+            tokio::select! {
+                () = activation.next() => {}
+                () = news.next() => {}
+            }
+            self.reconcile().await;
+        }
+    }
+
+    /// Merges every node that needs it. Returns the number of nodes that changed.
+    pub async fn reconcile(&mut self) -> usize {
+        let view = self.core.view();
+        let todo = self.core.bmc.all_parts().into_iter();
+        let todo = todo.filter_map(|(node, parts)| {
+            let entry = view.node(&node)?;
+            let done = self.done.get(&node);
+            let is_done = done.is_some_and(|done| done.holds(&self.core, entry, &parts));
+            (!is_done).then(|| (node, Arc::clone(entry), parts))
+        });
+        let todo: Vec<_> = todo.collect();
+        let (core, seen) = (&self.core, &view);
+        let unite = |(node, entry, parts): (NodeId, Arc<NodeEntry>, Arc<Parts>)| async move {
+            let (united, is_whole) = of(core, seen, &entry, &parts).await;
+            let done = MergeSource {
+                parts,
+                united,
+                is_whole,
+            };
+            (node, done)
+        };
+        // A node with a slow record delays no other.
+        let mut all = stream::iter(todo).map(unite).buffer_unordered(AT_A_TIME);
+        let mut count = 0;
+        let mut found = BTreeMap::new();
+        let mut tell_at = None;
+        loop {
+            let next = tokio::select! {
+                next = all.next() => next,
+                () = due(tell_at) => {
+                    tell_at = None;
+                    observe::united(core, std::mem::take(&mut found));
+                    continue;
+                }
+            };
+            let Some((node, done)) = next else {
+                break;
+            };
+            if view.node(&node).is_some_and(|e| e.united != done.united) {
+                found.insert(node.clone(), done.united.clone());
+                tell_at.get_or_insert_with(|| Instant::now() + GATHER);
+                count += 1;
+            }
+            self.done.insert(node, done);
+        }
+        if !found.is_empty() {
+            observe::united(core, found);
+        }
+        count
+    }
+}
+
+/// Merges the records of agent and BMC for one node. Returns also whether all available data is included.
+async fn of(
+    core: &Core,
+    view: &View,
+    entry: &NodeEntry,
+    parts: &Parts,
+) -> (BTreeMap<Class, United>, bool) {
+    let mut united = BTreeMap::new();
+    let mut is_whole = true;
+    for (class, part) in &parts.records {
+        let base = entry.said(*class);
+        let record = match base {
+            Some(mark @ ClassMark::Complete { .. }) => {
+                match agents_record(core, view, entry, mark).await {
+                    Some(record) => match together(Some(record), part) {
+                        Some(record) => record,
+                        // Two schemas without a common version cannot be merged.
+                        None => {
+                            united.insert(*class, United::unknown(base));
+                            continue;
+                        }
+                    },
+                    // Without the agent record, the BMC record alone is incomplete.
+                    None => {
+                        is_whole = false;
+                        united.insert(*class, United::unknown(base));
+                        continue;
+                    }
+                }
+            }
+            Some(ClassMark::Incomplete) => {
+                united.insert(*class, United::unknown(base));
+                continue;
+            }
+            Some(ClassMark::Disabled) | None => part.clone(),
+        };
+        let mark = record.state().mark();
+        let earlier = Schemas::SHIPPED.earlier(&record);
+        let earlier = earlier.map(|(earlier, record)| {
+            let record = Arc::new(record);
+            core.preimages.put_record(&entry.id, earlier.digest, record);
+            earlier
+        });
+        if let Some(digest) = mark.digest() {
+            core.preimages
+                .put_record(&entry.id, digest, Arc::new(record));
+        }
+        let whole = United {
+            base,
+            mark,
+            earlier,
+        };
+        united.insert(*class, whole);
+    }
+    (united, is_whole)
+}
+
+/// Merges the records of agent and BMC of one class, in the older of the two schemas; a record with keys of two schemas
+/// would never equal another. `None` if the schemas have no common version. If the agent does not read the class, the
+/// BMC record is used alone.
+pub fn together(record: Option<ClassRecord>, part: &ClassRecord) -> Option<ClassRecord> {
+    let Some(record) = record.filter(|record| record.disabled.is_none()) else {
+        return Some(part.clone());
+    };
+    let schema = record.schema.min(part.schema);
+    let (record, part) = (record.under(schema).ok()?, part.under(schema).ok()?);
+    Some(record.unite(part))
+}
+
+async fn agents_record(
+    core: &Core,
+    view: &View,
+    entry: &NodeEntry,
+    mark: ClassMark,
+) -> Option<ClassRecord> {
+    let digest = mark.digest()?;
+    if let Ok(Some(record)) = core.history.record(digest).await {
+        return Some(record);
+    }
+    let (preimages, agents) = (&core.preimages, &core.agents);
+    let fetched = preimages.fetch_record(agents, view, digest, entry).await;
+    fetched.ok().map(|record| ClassRecord::clone(&record))
+}

@@ -1,0 +1,280 @@
+//! Conformance reconciler: fetches the documents and preimages behind newly gossiped digests, then judges every node by
+//! its baseline, or else by its cohort.
+//!
+//! Judgements rest on gossip, so their effect on placement only ever keeps jobs away from a node. Draining is in
+//! `tasks/autodrain`.
+//!
+//! Fetched data ([`fetch`]) is judged as it arrives: a node that does not answer delays the judgement of no other node.
+
+mod fetch;
+
+use crate::{
+    core::Core,
+    drift::{self, Judged},
+    history::{HistoryError, Then},
+    observe,
+    tasks::activation::{Activation, due},
+    view::{GossipedNode, NodeEntry, View},
+};
+use fetch::Fetches;
+use lattice_hwprobe::{ClassMark, ClassRecord, Digest};
+use lattice_quorum_types::NodeId;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::{Instant, timeout};
+
+/// Longest time between two rounds; a failed fetch may be repeated then.
+const PERIOD: Duration = Duration::from_secs(2);
+/// Shortest time between two rounds; a rolling update changes many digests at a time.
+const SPACING: Duration = Duration::from_millis(200);
+/// Time for which fetched data is collected before it is judged together.
+const GATHER: Duration = Duration::from_millis(20);
+/// Multiple of the duration of the last judgement that also applies as collection time.
+const GATHER_TIMES: u32 = 4;
+/// Longest time for which a judgement on available data is withheld while new fetches are under way.
+const AT_HAND: Duration = Duration::from_millis(250);
+/// Longest wait for a judgement after a baseline is set, which may come right after another change.
+const PROMPTLY: Duration = Duration::from_millis(500);
+/// Time after the start after which a node that has not gossiped counts as down. Its last known state then comes from
+/// the history.
+const GOSSIP_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum number of nodes looked up in the history per round, so that a large cluster does not delay judgements.
+const RECALLED_A_ROUND: usize = 256;
+
+/// Conformance reconciler; see the module.
+#[derive(Debug)]
+pub struct Conformance {
+    core: Arc<Core>,
+    fetches: Fetches,
+    /// Conformance version of the view compared last.
+    compared: Option<u64>,
+    /// Duration of the last comparison.
+    took: Duration,
+    /// Digests that the last comparison lacked.
+    missing: BTreeSet<Digest>,
+    /// Since when a judgement is withheld, because new fetches are under way.
+    untold_since: Option<Instant>,
+    /// When to compare again, because data arrived or the withholding time ends.
+    judge_at: Option<Instant>,
+    started_at: Instant,
+    /// Nodes that were looked up in the history.
+    recalled: BTreeSet<NodeId>,
+}
+
+/// Result of one round.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConformanceReport {
+    /// Documents fetched.
+    pub(crate) documents: usize,
+    /// Records fetched.
+    pub(crate) records: usize,
+    /// Records and documents still missing.
+    pub(crate) missing: usize,
+    /// Keys in which nodes differ from their baseline or cohort.
+    pub(crate) drifted: usize,
+}
+
+impl Conformance {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self {
+            fetches: Fetches::new(core.clone()),
+            core,
+            compared: None,
+            took: Duration::ZERO,
+            missing: BTreeSet::new(),
+            untold_since: None,
+            judge_at: None,
+            started_at: Instant::now(),
+            recalled: BTreeSet::new(),
+        }
+    }
+
+    /// Runs forever.
+    pub async fn run(self) {
+        let core = Arc::clone(&self.core);
+        futures::join!(self.rounds(), promptly(&core));
+    }
+
+    async fn rounds(mut self) {
+        let mut activation = Activation::new(&self.core, PERIOD, SPACING);
+        loop {
+            tokio::select! {
+                () = activation.next() => self.round().await,
+                () = self.fetches.next() => self.fetched(),
+                () = due(self.judge_at) => self.look().await,
+            }
+        }
+    }
+
+    async fn round(&mut self) {
+        if self.started_at.elapsed() >= GOSSIP_WITHIN {
+            self.recall(RECALLED_A_ROUND).await;
+        }
+        self.look().await;
+    }
+
+    /// Handles a completed or failed fetch: schedules a judgement that covers all data arriving within the collection
+    /// time.
+    fn fetched(&mut self) {
+        let now = Instant::now();
+        if self.fetches.has_come() {
+            let gather = GATHER.max(self.took * GATHER_TIMES).min(PERIOD);
+            let at = self.judge_at.unwrap_or(now + gather);
+            self.judge_at = Some(at.min(now + gather));
+        }
+        // No other new fetch is under way, so the judgement need not wait.
+        if self.judge_at.is_some() && !self.fetches.is_anything_new_asked_for() {
+            self.judge_at = Some(now);
+        }
+    }
+
+    /// Compares if there is new data, fetches missing data and publishes the judgement. While a first fetch is under
+    /// way, publication waits briefly, so that no node is shown as unknown when its record is about to arrive.
+    async fn look(&mut self) {
+        self.judge_at = None;
+        let is_news = self.fetches.take_records() > 0;
+        self.fetches.put_documents().await;
+        // The view from before the comparison: gossip that arrives during the comparison is for the next one.
+        let view = self.core.view();
+        let version = Some(view.conformance_version);
+        let now = Instant::now();
+        let mut found = None;
+        if is_news || self.untold_since.is_some() || self.compared != version {
+            let (judged, missing) = compare(&self.core, &view);
+            (self.compared, self.missing) = (version, missing);
+            self.took = now.elapsed();
+            self.untold_since.get_or_insert(now);
+            found = Some(judged);
+        }
+        self.fetches.ask(&view, &self.missing);
+        let (Some(found), Some(since)) = (found, self.untold_since) else {
+            return;
+        };
+        if self.fetches.is_anything_new_asked_for() && now < since + AT_HAND {
+            self.judge_at = Some(since + AT_HAND);
+            return;
+        }
+        self.untold_since = None;
+        observe::judged(&self.core, found);
+    }
+
+    /// Runs one round until no fetch is under way, including fetches that failed before.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn reconcile(&mut self) -> ConformanceReport {
+        self.fetches.forget();
+        self.round().await;
+        while self.fetches.is_under_way() {
+            self.fetches.next().await;
+            self.fetched();
+            if self.judge_at.is_some_and(|at| at <= Instant::now()) || !self.fetches.is_under_way()
+            {
+                self.look().await;
+            }
+        }
+        let (documents, records) = self.fetches.came();
+        let view = self.core.view();
+        ConformanceReport {
+            documents,
+            records,
+            missing: self.fetches.still_missing(&view, &self.missing),
+            drifted: view.judged.drifted.len(),
+        }
+    }
+}
+
+/// Publishes a judgement from available data soon after a baseline is set, so that the caller does not wait for a
+/// silent node. Nodes that answer have time to do so.
+async fn promptly(core: &Core) {
+    loop {
+        core.unjudged().await;
+        if timeout(PROMPTLY, core.judged()).await.is_err() {
+            observe::judged(core, compare(core, &core.view()).0);
+        }
+    }
+}
+
+/// Judges drift by the available records; returns also the digests of the missing ones.
+fn compare(core: &Core, view: &View) -> (Judged, BTreeSet<Digest>) {
+    let missing = RefCell::new(BTreeSet::new());
+    let at_hand = |digest: &Digest| -> Option<ClassRecord> {
+        let record = core.preimages.record(digest);
+        if record.is_none() {
+            missing.borrow_mut().insert(*digest);
+        }
+        record.map(|record| ClassRecord::clone(&record))
+    };
+    let judged = drift::judge(view, &at_hand);
+    (judged, missing.into_inner())
+}
+
+impl Conformance {
+    /// Looks up, once, the last known state of at most `most` nodes that have not gossiped since this control started.
+    async fn recall(&mut self, most: usize) {
+        let view = self.core.view();
+        let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.was.is_none();
+        let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
+        let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
+        let unheard: Vec<&Arc<NodeEntry>> = unheard.take(most).collect();
+        let mut found = Vec::new();
+        for entry in unheard {
+            let (was, node) = (recall(&self.core, entry).await, &entry.id);
+            match was {
+                Ok(was) => found.extend(was),
+                // A repeated read of this history entry would fail as well.
+                Err(error @ HistoryError::Entry { .. }) => {
+                    tracing::warn!(%node, %error, "earlier conformance of the node is unknown");
+                }
+                // Read again in the next round.
+                Err(error) => {
+                    tracing::warn!(%node, %error, "earlier conformance of the node is unreadable");
+                    break;
+                }
+            }
+            self.recalled.insert(node.clone());
+        }
+        observe::recalled(&self.core, found);
+    }
+}
+
+/// Last known state of a node from the history; `None` if the history has none.
+async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, HistoryError> {
+    let name = entry.id.to_string();
+    let mut marks = BTreeMap::new();
+    for (class, then) in core.history.last_known(name.clone()).await? {
+        let mark = match then {
+            Then::Known { record, .. } => {
+                let mark = record.state().mark();
+                if let Some(digest) = mark.digest() {
+                    let record = Arc::new(*record);
+                    core.preimages.put_record(&entry.id, digest, record);
+                }
+                mark
+            }
+            Then::Incomplete { .. } | Then::Lost { .. } => ClassMark::Incomplete,
+            Then::Disabled => ClassMark::Disabled,
+            Then::NotKept => continue,
+        };
+        marks.insert(class, mark);
+    }
+    if marks.is_empty() {
+        return Ok(None);
+    }
+    let documents = core.history.documents(vec![name]).await?;
+    let document = documents.into_iter().next().map(|(_, document)| document);
+    let mut was = entry.clone();
+    was.seen = Some(GossipedNode::before(marks));
+    // Current BMC readings without agent data would hide everything else.
+    was.united.clear();
+    (was.effective, was.common) = (None, None);
+    was.document_digest = document.as_ref().map(|(digest, _)| *digest);
+    was.document = document.map(|(_, document)| Arc::new(document));
+    Ok(Some(was))
+}
+
+#[cfg(test)]
+mod tests;

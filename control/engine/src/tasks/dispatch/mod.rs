@@ -1,0 +1,396 @@
+//! Dispatch reconciler: launches every assigned rank, and ends every rank of a stopping allocation and every rank to be
+//! released.
+//!
+//! Agent calls are repeated until the quorum shows their effect. Agents answer a repeat with the existing result, so
+//! repeats are harmless.
+//!
+//! When the walltime changes after the assignment of an attempt, each running rank receives the new value until its
+//! agent has accepted it. Only this dispatcher remembers the acceptance. The quorum holds the walltime and the number
+//! of its changes, so another dispatcher sends it once more, under the same number.
+
+mod call;
+mod refused;
+mod what;
+
+use crate::{
+    core::Core,
+    sanitize,
+    tasks::{
+        activation::due,
+        lease::Lease,
+        reconciler::{Pace, Reconciler},
+    },
+    view::View,
+};
+use call::{Called, call_agent};
+use lattice_mesh::backoff;
+use lattice_quorum_types::{
+    Allocation, AllocationState, NodeId, Revision,
+    allocation::{Rank, RankPhase},
+    command::Fence,
+    wire::{AttemptKey, LaunchRefused},
+};
+use refused::{Boots, Refused};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
+
+/// Many events arrive together when ranks report; one pass handles them.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(1),
+    spacing: Duration::from_millis(2),
+};
+/// Time after which an answered call is repeated if the quorum shows no effect.
+const SETTLE: Duration = Duration::from_secs(5);
+/// First wait after a failed call; doubles up to [`MAX_BACKOFF`].
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+/// Longest wait after a failed call.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// Maximum number of concurrent calls. Each carries the names of all nodes of its allocation.
+const MAX_CALLS: usize = 256;
+
+/// Call that a rank needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    Launch,
+    Terminate,
+    /// Send a changed walltime, counted from the start of the rank, with the change number of the attempt.
+    Walltime {
+        number: u32,
+        walltime_ms: u64,
+    },
+}
+
+/// A rank on its node, and the call it needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    key: AttemptKey,
+    rank: u32,
+    node: NodeId,
+    need: Need,
+}
+
+/// State of the calls for one target.
+#[derive(Debug, Clone, Copy)]
+struct Calls {
+    progress: Progress,
+    failures: u32,
+    /// For a launch: an earlier launch may have started a process.
+    may_run: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    UnderWay,
+    Waits {
+        until: Instant,
+    },
+    /// No further call is needed or possible.
+    Done,
+}
+
+/// Since when this dispatcher is the only one.
+#[derive(Debug, Clone, Copy)]
+struct Alone {
+    /// Epoch of the lease under which this dispatcher acts.
+    epoch: u64,
+    /// No other dispatcher has launched attempts assigned after this revision, and this one has lost no state about
+    /// them. `None` if that is unknown.
+    since: Option<Revision>,
+}
+
+/// Result of one round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DispatchReport {
+    /// Ranks that need a call.
+    pub(crate) wanted: usize,
+    /// Calls started in this round.
+    pub(crate) begun: usize,
+}
+
+type Joined = Result<(Target, Called, bool), JoinError>;
+
+/// Dispatch reconciler; see the module.
+#[derive(Debug)]
+pub struct Dispatch {
+    core: Arc<Core>,
+    lease: Arc<Lease>,
+    alone: Option<Alone>,
+    progress: BTreeMap<Target, Calls>,
+    calls: JoinSet<(Target, Called, bool)>,
+    places: Arc<Semaphore>,
+    boots: Arc<Boots>,
+}
+
+impl Reconciler for Dispatch {
+    const NAME: &'static str = "dispatch";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.reconcile(&fence);
+    }
+
+    fn forget(&mut self) {
+        // Calls under way are dropped as well: otherwise two calls for one rank could run independently.
+        self.calls = JoinSet::new();
+        self.progress.clear();
+        self.alone = None;
+    }
+
+    async fn wakes(&mut self) {
+        loop {
+            let next_try = self.next_try();
+            tokio::select! {
+                Some(joined) = self.calls.join_next() => self.joined(joined),
+                () = due(next_try) => return,
+            }
+        }
+    }
+}
+
+impl Dispatch {
+    pub fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
+        Self {
+            core,
+            lease,
+            alone: None,
+            progress: BTreeMap::new(),
+            calls: JoinSet::new(),
+            places: Arc::new(Semaphore::new(MAX_CALLS)),
+            boots: Arc::default(),
+        }
+    }
+
+    /// Runs one complete round, including calls left from the previous one.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) async fn round(&mut self, fence: &Fence) -> DispatchReport {
+        for calls in self.progress.values_mut() {
+            if let Progress::Waits { until } = &mut calls.progress {
+                *until = Instant::now();
+            }
+        }
+        let report = self.reconcile(fence);
+        while let Some(joined) = self.calls.join_next().await {
+            self.joined(joined);
+        }
+        report
+    }
+
+    fn joined(&mut self, joined: Joined) {
+        match joined {
+            Ok((target, called, may_run)) => self.note(target, called, may_run),
+            Err(error) => {
+                tracing::error!(%error, "launch call task panicked; all calls are repeated");
+                self.forget();
+            }
+        }
+    }
+
+    fn next_try(&self) -> Option<Instant> {
+        let waits = self
+            .progress
+            .values()
+            .filter_map(|calls| match calls.progress {
+                Progress::Waits { until } => Some(until),
+                Progress::UnderWay | Progress::Done => None,
+            });
+        waits.min()
+    }
+
+    /// Starts every call that is needed and not under way.
+    pub(crate) fn reconcile(&mut self, fence: &Fence) -> DispatchReport {
+        let view = self.core.view();
+        self.note_lease(fence.epoch, view.revision);
+        let wanted = wanted(&view);
+        self.progress.retain(|target, _| wanted.contains(target));
+        let mut report = DispatchReport {
+            wanted: wanted.len(),
+            begun: 0,
+        };
+        let now = Instant::now();
+        for target in wanted {
+            let Some(allocation) = view.allocation(target.key.allocation) else {
+                continue;
+            };
+            let calls = match self.progress.get(&target) {
+                Some(calls) => *calls,
+                None => Calls {
+                    progress: Progress::Waits { until: now },
+                    failures: 0,
+                    may_run: !is_new(self.alone, allocation),
+                },
+            };
+            match calls.progress {
+                Progress::UnderWay | Progress::Done => continue,
+                Progress::Waits { until } if until > now => continue,
+                Progress::Waits { .. } => {}
+            }
+            self.begin(
+                target.clone(),
+                allocation.clone(),
+                fence.clone(),
+                calls.may_run,
+            );
+            let progress = Progress::UnderWay;
+            self.progress.insert(target, Calls { progress, ..calls });
+            report.begun += 1;
+        }
+        report
+    }
+
+    /// On a new epoch, treats every assignment so far as possibly launched by another dispatcher.
+    fn note_lease(&mut self, epoch: u64, seen: Revision) {
+        if self.alone.is_some_and(|alone| alone.epoch == epoch) {
+            return;
+        }
+        self.forget();
+        let granted = self.lease.granted_at(epoch);
+        let since = granted.map(|granted| granted.max(seen));
+        self.alone = Some(Alone { epoch, since });
+    }
+
+    fn begin(&mut self, target: Target, allocation: Arc<Allocation>, fence: Fence, launched: bool) {
+        let (core, lease, places) = (self.core.clone(), self.lease.clone(), self.places.clone());
+        let boots = self.boots.clone();
+        self.calls.spawn(async move {
+            // The semaphore is never closed.
+            let _place = places.acquire_owned().await;
+            let mut may_run = launched;
+            let called = call_agent(&core, &allocation, &target, fence.epoch, &mut may_run).await;
+            if let (Called::Refused(refused), Need::Launch) = (&called, target.need)
+                && !matches!(refused, LaunchRefused::StaleEpoch { .. })
+            {
+                let what = Refused {
+                    target: &target,
+                    refused,
+                    never_started: !may_run,
+                };
+                refused::act(&core, &lease, fence, &boots, what).await;
+            }
+            (target, called, may_run)
+        });
+    }
+
+    /// Schedules the next call for a target.
+    fn note(&mut self, target: Target, called: Called, may_run: bool) {
+        let Some(Calls {
+            progress: Progress::UnderWay,
+            failures,
+            may_run: known,
+        }) = self.progress.get(&target).copied()
+        else {
+            return;
+        };
+        let is_walltime = matches!(target.need, Need::Walltime { .. });
+        let (pause, failures) = match called {
+            Called::Answered if is_walltime => return self.is_done(target),
+            Called::Answered => (SETTLE, 0),
+            Called::Failed(error) => {
+                if failures == 0 {
+                    let (node, allocation) = (&target.node, target.key.allocation);
+                    let need = target.need;
+                    tracing::info!(%node, %allocation, ?need, %error, "agent unreachable; trying again");
+                }
+                let failures = failures.saturating_add(1);
+                (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
+            }
+            Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
+                let node = &target.node;
+                tracing::warn!(given, current, %node, "agent reports another dispatcher");
+                self.lease.is_doubted(given);
+                (MAX_BACKOFF, failures)
+            }
+            // The allocation is already being stopped.
+            Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
+            Called::Refused(refused) => {
+                let refused = sanitize::shortened(refused.to_string());
+                let (node, need) = (&target.node, target.need);
+                tracing::warn!(%node, ?need, refused, "agent cannot carry out the request; trying again");
+                let failures = failures.saturating_add(1);
+                (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
+            }
+        };
+        let until = Instant::now() + pause;
+        let calls = Calls {
+            progress: Progress::Waits { until },
+            failures,
+            may_run: known || may_run,
+        };
+        self.progress.insert(target, calls);
+    }
+
+    fn is_done(&mut self, target: Target) {
+        if let Some(calls) = self.progress.get_mut(&target) {
+            calls.progress = Progress::Done;
+        }
+    }
+}
+
+/// Whether no other dispatcher can have launched a rank of this allocation. While all its ranks are only assigned, its
+/// last change was the assignment.
+fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
+    let mut ranks = allocation.ranks.iter();
+    allocation.state == AllocationState::Starting
+        && ranks.all(|rank| rank.phase == RankPhase::Assigned)
+        && alone
+            .and_then(|alone| alone.since)
+            .is_some_and(|since| allocation.revision > since)
+}
+
+/// Returns every rank that needs a call according to the quorum.
+fn wanted(view: &View) -> BTreeSet<Target> {
+    let of_one = |allocation: &Arc<Allocation>| {
+        let key = AttemptKey {
+            allocation: allocation.id,
+            attempt: allocation.attempt,
+        };
+        let ranks = (0..).zip(&allocation.ranks);
+        let target = |(number, rank): (u32, &Rank)| {
+            Some(Target {
+                key,
+                rank: number,
+                node: rank.node.clone(),
+                need: needs(allocation, &rank.phase)?,
+            })
+        };
+        ranks.filter_map(target).collect::<Vec<_>>()
+    };
+    let moving = view.moving.iter().filter_map(|id| view.allocation(*id));
+    moving.flat_map(of_one).collect()
+}
+
+/// Returns the call that a rank needs. A running allocation launches ranks when it grows and ends ranks when it
+/// shrinks.
+fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<Need> {
+    let state = allocation.state;
+    let is_stopping = state == AllocationState::Stopping;
+    match phase {
+        _ if !state.holds() => None,
+        RankPhase::Assigned if !is_stopping => Some(Need::Launch),
+        RankPhase::Leaving { .. } => Some(Need::Terminate),
+        RankPhase::Assigned | RankPhase::Running { .. } if is_stopping => Some(Need::Terminate),
+        RankPhase::Running { .. } => walltime(allocation),
+        _ => None,
+    }
+}
+
+/// Returns the walltime change that the launch of a rank may not have carried.
+fn walltime(allocation: &Allocation) -> Option<Need> {
+    let number = allocation.course.walltime_changes;
+    let walltime_ms = allocation.walltime_left_ms().filter(|_| number > 0)?;
+    Some(Need::Walltime {
+        number,
+        walltime_ms,
+    })
+}

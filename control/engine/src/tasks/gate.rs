@@ -1,0 +1,210 @@
+//! Readmission gate: conditions that a node must meet before it (re)enters service, checked with its agent directly.
+//!
+//! Every path into service uses this one gate:
+//! - the node runs no attempt that is not assigned to it;
+//! - the health gate of the site passes;
+//! - neither its health checks nor its BMC report a fault that requires an empty node;
+//! - it differs from no baseline with a drain rule.
+
+use crate::{
+    core::Core,
+    error::AgentError,
+    sanitize,
+    tasks::{
+        autodrain::Cause,
+        orphans::{self, OrphansError},
+        told::{
+            self, Answer, Freshness,
+            bmc::{self, Bmc},
+        },
+    },
+};
+use lattice_quorum_types::{
+    NodeId,
+    wire::{AttemptKey, CheckHealth, Unavailable},
+};
+use std::{
+    mem::{Discriminant, discriminant},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Timeout for the health gate of the site, which may take a while; agents limit it as well.
+const GATE_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// Time after which the text of a persisting failure is written again.
+const SAY_AGAIN: Duration = Duration::from_secs(600);
+
+/// Reason why a node may not return to service.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum GateError {
+    /// The agent was not reached.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The health gate of the site failed.
+    #[error("node {node}: the health gate failed: {reason}")]
+    Failed {
+        /// Node that failed the gate.
+        node: NodeId,
+        /// Reason reported by the gate.
+        reason: String,
+    },
+    /// The node runs attempts that the quorum does not assign to it.
+    #[error(
+        "node {node}: leftover processes of {} are being ended", orphans::names(.attempts)
+    )]
+    StillRuns {
+        /// Node with foreign attempts.
+        node: NodeId,
+        /// Attempts that run there.
+        attempts: Vec<AttemptKey>,
+    },
+    /// Health checks of the node report a fault that requires an empty node.
+    #[error("node {node}: its health checks report {what}")]
+    Faulty {
+        /// Node with the fault.
+        node: NodeId,
+        /// Worst reason: code, component, observation and remedy.
+        what: String,
+    },
+    /// The BMC reports a fault that requires an empty node.
+    #[error("node {node}: {what}")]
+    FaultyByBmc {
+        /// Node with the fault.
+        node: NodeId,
+        /// Worst reason, in the form used by health checks, marked as reported by the BMC.
+        what: String,
+    },
+    /// The node differs from a baseline with a drain rule.
+    #[error("node {node} {what}")]
+    Differs {
+        /// Node that differs.
+        node: NodeId,
+        /// Baseline and differing keys.
+        what: String,
+    },
+    /// Some input is unknown, and unknown does not count as sound.
+    #[error("node {node}: health unknown: {why}")]
+    Unverified {
+        /// Node with unknown state.
+        node: NodeId,
+        /// Unknown input.
+        why: String,
+    },
+    /// The quorum did not report which attempts should run on the node.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+impl From<OrphansError> for GateError {
+    fn from(error: OrphansError) -> Self {
+        match error {
+            OrphansError::Agent(error) => Self::Agent(error),
+            OrphansError::Unavailable(error) => Self::Unavailable(error),
+        }
+    }
+}
+
+impl GateError {
+    /// Whether the error is a verdict on the node, as opposed to a failed query.
+    pub(crate) fn is_verdict(&self) -> bool {
+        match self {
+            Self::Failed { .. }
+            | Self::StillRuns { .. }
+            | Self::Faulty { .. }
+            | Self::FaultyByBmc { .. }
+            | Self::Differs { .. }
+            | Self::Unverified { .. } => true,
+            Self::Agent(_) | Self::Unavailable(_) => false,
+        }
+    }
+}
+
+/// Checks everything required before a node (re)enters service. The site gate comes first: it may be a program that
+/// changes what is checked afterwards.
+pub async fn check(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
+    check_site(core, node).await?;
+    verify(core, node, freshness).await
+}
+
+/// Checks that the node runs no foreign attempt and that the site gate passes. This suffices for clearing a reason that
+/// rests on nothing else while another reason keeps the node out.
+pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateError> {
+    let attempts = orphans::of(core, node).await?;
+    if !attempts.is_empty() {
+        let node = node.clone();
+        return Err(GateError::StillRuns { node, attempts });
+    }
+    let view = core.view();
+    let asked = core.agents.call(&view, node, &CheckHealth, GATE_TIMEOUT);
+    asked.await?.map_err(|failed| GateError::Failed {
+        node: node.clone(),
+        reason: sanitize::shortened(failed.reason),
+    })
+}
+
+/// Checks health and conformance of the node, by its agent and its BMC.
+async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(), GateError> {
+    let view = core.view();
+    let entry = view
+        .node(node)
+        .ok_or_else(|| AgentError::UnknownNode { node: node.clone() })?;
+    let name = || node.clone();
+    // One BMC reading serves both checks.
+    let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
+    let health = told::health::ask(core, &view, node, freshness, &bmc).await;
+    is_fine(health, node, |what| match bmc::is_bmcs(&what) {
+        true => GateError::FaultyByBmc { node: name(), what },
+        false => GateError::Faulty { node: name(), what },
+    })?;
+    let conformance = told::conformance::ask(core, &view, entry, freshness, &bmc).await;
+    is_fine(conformance, node, |what| GateError::Differs {
+        node: name(),
+        what,
+    })
+}
+
+/// Maps an answer to the gate's result. An agent that answers that it cannot check counts as unverified, not as
+/// unreachable.
+fn is_fine(
+    answer: Result<Answer, AgentError>,
+    node: &NodeId,
+    drains: impl FnOnce(String) -> GateError,
+) -> Result<(), GateError> {
+    let why = match answer {
+        Ok(Answer::Fine) => return Ok(()),
+        Ok(Answer::Drains(what)) => return Err(drains(sanitize::shortened(what))),
+        Ok(Answer::Unknown(why)) => why,
+        Err(AgentError::Refused { reason, .. }) => reason,
+        Err(error) => return Err(error.into()),
+    };
+    Err(GateError::Unverified {
+        node: node.clone(),
+        why: sanitize::shortened(why),
+    })
+}
+
+/// Failure last written for a node that does not pass. A gate may word the same failure differently each time, so the
+/// text is renewed only periodically.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReportedFailure {
+    kind: Discriminant<GateError>,
+    at: Instant,
+}
+
+impl ReportedFailure {
+    pub(crate) fn now(error: &GateError) -> Self {
+        Self {
+            kind: discriminant(error),
+            at: Instant::now(),
+        }
+    }
+
+    /// Whether this failure is already written and recent.
+    pub(crate) fn covers(&self, error: &GateError) -> bool {
+        self.kind == discriminant(error) && self.at.elapsed() < SAY_AGAIN
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Reconcilers: idempotent functions that compare the actual state with the desired one, activated by an event or a
+//! timer.
+//!
+//! Each reconciler takes only the view as input, returns a report, and may be stopped at any moment. Reconcilers that
+//! act under a lease implement the trait in `reconciler.rs`.
+
+pub mod accounts;
+pub mod activation;
+pub mod attempts;
+pub mod autodrain;
+pub mod bmc_faults;
+pub mod borrow;
+pub mod checkpoints;
+pub mod claims;
+pub mod class_merge;
+pub mod conformance;
+pub mod dispatch;
+pub mod faults;
+pub mod gate;
+pub mod history;
+pub mod history_events;
+pub mod lease;
+pub mod liveness;
+pub mod moves;
+pub mod node_loss;
+pub(crate) mod orphans;
+pub mod reboots;
+pub mod reconciler;
+pub mod register;
+pub mod reports;
+pub(crate) mod scale;
+pub mod schedule;
+pub mod schedulers;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod told;
+pub mod trust;
+pub mod wipe;

@@ -1,0 +1,306 @@
+//! Node registration: an agent that gossips a complete first reading becomes a node of the cluster, if the site allows
+//! it.
+//!
+//! Gossip only names candidates. The document is fetched from the agent itself, and its node passes the gate before it
+//! accepts jobs.
+
+use crate::{
+    core::Core,
+    sanitize,
+    tasks::{
+        faults,
+        gate::{self, GateError, ReportedFailure},
+        reconciler::{Pace, Reconciler},
+        told::Freshness,
+    },
+    view::{NodeEntry, View},
+};
+use lattice_hwprobe::Class;
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Command, Envelope, NodeId, VclusterName, command::Fence, node::Lifecycle,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+/// The agents of a starting cluster appear together.
+const PACE: Pace = Pace {
+    period: Duration::from_secs(5),
+    spacing: Duration::from_millis(100),
+};
+/// Delay before an agent that was not reached is queried again.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Maximum number of nodes queried concurrently.
+const MAX_CALLS: usize = 256;
+/// Time within which answers are collected and proposed together.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+pub(crate) type GateAnswer = (NodeId, Result<(), GateError>);
+
+/// State of one joining node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Asking,
+    Waits { until: Instant },
+}
+
+/// Registration reconciler; see the module.
+#[derive(Debug)]
+pub struct Register {
+    core: Arc<Core>,
+    /// vCluster of newly registered nodes.
+    vcluster: VclusterName,
+    progress: BTreeMap<NodeId, Progress>,
+    /// Reason last written for each node that does not pass.
+    said: BTreeMap<NodeId, ReportedFailure>,
+    gates: JoinSet<GateAnswer>,
+    /// Answers received but not yet returned.
+    heard: Vec<GateAnswer>,
+    /// Answers for the next pass.
+    answered: Vec<GateAnswer>,
+}
+
+/// Result of one round.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RegisterReport {
+    /// Nodes registered.
+    pub(crate) registered: Vec<NodeId>,
+    /// Nodes accepted for jobs.
+    pub(crate) readied: Vec<NodeId>,
+    /// Rejected commands and nodes that did not pass; both are retried.
+    pub(crate) failed: usize,
+}
+
+/// Effect of a proposed command, for the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Registers,
+    Explains,
+    Readies,
+}
+
+impl Reconciler for Register {
+    const NAME: &'static str = "register";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let answered = std::mem::take(&mut self.answered);
+        if !answered.is_empty() {
+            let report = self.admit(fence, answered).await;
+            if report != RegisterReport::default() {
+                tracing::info!(?report, "register");
+            }
+        }
+        self.reconcile();
+    }
+
+    fn forget(&mut self) {
+        self.gates.abort_all();
+        self.heard.clear();
+        self.answered.clear();
+        self.progress.clear();
+    }
+
+    async fn wakes(&mut self) {
+        let answered = self.answered().await;
+        self.answered.extend(answered);
+    }
+}
+
+impl Register {
+    pub fn new(core: Arc<Core>, vcluster: VclusterName) -> Self {
+        Self {
+            core,
+            vcluster,
+            progress: BTreeMap::new(),
+            said: BTreeMap::new(),
+            gates: JoinSet::new(),
+            heard: Vec::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    /// Resolves when queried nodes have answered or failed. Cancel safe: answers already received are kept, because a
+    /// node with a lost answer would stay marked as being queried forever.
+    pub(crate) async fn answered(&mut self) -> Vec<GateAnswer> {
+        let (gates, heard) = (&mut self.gates, &mut self.heard);
+        if heard.is_empty() {
+            match gates.join_next().await {
+                None => return std::future::pending().await,
+                Some(Ok(first)) => heard.push(first),
+                Some(Err(error)) => {
+                    // The failed task does not identify its node, so all nodes are queried again.
+                    if error.is_panic() {
+                        tracing::error!(%error, "node query task panicked");
+                    }
+                    self.progress.retain(|_, p| *p != Progress::Asking);
+                    return Vec::new();
+                }
+            }
+        }
+        let more = async {
+            while let Some(next) = gates.join_next().await {
+                heard.extend(next);
+            }
+        };
+        let _ = timeout(TOGETHER, more).await;
+        std::mem::take(heard)
+    }
+
+    /// Queries every joining node that is due. Returns the number queried.
+    pub(crate) fn reconcile(&mut self) -> usize {
+        if self.core.view_age_ms().is_none() {
+            return 0;
+        }
+        let (view, now) = (self.core.view(), Instant::now());
+        self.progress
+            .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
+        self.said
+            .retain(|node, _| view.node(node).is_some_and(|entry| joins(entry)));
+        let mut asked = 0;
+        for entry in view.nodes.values().filter(|entry| joins(entry)) {
+            let is_due = match self.progress.get(&entry.id) {
+                None => true,
+                Some(Progress::Asking) => false,
+                Some(Progress::Waits { until }) => *until <= now,
+            };
+            if !is_due || self.gates.len() >= MAX_CALLS {
+                continue;
+            }
+            let (core, node) = (self.core.clone(), entry.id.clone());
+            self.progress.insert(node.clone(), Progress::Asking);
+            self.gates.spawn(async move {
+                let passed = gate::check(&core, &node, &Freshness::Recent).await;
+                (node, passed)
+            });
+            asked += 1;
+        }
+        asked
+    }
+
+    /// Registers the nodes that answered, and sets those that passed to ready.
+    pub(crate) async fn admit(
+        &mut self,
+        fence: Fence,
+        answered: Vec<GateAnswer>,
+    ) -> RegisterReport {
+        let mut report = RegisterReport::default();
+        let view = self.core.view();
+        let (mut envelopes, mut about) = (Vec::new(), Vec::new());
+        for (node, passed) in answered {
+            let pause = match &passed {
+                Ok(()) => ASK_AGAIN,
+                Err(error) if error.is_verdict() => self.core.timings.gate_every,
+                Err(_) => ASK_AGAIN,
+            };
+            if let Err(error) = &passed {
+                tracing::warn!(%node, %error, "node not accepted yet");
+                report.failed += 1;
+            }
+            let until = Instant::now() + pause.min(self.core.timings.gate_every);
+            self.progress
+                .insert(node.clone(), Progress::Waits { until });
+            for (step, envelope) in self.steps(&view, &fence, &node, passed) {
+                envelopes.push(envelope);
+                about.push((node.clone(), step));
+            }
+        }
+        if envelopes.is_empty() {
+            return report;
+        }
+        match self.core.store.propose(envelopes).await {
+            Ok(answers) => {
+                for ((id, step), answer) in about.into_iter().zip(answers) {
+                    match (answer, step) {
+                        (Ok(_), Step::Registers) => report.registered.push(id),
+                        (Ok(_), Step::Readies) => report.readied.push(id),
+                        (Ok(_), Step::Explains) => {}
+                        (Err(refusal), _) => {
+                            tracing::warn!(node = %id, %refusal, "node not registered");
+                            report.failed += 1;
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nodes not registered yet");
+                report.failed += about.len();
+            }
+        }
+        report
+    }
+
+    /// Commands that follow from a node's answer.
+    fn steps(
+        &mut self,
+        view: &View,
+        fence: &Fence,
+        node: &NodeId,
+        passed: Result<(), GateError>,
+    ) -> Vec<(Step, Envelope)> {
+        let Some(entry) = view.node(node).filter(|entry| joins(entry)) else {
+            return Vec::new();
+        };
+        let propose = |command| {
+            let fence = Some(fence.clone());
+            self.core
+                .envelope(self.core.service(), None, fence, command)
+        };
+        let mut steps = Vec::new();
+        if entry.record.is_none() {
+            let command = Command::RegisterNode {
+                node: node.clone(),
+                vcluster: self.vcluster.clone(),
+            };
+            steps.push((Step::Registers, propose(command)));
+        }
+        let known = faults::own_reason(entry);
+        let says_no = match &passed {
+            Err(error) if error.is_verdict() => {
+                let said = self.said.get(node);
+                if known.is_some() && said.is_some_and(|said| said.covers(error)) {
+                    return steps;
+                }
+                self.said.insert(node.clone(), ReportedFailure::now(error));
+                Some(sanitize::shortened(error.to_string()))
+            }
+            Err(_) => return steps,
+            Ok(()) => None,
+        };
+        if known != says_no.as_deref() {
+            let envelope = faults::drain_envelope(&self.core, fence.clone(), node, says_no);
+            steps.push((Step::Explains, envelope));
+        }
+        if passed.is_ok() {
+            let command = Command::SetLifecycle {
+                node: node.clone(),
+                lifecycle: Lifecycle::Ready,
+            };
+            steps.push((Step::Readies, propose(command)));
+        }
+        steps
+    }
+}
+
+/// Whether to query the node: it is alive, its reading is complete, and it has not been accepted yet.
+fn joins(node: &NodeEntry) -> bool {
+    let lifecycle = node.record.as_ref().map(|record| record.lifecycle);
+    node.liveness == Liveness::Alive
+        && lifecycle.is_none_or(|lifecycle| lifecycle == Lifecycle::Joining)
+        && has_whole_reading(node)
+}
+
+/// Whether the first reading of the node is complete. The node must have published a state for every standing class
+/// (including unreadable and disabled ones). Its document must have been fetched from the node itself and verified.
+fn has_whole_reading(node: &NodeEntry) -> bool {
+    node.document.is_some()
+        && Class::STANDING
+            .iter()
+            .all(|class| node.marks().contains_key(class))
+}

@@ -1,0 +1,65 @@
+//! Agent reports: committed first, then acknowledged. Reports that arrive together share a proposal, because the quorum
+//! client groups them.
+
+use crate::{core::Core, error::ProposeError, sanitize};
+use lattice_mesh::{Caller, Failed, Router};
+use lattice_quorum_types::{
+    Command, NodeId, Refusal,
+    wire::{Report, ReportAnswer, Unavailable},
+};
+use std::sync::{Arc, Weak};
+
+/// Adds the handler of [`Report`]. The handler holds the core weakly, because the router must not keep the core alive.
+pub fn route(router: Router, core: &Arc<Core>) -> Router {
+    let core = Arc::downgrade(core);
+    router.rpc(move |caller: Caller, report: Report| answer(core.clone(), caller, report))
+}
+
+async fn answer(
+    core: Weak<Core>,
+    caller: Caller,
+    report: Report,
+) -> Result<Result<ReportAnswer, Unavailable>, Failed> {
+    let core = core
+        .upgrade()
+        .ok_or_else(|| Failed::new("this control is shutting down"))?;
+    // The certificate identifies the node, whatever the report contains.
+    let node = NodeId::new(caller.identity.id()).map_err(Failed::new)?;
+    Ok(commit(&core, node, report).await)
+}
+
+pub(crate) async fn commit(
+    core: &Core,
+    node: NodeId,
+    report: Report,
+) -> Result<ReportAnswer, Unavailable> {
+    let Report { key, report } = report;
+    let command = Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node,
+        report: sanitize::shortened_report(report),
+    };
+    match core.propose_as_service(None, command).await {
+        Ok(_) => Ok(ReportAnswer::Committed),
+        Err(ProposeError::Unavailable(unavailable)) => Err(unavailable),
+        Err(ProposeError::Refused(refusal)) => judged(&refusal),
+    }
+}
+
+/// Returns the answer for a rejected report. The agent may discard a report that no later state can accept; it must
+/// send any other report again.
+fn judged(refusal: &Refusal) -> Result<ReportAnswer, Unavailable> {
+    match refusal {
+        Refusal::StaleAttempt { .. }
+        | Refusal::UnknownAllocation { .. }
+        | Refusal::WrongState { .. }
+        | Refusal::Invalid { .. } => Ok(ReportAnswer::Superseded {
+            reason: refusal.to_string(),
+        }),
+        other => {
+            tracing::error!(refusal = %other, "report refused because of a fault of this control");
+            Err(Unavailable::Busy)
+        }
+    }
+}

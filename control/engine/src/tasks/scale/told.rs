@@ -1,0 +1,98 @@
+//! Autoscaling metrics for operators.
+
+use crate::exposition::Exposition;
+use lattice_placement::movement::scale::Alert;
+use lattice_quorum_types::{AllocationId, VclusterName};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+
+/// Autoscaling state of the vClusters that this control schedules.
+#[derive(Debug, Default)]
+pub struct Scaling(Mutex<ScaleReports>);
+
+#[derive(Debug, Default)]
+struct ScaleReports {
+    shown: BTreeMap<(VclusterName, AllocationId), Shown>,
+    failures: BTreeMap<VclusterName, u64>,
+    alerts: BTreeMap<(VclusterName, &'static str), u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    /// `None` while the value is unknown.
+    value: Option<f64>,
+    target: f64,
+}
+
+impl Scaling {
+    fn told(&self) -> MutexGuard<'_, ScaleReports> {
+        self.0.lock()
+    }
+
+    /// Records the result of reading a service's metric.
+    pub(super) fn shows(
+        &self,
+        vcluster: &VclusterName,
+        id: AllocationId,
+        value: Option<f64>,
+        target: f64,
+    ) {
+        let shown = Shown { value, target };
+        self.told().shown.insert((vcluster.clone(), id), shown);
+    }
+
+    /// Drops services of a vCluster that are gone.
+    pub(super) fn retain(&self, vcluster: &VclusterName, keeps: impl Fn(AllocationId) -> bool) {
+        let mut told = self.told();
+        told.shown
+            .retain(|(of, id), _| of != vcluster || keeps(*id));
+    }
+
+    /// Counts a query that returned no number.
+    pub(super) fn failed(&self, vcluster: &VclusterName) {
+        *self.told().failures.entry(vcluster.clone()).or_default() += 1;
+    }
+
+    pub(super) fn alerted(&self, vcluster: &VclusterName, alert: Alert) {
+        let word = match alert {
+            Alert::MetricMissing { .. } => "metric_missing",
+            Alert::BelowMin { .. } => "below_min",
+            Alert::Oscillating { .. } => "oscillating",
+        };
+        let key = (vcluster.clone(), word);
+        *self.told().alerts.entry(key).or_default() += 1;
+    }
+
+    pub fn expose(&self, to: &mut Exposition) {
+        let told = self.told();
+        let service =
+            |(vcluster, id): &(VclusterName, AllocationId)| [vcluster.to_string(), id.to_string()];
+        let shown = || told.shown.iter();
+        to.gauges(
+            "lattice_autoscaling_metric",
+            "Autoscaling metric of a service, in the unit of the metric; no series while unknown.",
+            ["vcluster", "allocation"],
+            shown().filter_map(|(of, shown)| Some((service(of), shown.value?))),
+        );
+        to.gauges(
+            "lattice_autoscaling_target",
+            "Autoscaling scale-up threshold, in the unit of the metric.",
+            ["vcluster", "allocation"],
+            shown().map(|(of, shown)| (service(of), shown.target)),
+        );
+        let failures = told.failures.iter();
+        to.counters(
+            "lattice_autoscaling_metric_query_failures_total",
+            "Autoscaling evaluations without a metric value.",
+            ["vcluster"],
+            failures.map(|(vcluster, n)| ([vcluster.to_string()], *n)),
+        );
+        let alerts = told.alerts.iter();
+        to.counters(
+            "lattice_autoscaling_alerts_total",
+            "Autoscaling alerts raised.",
+            ["vcluster", "alert"],
+            alerts.map(|((vcluster, word), n)| ([vcluster.to_string(), (*word).to_owned()], *n)),
+        );
+    }
+}

@@ -1,0 +1,562 @@
+//! Scheduler of one vCluster: a planner that is kept warm by applying the differences between two views.
+//!
+//! Its placements are proposed under the lease of the vCluster, with the node versions they were planned on. The quorum
+//! decides; a rejection costs a retry in the next cycle.
+
+use crate::{
+    core::{Core, Wakes},
+    decisions::Planned as Written,
+    feed::{Change, Observed},
+    plans::Planned,
+    tasks::{
+        claims::Claims,
+        lease::Lease,
+        reboots,
+        reconciler::{Pace, Reconciler},
+    },
+    view::View,
+};
+use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner, record::Outcome};
+use lattice_quorum_types::{
+    Allocation, AllocationId, Command, Envelope, NodeId, Refusal, Revision, VclusterName,
+    command::{ExpectedNode, Fence},
+    weight,
+    wire::MAX_COMMAND_BYTES,
+};
+use lattice_view::Home;
+use lattice_view::{
+    changes, delta,
+    movement::{Misfit, misfits, movement_of},
+    scheduler::policy,
+    waiting, whole,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::{Instant, timeout};
+
+mod late;
+mod promises;
+pub mod room;
+mod sooner;
+mod unassigned;
+
+use late::Turns;
+use promises::Refused;
+use room::{Search, Sought};
+use unassigned::{Of, Unassigned, Why, pending};
+
+/// Longest time between two plans: walltimes elapse, and estimates change with them.
+pub(crate) const PERIOD: Duration = Duration::from_secs(5);
+/// Submissions within the spacing are planned together.
+const PACE: Pace = Pace {
+    period: PERIOD,
+    spacing: Duration::from_millis(20),
+};
+/// How long a plan without placements stays valid while nothing but the time changes. Slightly less than the period, so
+/// that each periodic wake-up plans.
+const REST: Duration = Duration::from_millis(4_500);
+/// How long a cycle waits to see its own assignments before it plans on the older view.
+const OWN_WRITES: Duration = Duration::from_secs(1);
+
+/// Result of one cycle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScheduleReport {
+    /// Placements proposed.
+    pub proposed: usize,
+    /// Proposed placements that were committed.
+    pub(crate) assigned: usize,
+    /// Proposed placements that were rejected; they are planned again on a newer view.
+    pub(crate) refused: usize,
+    /// Allocations that wait.
+    pub waiting: usize,
+    /// Newest revision created by the cycle.
+    pub(crate) revision: Revision,
+}
+
+/// Marks the last plan as having no placements, so that the next plan may be skipped.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    since: Instant,
+    /// Epoch of the lease under which the plan was made.
+    epoch: u64,
+}
+
+/// A planner and the view it was last updated to.
+#[derive(Debug)]
+struct Warm {
+    planner: Planner,
+    known: Arc<View>,
+    turns: Turns,
+}
+
+/// Scheduler of one vCluster; see the module.
+#[derive(Debug)]
+pub struct Schedule {
+    core: Arc<Core>,
+    lease: Arc<Lease>,
+    vcluster: VclusterName,
+    claims: Claims,
+    warm: Option<Warm>,
+    rest: Option<Rest>,
+    /// Longest command that may be proposed, bytes.
+    max_command_bytes: usize,
+    /// Placed but unassigned allocations.
+    unassigned: Unassigned,
+    /// Allocations with a rejected assignment to their promised nodes.
+    promised_refused: Refused,
+    /// An allocation was set aside, so others may have its nodes at once.
+    is_due: bool,
+    /// Inconsistent settings, as last logged.
+    misfits: Vec<Misfit>,
+}
+
+impl Reconciler for Schedule {
+    const NAME: &'static str = "schedule";
+
+    fn pace(&self) -> Pace {
+        PACE
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        let report = self.reconcile(fence).await;
+        if report.proposed > 0 {
+            tracing::debug!(?report, "schedule");
+            // The next plan must see the assignments of this cycle, which usually arrive within milliseconds.
+            let _ = timeout(OWN_WRITES, self.core.reached(report.revision)).await;
+        }
+    }
+
+    /// Discards plans made under a lease that is over.
+    fn forget(&mut self) {
+        self.warm = None;
+        self.rest = None;
+        self.unassigned.clear();
+        self.promised_refused.clear();
+        self.is_due = false;
+        forget(&self.core, &self.vcluster);
+    }
+
+    async fn wakes(&mut self) {
+        if !self.is_due {
+            self.claims.answered().await;
+            self.rest = None;
+        }
+    }
+}
+
+impl Schedule {
+    pub fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
+        Self {
+            claims: Claims::new(core.clone()),
+            core,
+            lease,
+            vcluster,
+            warm: None,
+            rest: None,
+            max_command_bytes: MAX_COMMAND_BYTES,
+            unassigned: Unassigned::default(),
+            promised_refused: Refused::default(),
+            is_due: false,
+            misfits: Vec::new(),
+        }
+    }
+
+    /// Runs one cycle. It skips planning if nothing has changed since the last plan, which had no placements.
+    pub async fn reconcile(&mut self, fence: Fence) -> ScheduleReport {
+        self.is_due = false;
+        let view = self.core.view();
+        if self.core.view_age_ms().is_none() {
+            return ScheduleReport::default();
+        }
+        self.claims.forget_old();
+        let (since, epoch) = (Instant::now(), fence.epoch);
+        let rests = |rest: Rest| rest.epoch == epoch && since < rest.since + REST;
+        let may_rest = self.rest.is_some_and(rests);
+        self.unassigned.follow(&view, since);
+        self.keep_promises(&view, &fence).await;
+        let Some((plan, sought)) = self.plan(&view, may_rest, epoch).await else {
+            return ScheduleReport::default();
+        };
+        self.make_room(sought, &fence).await;
+        // Placements that could not be proposed, or were rejected, are planned again even without changes.
+        let has_placed = !plan.placements.is_empty();
+        self.rest = (!has_placed).then_some(Rest { since, epoch });
+        let plan = Arc::new(plan);
+        self.unassigned.planned(&plan);
+        let ready = self.assignments(&view, &plan, &fence);
+        let ready = self.without_too_long(ready);
+        self.explain(&plan);
+        let mut report = ScheduleReport {
+            waiting: plan.waiting.len() + self.unassigned.len(),
+            ..ScheduleReport::default()
+        };
+        if !ready.is_empty() {
+            self.propose(ready, &fence, &mut report).await;
+            if report.assigned < report.proposed {
+                self.explain(&plan);
+            }
+        }
+        self.core.cycles.note(&self.vcluster, since.elapsed());
+        report
+    }
+
+    /// Returns placements as commands, except those with a node that still has to report something.
+    fn assignments<'a>(
+        &mut self,
+        view: &'a View,
+        plan: &'a Plan,
+        fence: &Fence,
+    ) -> Vec<(Of<'a>, Envelope)> {
+        let (core, claims) = (&self.core, &mut self.claims);
+        let vcluster = &self.vcluster;
+        let mut ready = Vec::new();
+        for placed in &plan.placements {
+            let Some(held) = pending(view, placed.id) else {
+                continue;
+            };
+            let (id, of) = (placed.id, Of { plan, placed, held });
+            let nodes = under_boots(view, held, &placed.nodes);
+            // Attestations are requested even if a node has not reported its boot yet.
+            let claimed = held.spec.sensitive.then(|| {
+                let nodes = nodes.as_ref().unwrap_or(&placed.nodes);
+                let claimed = claims.confirm(view, nodes);
+                claimed.ok_or_else(|| Why::Claims(claims.asks(nodes)))
+            });
+            let command = match (nodes, claimed) {
+                (Err(nameless), _) => Err(Why::BootsNotNamed(nameless)),
+                (Ok(nodes), None) => Ok(Command::Assign { id, nodes }),
+                (Ok(_), Some(claimed)) => {
+                    claimed.map(|nodes| Command::AssignSensitive { id, nodes })
+                }
+            };
+            match command {
+                Ok(command) => {
+                    self.unassigned.proposes(id);
+                    let fence = Some(fence.clone());
+                    ready.push((of, core.envelope(core.service(), None, fence, command)));
+                }
+                Err(why) => {
+                    let outcome = Outcome::HeldBack {
+                        reason: why.to_string(),
+                    };
+                    core.decisions.outcome(vcluster, plan.made_at, id, outcome);
+                    tracing::debug!(%id, %why, "allocation not assigned yet");
+                    self.unassigned.hold_back(of, &why);
+                }
+            }
+        }
+        ready
+    }
+
+    /// Holds back commands that exceed the size limit of the quorum: an oversized request fails together with
+    /// everything proposed with it.
+    fn without_too_long<'a>(&mut self, ready: Vec<(Of<'a>, Envelope)>) -> Vec<(Of<'a>, Envelope)> {
+        let most = self.max_command_bytes;
+        let (fit, too_long): (Vec<_>, Vec<_>) = ready
+            .into_iter()
+            .map(|(of, envelope)| (weight::on_wire(&envelope), of, envelope))
+            .partition(|(bytes, ..)| *bytes <= most);
+        for (bytes, of, _) in too_long {
+            let blocker = Blocker::TooMuchToProve {
+                bytes: bytes as u64,
+                limit_bytes: most as u64,
+            };
+            tracing::warn!(id = %of.placed.id, %blocker, "allocation not assigned");
+            self.unassigned.is_too_long(of, blocker);
+            self.is_due = true;
+        }
+        fit.into_iter()
+            .map(|(_, of, envelope)| (of, envelope))
+            .collect()
+    }
+
+    async fn propose(
+        &mut self,
+        ready: Vec<(Of<'_>, Envelope)>,
+        fence: &Fence,
+        report: &mut ScheduleReport,
+    ) {
+        report.proposed = ready.len();
+        let (proposed, envelopes): (Vec<_>, Vec<_>) = ready.into_iter().unzip();
+        let answers = match self.core.store.propose(envelopes).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                tracing::warn!(%error, "assignments not answered; the next cycle plans on their outcome");
+                let why = Why::NoAnswer(error.to_string());
+                for of in proposed {
+                    self.unassigned.hold_back(of, &why);
+                }
+                return;
+            }
+        };
+        for (of, answer) in proposed.into_iter().zip(answers) {
+            let outcome = match &answer {
+                Ok(applied) => Outcome::Assigned {
+                    revision: applied.revision,
+                },
+                Err(refusal) => Outcome::Refused {
+                    refusal: refusal.to_string(),
+                },
+            };
+            let (decisions, planned_at) = (&self.core.decisions, of.plan.made_at);
+            decisions.outcome(&self.vcluster, planned_at, of.placed.id, outcome);
+            match answer {
+                Ok(applied) => {
+                    report.assigned += 1;
+                    report.revision = report.revision.max(applied.revision);
+                    self.unassigned.assigned(of.placed.id);
+                }
+                Err(refusal) => {
+                    report.refused += 1;
+                    self.refused(of, &refusal, fence);
+                }
+            }
+        }
+    }
+
+    fn refused(&mut self, of: Of<'_>, refusal: &Refusal, fence: &Fence) {
+        self.heed(refusal, fence);
+        let id = of.placed.id;
+        match self.unassigned.refuse(of, refusal, Instant::now()) {
+            true => {
+                self.is_due = true;
+                tracing::warn!(%id, %refusal, "assignment refused repeatedly; its nodes are open \
+                    to other allocations for a while");
+            }
+            false => tracing::debug!(%id, %refusal, "assignment refused; planning again"),
+        }
+    }
+
+    /// Handles refusals with consequences beyond the one assignment.
+    fn heed(&mut self, refusal: &Refusal, fence: &Fence) {
+        match refusal {
+            Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
+            Refusal::Unproven { faults, .. } => self.claims.refused(faults),
+            _ => {}
+        }
+    }
+
+    /// Plans on a blocking thread, because planning may take a while. `None` while the process ends, or if the plan
+    /// `may_rest` and nothing it depends on has changed. On a large cluster, views change constantly for other reasons.
+    async fn plan(
+        &mut self,
+        view: &Arc<View>,
+        may_rest: bool,
+        epoch: u64,
+    ) -> Option<(Plan, Vec<Sought>)> {
+        let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
+        let turn = core.planning.clone().acquire_owned().await.ok()?;
+        let asides = self.unassigned.asides();
+        let settings = view.settings_of(&vcluster);
+        let rules = movement_of(&settings).room;
+        self.report_misfits(misfits(&settings));
+        // If this future is dropped meanwhile, the next plan starts with a cold planner.
+        let warm = self.warm.take();
+        let planning = tokio::task::spawn_blocking(move || {
+            let (now, age_ms) = (core.now(), core.view_age_ms().unwrap_or(0));
+            let policy = policy(&settings);
+            let is_kept = core.decisions.is_kept();
+            let mut heard = None;
+            let (mut planner, mut turns, rests) = match warm {
+                Some(Warm {
+                    mut planner,
+                    known,
+                    turns,
+                }) => {
+                    let mut delta = delta(&known, &view, &vcluster, age_ms);
+                    set_aside(&asides, &view, planner.view(), &mut delta);
+                    let is_same = *planner.policy() == policy && !changes(&delta, planner.view());
+                    let rests = may_rest && is_same;
+                    if !rests {
+                        heard = is_kept.then(|| delta.clone());
+                        planner.update(delta);
+                    }
+                    (planner, turns, rests)
+                }
+                None => {
+                    let mut given = whole(&view, &vcluster, age_ms);
+                    given.pending.retain(|id, _| asides.get(id) != Some(&true));
+                    (Planner::new(given), Turns::default(), false)
+                }
+            };
+            planner.set_policy(policy);
+            let plan = (!rests).then(|| {
+                let promised = sooner::waiting(&view, &vcluster, now);
+                let written = is_kept.then(|| Written {
+                    vcluster: &vcluster,
+                    at: now,
+                    epoch,
+                    policy,
+                    delta: heard,
+                    promised: promised.clone(),
+                });
+                let plan = planner.plan_with_promised(promised, now);
+                if let Some(written) = written {
+                    core.decisions.planned(written, planner.view(), &plan);
+                }
+                let late = turns.late(&mut planner, &view, &plan, &rules, now);
+                let search = Search {
+                    core: &core,
+                    view: &view,
+                    vcluster: &vcluster,
+                    cluster: planner.view(),
+                    solver: planner.policy(),
+                    rules,
+                    now,
+                };
+                let sought = search.run(&plan, late);
+                (plan, sought)
+            });
+            drop(turn);
+            let known = view;
+            let warm = Warm {
+                planner,
+                known,
+                turns,
+            };
+            (warm, plan)
+        });
+        match planning.await {
+            Ok((warm, plan)) => {
+                self.warm = Some(warm);
+                plan
+            }
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => None,
+        }
+    }
+
+    async fn make_room(&mut self, sought: Vec<Sought>, fence: &Fence) {
+        for Sought { id, command } in sought {
+            let proposed = self.core.propose_as_service(Some(fence.clone()), command);
+            if let Err(error) = proposed.await {
+                tracing::info!(%id, %error, "preemption not started; victims are selected again");
+            }
+        }
+    }
+
+    /// Logs inconsistent settings when they change.
+    fn report_misfits(&mut self, misfits: Vec<Misfit>) {
+        if misfits != self.misfits && !misfits.is_empty() {
+            let settings: Vec<String> = misfits.iter().map(Misfit::to_string).collect();
+            let (vcluster, settings) = (&self.vcluster, settings.join(", "));
+            tracing::warn!(%vcluster, settings, "scheduling settings are inconsistent; defaults apply");
+        }
+        self.misfits = misfits;
+    }
+
+    /// Publishes the plan and its explanations in the view.
+    fn explain(&self, plan: &Arc<Plan>) {
+        let planned = Arc::new(Planned {
+            made_at: plan.made_at,
+            plan: plan.clone(),
+            not_assigned: self.unassigned.told(),
+            is_own: true,
+        });
+        // The news is computed before publication, because publishing blocks all other writers and the queue may be
+        // long. No other task publishes about this vCluster.
+        let view = self.core.view();
+        let before = view.plan.of(&self.vcluster);
+        let waiting = planned.news(before);
+        let nobody = planned.waiting().next().is_none() && plan.placements.is_empty();
+        let same = before.is_some_and(|before| {
+            waiting.is_empty() && before.waiting().count() == planned.waiting().count()
+        });
+        if same && nobody {
+            return;
+        }
+        let changes = match waiting.is_empty() {
+            true => Vec::new(),
+            false => vec![observed(waiting)],
+        };
+        self.core.publish(Wakes::Readers, |view| {
+            Arc::make_mut(&mut view.plan).set(self.vcluster.clone(), planned);
+            Some(changes)
+        });
+    }
+}
+
+/// Removes the plan of a vCluster that this control no longer plans.
+pub(crate) fn forget(core: &Core, vcluster: &VclusterName) {
+    // A control without the lease calls this function on every change.
+    if core.view().plan.of(vcluster).is_none() {
+        return;
+    }
+    core.publish(Wakes::Readers, |view| {
+        let waiting = view.plan.of(vcluster)?.waiting().collect();
+        Arc::make_mut(&mut view.plan).remove(vcluster);
+        Some(vec![observed(waiting)])
+    });
+}
+
+fn observed(waiting: BTreeSet<AllocationId>) -> Change {
+    let nodes = BTreeSet::new();
+    Change::Observed(Arc::new(Observed {
+        nodes,
+        waiting,
+        ..Observed::default()
+    }))
+}
+
+/// Hides set-aside allocations from the planner, and returns those that are no longer set aside. Every other change is
+/// already in the delta, also after a complete reload of the view.
+fn set_aside(
+    asides: &BTreeMap<AllocationId, bool>,
+    view: &View,
+    known: &ClusterView,
+    delta: &mut Delta,
+) {
+    for (id, is_aside) in asides {
+        let (is_planned, is_news) = (
+            known.pending.contains_key(id),
+            delta.pending.contains_key(id),
+        );
+        match (is_aside, pending(view, *id)) {
+            (true, _) if is_planned || is_news => {
+                delta.pending.insert(*id, None);
+            }
+            (false, Some(waits)) if !is_planned && !is_news => {
+                let waits = waiting(view, &Home::of(&view.vclusters), waits);
+                delta.pending.insert(*id, Some(waits));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds to each node of a placement the boot that the node itself reported in its last ping. An attempt assigned under
+/// one boot never starts under another.
+///
+/// # Errors
+/// Nodes that have reported no boot, or none since a boot that is known to be over. Another control may have seen that
+/// reboot first, and would requeue the allocation as fast as it is assigned here.
+pub(crate) fn under_boots(
+    view: &View,
+    waits: &Allocation,
+    nodes: &[ExpectedNode],
+) -> Result<Vec<ExpectedNode>, Vec<NodeId>> {
+    let boot_of = |expected: &ExpectedNode| {
+        let boot = view.node(&expected.node)?.boot.clone();
+        boot.filter(|boot| !reboots::is_known_over(waits, &expected.node, boot))
+    };
+    let (mut named, mut nameless) = (Vec::with_capacity(nodes.len()), Vec::new());
+    for expected in nodes {
+        match boot_of(expected) {
+            None => nameless.push(expected.node.clone()),
+            boot => named.push(ExpectedNode {
+                boot,
+                ..expected.clone()
+            }),
+        }
+    }
+    match nameless.is_empty() {
+        true => Ok(named),
+        false => Err(nameless),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Simulated agent of the node `a` in these worlds: a real endpoint with answers set by the test.
+
+use super::{id, world::NODE};
+use bytes::Bytes;
+use lattice_hwprobe::{Digest, Inventory, health::Reason};
+use lattice_mesh::{Clock as _, Credentials, Failed, Router, SystemClock};
+use lattice_quorum_types::{
+    baseline::Cohort,
+    claim::ClassClaim,
+    wire::{
+        AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
+        GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts,
+        Part, Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe,
+        WipeStatus,
+    },
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+/// Answers of the agent.
+pub struct Says {
+    pub boot: String,
+    pub attempts: Vec<AttemptStatus>,
+    pub gate: Result<(), GateFailed>,
+    pub digests: BTreeMap<String, [u8; 32]>,
+    pub cohort: Option<Cohort>,
+    /// GPU counts in launches that name one.
+    pub gpus: Vec<u32>,
+    /// Walltime changes received, and the reason for refusing them, if any.
+    pub walltimes: Vec<SetWalltime>,
+    pub no_walltime: Option<String>,
+    /// Attempts that the agent was asked to end.
+    pub terminated: Vec<AttemptKey>,
+    /// Attempts started, each with the boot at that time. The agent has no record of another boot.
+    pub began: Vec<(AttemptKey, String)>,
+    /// Wipe orders received, and the state of each wipe; a wipe without a state does not start, and this error is
+    /// returned.
+    pub ordered: Vec<Wipe>,
+    pub wipes: BTreeMap<u64, WipeStatus>,
+    pub no_wipe: String,
+    /// Answers to launches and wipes are lost.
+    pub loses_replies: bool,
+    /// Inventory of the hardware, and the number of requests for a new reading.
+    pub inventory: Option<Inventory>,
+    pub probed: usize,
+    /// Health answer, and the number of requests for a new pass.
+    pub health: Result<serde_json::Value, String>,
+    pub looked: usize,
+    /// The health checks never answer.
+    pub hangs: bool,
+    /// Records available by their digest.
+    pub preimages: Vec<Vec<u8>>,
+    /// Journal, returned whatever part is requested.
+    pub history: Option<HistoryPage>,
+    /// Processor load, millionths. The node has no GPUs.
+    pub works_ppm: u32,
+    /// The agent answers no pings.
+    pub silent: bool,
+    /// The agent reports another boot with each launch that it refuses.
+    pub flaps: bool,
+}
+
+impl Says {
+    /// Answers of a healthy node without attempts.
+    pub fn sound() -> Self {
+        Self {
+            boot: "b1".to_owned(),
+            attempts: Vec::new(),
+            gate: Ok(()),
+            digests: BTreeMap::new(),
+            cohort: None,
+            gpus: Vec::new(),
+            walltimes: Vec::new(),
+            no_walltime: None,
+            terminated: Vec::new(),
+            began: Vec::new(),
+            ordered: Vec::new(),
+            wipes: BTreeMap::new(),
+            no_wipe: "work still runs".to_owned(),
+            loses_replies: false,
+            inventory: None,
+            probed: 0,
+            health: Ok(health(&[])),
+            looked: 0,
+            hangs: false,
+            preimages: Vec::new(),
+            history: None,
+            works_ppm: 0,
+            silent: false,
+            flaps: false,
+        }
+    }
+
+    fn launched(&mut self, launch: &Launch) -> Result<AttemptStatus, LaunchRefused> {
+        let (key, current) = (launch.key, self.boot.clone());
+        let status = AttemptStatus { key, report: None };
+        if self.began.contains(&(key, current.clone())) {
+            return Ok(status);
+        }
+        if let Some(expected) = launch.boot.clone().filter(|boot| *boot != current) {
+            return Err(LaunchRefused::OtherBoot { expected, current });
+        }
+        self.began.push((key, current));
+        Ok(status)
+    }
+}
+
+/// Health answer with these reasons.
+pub fn health(reasons: &[Reason]) -> serde_json::Value {
+    serde_json::json!({
+        "table": "1", "worst": null, "reasons": reasons, "enabled": true, "read_age_ms": 1,
+    })
+}
+
+pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
+    let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+        says.clone(),
+    );
+    let (works, extended) = (says.clone(), says.clone());
+    Router::new()
+        .rpc(move |_, _: Ping| {
+            let mut says = pinged.lock().unwrap();
+            if says.flaps {
+                says.boot.push('0');
+            }
+            let pong = Pong {
+                node: id(NODE),
+                boot_id: says.boot.clone(),
+                at: SystemClock.now(),
+            };
+            let answer = match says.silent {
+                true => Err(Failed::new("cut off")),
+                false => Ok(pong),
+            };
+            async move { answer }
+        })
+        .rpc(move |_, launch: Launch| {
+            let mut says = says.lock().unwrap();
+            if launch.gpus > 0 {
+                says.gpus.push(launch.gpus);
+            }
+            let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
+        })
+        .rpc(move |_, asked: SetWalltime| {
+            let mut says = extended.lock().unwrap();
+            let answer = match says.no_walltime.clone() {
+                Some(reason) => Err(WalltimeRefused::JournalFailed { reason }),
+                None => Ok(WalltimeStatus::InForce {
+                    number: asked.number,
+                    walltime_ms: asked.walltime_ms,
+                }),
+            };
+            says.walltimes.push(asked);
+            let is_lost = says.loses_replies;
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
+        })
+        .rpc(move |_, GetUsage { of }| {
+            let usage = match of {
+                Part::Processors => Ok(works.lock().unwrap().works_ppm),
+                Part::Gpus => Err("it has no GPUs".to_owned()),
+            };
+            async move { Ok(usage) }
+        })
+        .rpc(move |_, order: Wipe| {
+            let mut says = wiped.lock().unwrap();
+            let status = says.wipes.get(&order.number).cloned();
+            let (answer, is_lost) = (status.ok_or(says.no_wipe.clone()), says.loses_replies);
+            says.ordered.push(order);
+            async move {
+                match is_lost {
+                    true => Err(Failed::new("cut off")),
+                    false => Ok(answer),
+                }
+            }
+        })
+        .rpc(move |_, asked: GetPreimage| {
+            let says = kept.lock().unwrap();
+            let digest = Digest(asked.digest);
+            let mut kept = says.preimages.iter();
+            let found = kept.find(|bytes| lattice_hwprobe::verify(&digest, bytes).is_ok());
+            let found = found.cloned().map(Bytes::from);
+            async move { Ok(found) }
+        })
+        .rpc(move |_, _: GetHistory| {
+            let page = told.lock().unwrap().history.clone();
+            let page = page.ok_or("it has none".to_owned());
+            async move { Ok(page) }
+        })
+        .rpc(move |_, _: GetInventory| {
+            let mut says = read.lock().unwrap();
+            says.probed += 1;
+            let told = says
+                .inventory
+                .as_ref()
+                .map(|i| serde_json::to_vec(i).unwrap());
+            async move {
+                Ok(told
+                    .map(Bytes::from)
+                    .ok_or_else(|| "the probe hangs".to_owned()))
+            }
+        })
+        .rpc(move |_, asked: GetHealth| {
+            let mut says = checked.lock().unwrap();
+            says.looked += usize::from(asked.fresh);
+            let (told, hangs) = (says.health.clone(), says.hangs);
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok(told.map(|told| Bytes::from(told.to_string())))
+            }
+        })
+        .rpc(move |_, _: ListAttempts| {
+            let attempts = listed.lock().unwrap().attempts.clone();
+            async move { Ok(attempts) }
+        })
+        .rpc(move |_, _: CheckHealth| {
+            let gate = gated.lock().unwrap().gate.clone();
+            async move { Ok(gate) }
+        })
+        .rpc(move |_, asked: Terminate| {
+            ended.lock().unwrap().terminated.push(asked.key);
+            let status = AttemptStatus {
+                key: asked.key,
+                report: None,
+            };
+            async move { Ok(Ok(status)) }
+        })
+        .rpc(move |_, GetClaim { nonce }| {
+            let says = claimed.lock().unwrap();
+            let claim = Claim {
+                node: id(NODE),
+                boot_id: says.boot.clone(),
+                cohort: says.cohort.clone(),
+                classes: says
+                    .digests
+                    .iter()
+                    .map(|(class, digest)| (class.clone(), ClassClaim::only(1, *digest)))
+                    .collect(),
+                read_at: SystemClock.now(),
+                nonce,
+            };
+            let claim = postcard::to_stdvec(&claim).unwrap();
+            let signed = signer.sign(Claim::CONTEXT, &claim).unwrap();
+            let both = postcard::to_stdvec(&(Bytes::from(claim), signed)).unwrap();
+            async move { Ok(Ok(Bytes::from(both))) }
+        })
+}

@@ -1,0 +1,278 @@
+//! One control: its core over the day's state, and one pass of each of its reconcilers.
+
+use super::{
+    in_place::InPlace,
+    wire::{DayClock, Office, answer, digest},
+};
+use crate::{
+    Store, Timings,
+    core::{Core, Parts},
+    decisions::Decisions,
+    fold,
+    observe::{self, PingOutcome},
+    tasks::{
+        borrow::Borrow, checkpoints::Checkpoints, dispatch::Dispatch, lease::Lease, moves::Moves,
+        node_loss::NodeLoss, reconciler::Reconciler, scale::Scale, schedule::Schedule, testing,
+    },
+    view::GossipedNode,
+};
+use futures::{
+    FutureExt as _,
+    stream::{self, BoxStream, StreamExt as _},
+};
+use lattice_hwprobe::{Class, ClassMark};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    Applied, Command, Envelope, Outcome, Refusal, Revision, UnixMillis,
+    command::Fence,
+    id::LeaseName,
+    view::{Answer, Query, WatchItem},
+    wire::Unavailable,
+};
+use lattice_replay::day::{PingState, START, Site};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, OnceLock, Weak},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Leases are renewed with each look: looks are further apart than a lease normally lasts, and no other control wants
+/// them.
+const TTL_MS: u64 = 60_000;
+/// How long a node is unreachable before its allocation is stopped.
+const STOP_AFTER: Duration = Duration::from_secs(60);
+
+/// Store over the day's state. A commit is in the view at once.
+struct Desk {
+    site: Site,
+    core: OnceLock<Weak<Core>>,
+    in_place: Mutex<InPlace>,
+}
+
+impl Desk {
+    fn fold(&self) {
+        let core = self.core.get().and_then(Weak::upgrade).unwrap();
+        core.heard();
+        let news = self.site.news();
+        if !news.is_empty() {
+            core.decisions.heard(&news);
+            fold::fold(&core, &news);
+            self.in_place.lock().unwrap().follow(&news);
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Desk {
+    async fn propose(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        let answers = envelopes.iter().map(|asked| self.site.propose(asked));
+        let answers = answers.collect();
+        self.fold();
+        Ok(answers)
+    }
+
+    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        Ok(self.site.read(|state| state.query(&query)))
+    }
+
+    fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
+        stream::pending().boxed()
+    }
+}
+
+/// Maximum number of attestations for sensitive jobs handled per cycle; nodes answer at once.
+const MOST_ANSWERS: usize = 8;
+
+/// One control of the day; see the module.
+pub struct Hand {
+    core: Arc<Core>,
+    desk: Arc<Desk>,
+    site: Site,
+    clock: DayClock,
+    looked_at: UnixMillis,
+    /// Leases, each with the epoch it was granted with.
+    leases: Vec<(LeaseName, u64)>,
+    schedules: Vec<(Schedule, Scale)>,
+    dispatch: Dispatch,
+    checkpoints: Checkpoints,
+    moves: Moves,
+    borrow: Borrow,
+    node_loss: NodeLoss,
+}
+
+impl Hand {
+    pub async fn new(site: &Site, decisions: Decisions) -> Self {
+        let (clock, office) = (DayClock::new(), Office::new());
+        let desk = Arc::new(Desk {
+            site: site.clone(),
+            core: OnceLock::new(),
+            in_place: Mutex::new(InPlace::new(site)),
+        });
+        let core = Core::new(Parts {
+            cluster: "day".to_owned(),
+            name: "c1".to_owned(),
+            clock: Arc::new(clock.clone()),
+            store: desk.clone(),
+            mesh: office.mesh(),
+            timings: Timings::default(),
+            history: crate::history::History::open(None).unwrap(),
+            decisions,
+        });
+        desk.core.set(Arc::downgrade(&core)).unwrap();
+        core.checkpoints_go("/scratch/{tenant}/{project}/{allocation}".to_owned());
+        let scene = site.scene();
+        let (asked, signers) = (site.clone(), office.signers(scene.nodes()));
+        core.agents
+            .wire()
+            .is_answered_by(move |node, request| answer(&asked, &signers, node, request));
+        desk.fold();
+        let held = |name: LeaseName| Lease::new(name, "c1".to_owned());
+        let of_dispatch = held(LeaseName::new("dispatch").unwrap());
+        of_dispatch.reconcile(&core).await;
+        let mut leases = vec![LeaseName::new("dispatch").unwrap()];
+        let mut schedules = Vec::new();
+        for part in &scene.parts {
+            let name = LeaseName::of_scheduler(&part.name);
+            leases.push(name.clone());
+            let lease = held(name);
+            lease.reconcile(&core).await;
+            let schedule = Schedule::new(core.clone(), lease.clone(), part.name.clone());
+            let scale = Scale::new(core.clone(), lease, part.name.clone());
+            schedules.push((schedule, scale));
+        }
+        let hand = Self {
+            desk,
+            site: site.clone(),
+            clock,
+            looked_at: START,
+            leases: leases.into_iter().map(|name| (name, 0)).collect(),
+            schedules,
+            dispatch: Dispatch::new(core.clone(), of_dispatch),
+            checkpoints: Checkpoints::new(core.clone()),
+            moves: Moves::new(core.clone()),
+            borrow: Borrow::new(core.clone()),
+            node_loss: NodeLoss::new(core.clone(), STOP_AFTER),
+            core,
+        };
+        hand.gossip();
+        hand
+    }
+
+    /// Recorded inputs and decisions of its schedulers.
+    pub fn record(&self) -> Vec<u8> {
+        let mut lines = self.core.decisions.since(UnixMillis(0)).unwrap();
+        let mut record = Vec::new();
+        loop {
+            let more = lines.next(1 << 20).unwrap();
+            if more.is_empty() {
+                return record;
+            }
+            record.extend(more);
+        }
+    }
+
+    /// Simulates gossip: all nodes are healthy and equal.
+    fn gossip(&self) {
+        let mark = ClassMark::Complete {
+            schema: 1,
+            digest: digest(),
+        };
+        let seen = || GossipedNode {
+            marks: BTreeMap::from([(Class::Gpu, mark)]),
+            ..testing::seen(1)
+        };
+        let scene = self.site.scene();
+        let all = scene.nodes().map(|node| (node.clone(), seen()));
+        observe::cell(&self.core, "c0", all.collect());
+    }
+
+    /// Applies the results of pings.
+    fn pings(&self) {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+        let found = self.site.heard().into_iter().map(|(node, heard)| {
+            let (liveness, boot) = match heard {
+                PingState::Alive(boot) => (Liveness::Alive, Some((boot, Instant::now()))),
+                PingState::Suspect => (Liveness::Suspect, None),
+                PingState::Unreachable => (Liveness::Unreachable, None),
+            };
+            let found = PingOutcome {
+                liveness,
+                reason: None,
+                boot,
+                reached_at: Some(addr),
+            };
+            (node, found)
+        });
+        let found: BTreeMap<_, _> = found.collect();
+        if !found.is_empty() {
+            observe::liveness(&self.core, &found);
+        }
+    }
+
+    async fn renew(&mut self) {
+        for (name, epoch) in &mut self.leases {
+            let acquire = Command::AcquireLease {
+                lease: name.clone(),
+                holder: "c1".to_owned(),
+                ttl_ms: TTL_MS,
+            };
+            let granted = self.core.propose_as_service(None, acquire).await.unwrap();
+            let Outcome::Leased { epoch: new, .. } = granted.outcome else {
+                panic!("{granted:?}")
+            };
+            assert!(*epoch == 0 || *epoch == new, "the lease {name} was lost");
+            *epoch = new;
+        }
+    }
+
+    fn fence(&self, place: usize) -> Fence {
+        let (lease, epoch) = self.leases[place].clone();
+        Fence { lease, epoch }
+    }
+
+    /// One pass of every reconciler.
+    pub async fn look(&mut self, now: UnixMillis) {
+        tokio::time::advance(Duration::from_millis(now.since(self.looked_at))).await;
+        self.looked_at = now;
+        self.clock.is(now);
+        self.desk.fold();
+        self.pings();
+        self.renew().await;
+        let dispatch = self.fence(0);
+        self.node_loss.reconcile(&dispatch).await;
+        self.moves.reconcile(&dispatch).await;
+        self.checkpoints.reconcile(&dispatch).await;
+        settled().await;
+        // Answers received meanwhile are handled.
+        self.checkpoints.reconcile(&dispatch).await;
+        for place in 0..self.schedules.len() {
+            let fence = self.fence(place + 1);
+            let (schedule, scale) = &mut self.schedules[place];
+            schedule.reconcile(fence.clone()).await;
+            settled().await;
+            let mut answers = false;
+            // A scheduler with more to do wakes as often as it is polled.
+            for _ in 0..MOST_ANSWERS {
+                answers |= schedule.wakes().now_or_never().is_some();
+            }
+            if answers {
+                schedule.reconcile(fence.clone()).await;
+            }
+            scale.reconcile(&fence).await;
+        }
+        self.borrow.reconcile(&dispatch).await;
+        self.dispatch.round(&dispatch).await;
+    }
+}
+
+/// Lets started calls complete: their answers come from this process.
+async fn settled() {
+    for _ in 0..4 {
+        tokio::task::yield_now().await;
+    }
+}

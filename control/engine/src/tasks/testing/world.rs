@@ -1,0 +1,533 @@
+//! Core of a control over one copy of the state machine, and one real agent endpoint, `a`.
+
+use super::{
+    agent::{self, Says},
+    id,
+};
+use crate::{
+    Store, Timings,
+    core::{Core, Parts},
+    fold,
+    observe::{self, PingOutcome},
+};
+use futures::stream::{self, BoxStream, StreamExt};
+use lattice_gossip::HistoryMark;
+use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
+use lattice_mesh::{
+    Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
+    Validity,
+};
+use lattice_placement::Liveness;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{
+    Allocation, AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, Revision,
+    UnixMillis, VclusterName,
+    baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
+    command::{
+        ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA, TokenGrant,
+    },
+    id::{BaselineName, LeaseName},
+    limit::Limits,
+    node::{Lifecycle, Node},
+    spec::{AllocationSpec, Constraints, Requeue, Workload},
+    terms::Terms,
+    view::{Answer, Query, WatchItem},
+    weight,
+    wire::{AttemptKey, HistoryPage, Unavailable},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+pub use super::agent::health;
+
+/// The only node.
+pub const NODE: &str = "a";
+
+/// State machine, with the core that holds the view; the view follows as it would by a watch.
+#[derive(Default)]
+struct Copy {
+    state: Mutex<State>,
+    core: OnceLock<Weak<Core>>,
+    reads: Mutex<Vec<Query>>,
+    /// Bytes of the longest proposed command.
+    longest: Mutex<usize>,
+    /// Proposals are committed, and the answers are lost.
+    loses_answers: Mutex<bool>,
+}
+
+#[async_trait::async_trait]
+impl Store for Copy {
+    async fn propose(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
+        let longest = envelopes.iter().map(weight::on_wire).max().unwrap_or(0);
+        let mut known = self.longest.lock().unwrap();
+        *known = longest.max(*known);
+        drop(known);
+        let answers = envelopes.iter().map(|e| self.apply(e)).collect();
+        match *self.loses_answers.lock().unwrap() {
+            true => Err(Unavailable::OutcomeUnknown),
+            false => Ok(answers),
+        }
+    }
+    async fn read(&self, query: Query) -> Result<Answer, Unavailable> {
+        self.reads.lock().unwrap().push(query.clone());
+        let answer = self.state().query(&query);
+        if query == Query::Revision {
+            self.fold();
+        }
+        Ok(answer)
+    }
+    fn watch(&self, _: Revision) -> BoxStream<'static, WatchItem> {
+        stream::pending().boxed()
+    }
+}
+
+impl Copy {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn fold(&self) {
+        let Answer::Hot(hot) = self.state().query(&Query::Hot) else {
+            panic!("another answer")
+        };
+        let core = self.core.get().and_then(Weak::upgrade).unwrap();
+        core.heard();
+        let Answer::Baselines(baselines) = self.state().query(&Query::Baselines) else {
+            panic!("another answer")
+        };
+        let Answer::Budgets(budgets) = self.state().query(&Query::Budgets) else {
+            panic!("another answer")
+        };
+        let facts = self.state().facts_head().last;
+        core.restart(|view| {
+            fold::replace(view, *hot);
+            fold::replace_baselines(view, *baselines);
+            let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
+            view.budgets = Arc::new(named.collect());
+            view.facts = facts;
+        });
+    }
+    fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
+        let mut state = self.state();
+        let index = state.last_index() + 1;
+        state.apply(index, envelope)
+    }
+}
+
+pub struct World {
+    pub core: Arc<Core>,
+    store: Arc<Copy>,
+    agent: Mesh,
+    pub says: Arc<Mutex<Says>>,
+    /// Fence of the dispatch lease.
+    pub fence: Fence,
+}
+
+impl World {
+    /// A world with a tenant and the node, which is free, alive and ready under the boot `b1`.
+    pub fn new() -> Self {
+        Self::with_agent(agent::router)
+    }
+
+    /// The same with another agent on the node.
+    pub fn with_agent(router: impl FnOnce(Arc<Mutex<Says>>, Credentials) -> Router) -> Self {
+        let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
+        let authority = Authority::create("test", today).unwrap();
+        let mesh = |role, name: &str| {
+            let identity = Identity::new("test", role, name).unwrap();
+            let credentials = Credentials::issued_by(&authority, &identity, today).unwrap();
+            let addr = "127.0.0.1:0".parse().unwrap();
+            Mesh::bind(addr, credentials, MeshConfig::default()).unwrap()
+        };
+        let agent = mesh(Role::Agent, NODE);
+        let says = Arc::new(Mutex::new(Says::sound()));
+        let signer = Credentials::issued_by(
+            &authority,
+            &Identity::new("test", Role::Agent, NODE).unwrap(),
+            today,
+        );
+        agent.serve(router(says.clone(), signer.unwrap())).unwrap();
+        let store = Arc::new(Copy::default());
+        let core = Core::new(Parts {
+            cluster: "test".to_owned(),
+            name: "c1".to_owned(),
+            clock: Arc::new(SystemClock),
+            store: store.clone(),
+            mesh: mesh(Role::Control, "c1"),
+            timings: Timings {
+                reboot_grace: Duration::ZERO,
+                kept_out: Duration::ZERO,
+                ..Timings::default()
+            },
+            history: crate::history::History::open(None).unwrap(),
+            decisions: crate::decisions::Decisions::default(),
+        });
+        store.core.set(Arc::downgrade(&core)).unwrap();
+        let lease = LeaseName::new("schedule.default").unwrap();
+        let mut world = Self {
+            core,
+            store,
+            agent,
+            says,
+            fence: Fence { lease, epoch: 0 },
+        };
+        world.furnish();
+        world
+    }
+
+    /// Sets a baseline with the NIC firmware 28.41 for these nodes.
+    pub fn asks_for_firmware(&self, policy: Policy, whom: Definition) {
+        let constraint = Constraint {
+            key: "nic.*.firmware".to_owned(),
+            any_of: vec![Scalar::Text("28.41".to_owned())],
+            or_absent: false,
+        };
+        let rule = ClassRule {
+            policy,
+            sensitive: Sensitive::Strict,
+            rule: Rule::Partial {
+                constraints: vec![constraint],
+            },
+        };
+        let definition = Definition {
+            classes: BTreeMap::from([("nic".to_owned(), rule)]),
+            ..whom
+        };
+        self.admin(Command::SetBaseline {
+            name: BaselineName::new("fw").unwrap(),
+            definition: Box::new(definition),
+            expected_version: None,
+        });
+        self.fold();
+    }
+
+    fn furnish(&mut self) {
+        self.admin(Command::CreateProject {
+            path: ProjectPath::new("atlas").unwrap(),
+            limits: Some(Limits {
+                max_nodes: Some(8),
+                max_concurrent_allocations: None,
+            }),
+            admins: Vec::new(),
+            description: String::new(),
+        });
+        let node = id(NODE);
+        self.admin(Command::RegisterNode {
+            node: node.clone(),
+            vcluster: VclusterName::new("default").unwrap(),
+        });
+        let lifecycle = Lifecycle::Ready;
+        self.admin(Command::SetLifecycle { node, lifecycle });
+        let lease = self.fence.lease.clone();
+        let acquired = self.service(Command::AcquireLease {
+            lease,
+            holder: "c1".to_owned(),
+            ttl_ms: 600_000,
+        });
+        let Outcome::Leased { epoch, .. } = acquired else {
+            panic!("{acquired:?}")
+        };
+        self.fence.epoch = epoch;
+        self.gossips(BTreeMap::new());
+        self.confirm_boot("b1");
+    }
+
+    /// As if a ping had just found the node alive under this boot.
+    pub fn confirm_boot(&self, boot: &str) {
+        self.fold();
+        self.found(Liveness::Alive, boot);
+    }
+
+    /// As if pings had this result.
+    pub fn calls_it(&self, liveness: Liveness) {
+        self.found(liveness, "b1");
+    }
+
+    fn found(&self, liveness: Liveness, boot: &str) {
+        self.heard(liveness, boot, Instant::now());
+    }
+
+    /// As if a ping answered at `at` were recorded now.
+    pub fn heard_of_boot(&self, boot: &str, at: Instant) {
+        self.heard(Liveness::Alive, boot, at);
+    }
+
+    fn heard(&self, liveness: Liveness, boot: &str, at: Instant) {
+        let found = PingOutcome {
+            liveness,
+            reason: None,
+            boot: Some((boot.to_owned(), at)),
+            reached_at: Some(self.agent.local_addr()),
+        };
+        observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
+    }
+
+    /// Stops the agent and waits until control has noticed.
+    pub async fn hangs_up(&self) {
+        self.agent.shutdown(Duration::ZERO).await;
+        let mesh = self.core.agents.mesh();
+        let gone = async {
+            while !mesh.connections().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), gone)
+            .await
+            .unwrap();
+    }
+
+    /// As if these marks were gossiped for the node.
+    pub fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
+        let seen = crate::view::GossipedNode {
+            marks,
+            ..super::seen(1)
+        };
+        self.gossip_is(seen);
+    }
+
+    /// As if this health were gossiped for the node, independent of its own answer.
+    pub fn verdict_is(&self, health: lattice_placement::Health, codes: &[&str]) {
+        let view = self.core.view();
+        let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
+        let seen = crate::view::GossipedNode {
+            health,
+            health_reasons: codes.iter().map(|&code| code.to_owned()).collect(),
+            ..known.unwrap_or_else(|| super::seen(1))
+        };
+        self.gossip_is(seen);
+    }
+
+    fn gossip_is(&self, seen: crate::view::GossipedNode) {
+        let addr = self.agent.local_addr();
+        let seen = crate::view::GossipedNode { addr, ..seen };
+        observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
+    }
+
+    /// Sets the journal of the node, and gossips its last entry.
+    pub fn has_journal(&self, page: HistoryPage) {
+        let (journal, seq) = (page.journal, page.last);
+        self.says.lock().unwrap().history = Some(page);
+        self.gossip_is(crate::view::GossipedNode {
+            history: Some(HistoryMark { journal, seq }),
+            ..super::seen(1)
+        });
+    }
+
+    /// As if the complete first reading of the node had been fetched.
+    pub fn is_read(&self) {
+        self.is_read_as(lattice_hwprobe::Identity::default());
+    }
+
+    /// The same, with this identity of the node.
+    pub fn is_read_as(&self, identity: lattice_hwprobe::Identity) {
+        let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
+        self.gossips(marks.collect());
+        let document = NodeDocument {
+            version: 1,
+            node: NODE.to_owned(),
+            topology_group: None,
+            identity,
+            facts: Default::default(),
+        };
+        let document = (Digest([1; 32]), Arc::new(document));
+        observe::documents(&self.core, BTreeMap::from([(id(NODE), document)]));
+    }
+
+    /// Updates the view from the state.
+    pub fn fold(&self) {
+        self.store.fold();
+    }
+
+    /// Queries made since the last call.
+    pub fn reads(&self) -> Vec<Query> {
+        std::mem::take(&mut self.store.reads.lock().unwrap())
+    }
+
+    /// Bytes of the longest proposed command.
+    pub fn longest_proposal(&self) -> usize {
+        *self.store.longest.lock().unwrap()
+    }
+
+    /// Simulates a quorum member that enrols another machine under the node's name.
+    pub fn is_taken_over(&self, issued_at: UnixMillis) {
+        let hash = "ab".repeat(32);
+        let grant = TokenGrant {
+            hash: hash.clone(),
+            role: Role::Agent,
+            names: None,
+            cidrs: Vec::new(),
+            uses: 1,
+            replace: true,
+            expires_at: SystemClock.now().after(600_000),
+        };
+        self.admin(Command::CreateToken { grant });
+        let certificate = IssuedCertificate {
+            issued_at,
+            expires_at: issued_at.after(86_400_000),
+        };
+        let command = Command::ConsumeToken {
+            hash,
+            name: NODE.to_owned(),
+            role: Role::Agent,
+            from: None,
+            replace: true,
+            certificate,
+        };
+        self.apply("service:quorum", Power::Service, None, command);
+    }
+
+    /// Number of committed commands, whatever their results.
+    pub fn commands(&self) -> u64 {
+        self.store.state().last_index()
+    }
+
+    /// Sets whether proposals are committed with their answers lost, as when the quorum's leader fails.
+    pub fn loses_answers(&self, is_lost: bool) {
+        *self.store.loses_answers.lock().unwrap() = is_lost;
+    }
+
+    /// Simulates another control that takes over the lease.
+    pub fn is_succeeded(&self) -> Fence {
+        let lease = self.fence.lease.clone();
+        self.gives_back(&lease, "c1");
+        let acquire = Command::AcquireLease {
+            lease: lease.clone(),
+            holder: "c2".to_owned(),
+            ttl_ms: 600_000,
+        };
+        let acquired = self.apply("service:control/c2", Power::Service, None, acquire);
+        let Outcome::Leased { epoch, .. } = acquired else {
+            panic!("{acquired:?}")
+        };
+        Fence { lease, epoch }
+    }
+
+    /// Releases a lease of this control.
+    pub fn gives_back(&self, lease: &LeaseName, control: &str) {
+        let release = Command::ReleaseLease {
+            lease: lease.clone(),
+            holder: control.to_owned(),
+        };
+        let name = format!("service:control/{control}");
+        self.apply(&name, Power::Service, None, release);
+    }
+
+    /// Applies a command of a user.
+    pub fn user(&self, name: &str, command: Command) -> Outcome {
+        self.apply(name, Power::User, None, command)
+    }
+
+    pub fn admin(&self, command: Command) -> Outcome {
+        self.apply("root", Power::Admin, None, command)
+    }
+
+    pub fn service(&self, command: Command) -> Outcome {
+        let fence = (self.fence.epoch > 0).then(|| self.fence.clone());
+        self.apply("service:control/c1", Power::Service, fence, command)
+    }
+
+    fn apply(&self, name: &str, power: Power, fence: Option<Fence>, command: Command) -> Outcome {
+        let name = name.to_owned();
+        let envelope = Envelope {
+            schema: SCHEMA,
+            principal: Principal { name, power },
+            key: None,
+            at: SystemClock.now(),
+            fence,
+            command,
+        };
+        self.store.apply(&envelope).unwrap().outcome
+    }
+
+    /// An allocation that waits.
+    pub fn waits(&self, requeue: Requeue) -> AllocationId {
+        self.waits_for(requeue, Constraints::default())
+    }
+
+    pub fn waits_for(&self, requeue: Requeue, constraints: Constraints) -> AllocationId {
+        self.waits_on(requeue, constraints, Terms::default())
+    }
+
+    fn waits_on(&self, requeue: Requeue, constraints: Constraints, terms: Terms) -> AllocationId {
+        let spec = AllocationSpec {
+            name: None,
+            project: ProjectPath::new("atlas").unwrap(),
+            vcluster: VclusterName::new("default").unwrap(),
+            nodes: 1,
+            workload: Workload {
+                script: Some("true".to_owned()),
+                ..Workload::default()
+            },
+            walltime_ms: Some(60_000),
+            class: 5,
+            sensitive: false,
+            constraints,
+            requeue,
+            hold: false,
+            demand: Default::default(),
+            terms,
+        };
+        let spec = Box::new(spec);
+        let Outcome::Submitted { id: allocation } = self.admin(Command::Submit { spec }) else {
+            panic!("not submitted")
+        };
+        allocation
+    }
+
+    /// Assigns the node to the allocation under this boot.
+    pub fn assign(&self, allocation: AllocationId, boot: &str) -> AttemptKey {
+        let expected = ExpectedNode {
+            node: id(NODE),
+            version: self.node().version,
+            boot: Some(boot.to_owned()),
+        };
+        self.service(Command::Assign {
+            id: allocation,
+            nodes: vec![expected],
+        });
+        self.fold();
+        let attempt = self.allocation(allocation).attempt;
+        AttemptKey {
+            allocation,
+            attempt,
+        }
+    }
+
+    /// An allocation that runs on the node under this boot.
+    pub fn runs_under(&self, boot: &str) -> AttemptKey {
+        self.runs_on(boot, Terms::default())
+    }
+
+    /// The same under these terms.
+    pub fn runs_on(&self, boot: &str, terms: Terms) -> AttemptKey {
+        let allocation = self.waits_on(Requeue::Never, Constraints::default(), terms);
+        let key = self.assign(allocation, boot);
+        self.service(Command::Report {
+            id: allocation,
+            attempt: 1,
+            node: id(NODE),
+            report: RankReport::Started {
+                at: SystemClock.now(),
+            },
+        });
+        self.fold();
+        key
+    }
+
+    pub fn node(&self) -> Node {
+        self.store.state().node(&id(NODE)).unwrap().clone()
+    }
+
+    pub fn allocation(&self, id: AllocationId) -> Allocation {
+        match self.store.state().query(&Query::Allocation { id }) {
+            Answer::Allocation(Some(found)) => *found,
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! BMC answers about a node. Control reads the BMC itself: once for all checks of one question, and not at all if no
+//! check depends on the BMC.
+
+use super::{Answer, Freshness};
+use crate::{
+    bmc::{Looked, Parts},
+    core::Core,
+    node_health,
+};
+use lattice_hwprobe::Class;
+use lattice_quorum_types::NodeId;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::OnceCell;
+
+/// Timeout of a complete BMC reading; a slower BMC is checked again later.
+const TIMEOUT: Duration = Duration::from_secs(50);
+/// Age from which a BMC reading is reported with its age, milliseconds.
+const AGED_MS: u64 = 60_000;
+/// Prefix of every text that rests on a BMC reading, including written drain reasons.
+const NAMES: &str = "its BMC names ";
+
+/// Separator between an earlier fault that still applies and the reason why its end is unknown.
+const LATER: &str = " (by what is written of it); ";
+
+/// Whether the text rests on a BMC reading.
+pub fn is_bmcs(said: &str) -> bool {
+    named_in(said).is_some()
+}
+
+/// Fault that the BMC reported, extracted from such a text.
+pub(super) fn named_in(said: &str) -> Option<&str> {
+    let (_, named) = said.split_once(NAMES)?;
+    Some(named.split_once(LATER).map_or(named, |(named, _)| named))
+}
+
+/// BMC of a queried node.
+pub(crate) struct Bmc<'c> {
+    core: &'c Core,
+    node: &'c NodeId,
+    freshness: &'c Freshness,
+    /// Service named as requester in the BMC history if no operator is the requester.
+    service: &'static str,
+    told: OnceCell<Option<BmcOutcome>>,
+}
+
+/// Result of a reading.
+pub(super) struct BmcOutcome {
+    pub(super) parts: Arc<Parts>,
+    /// Reason why the reading is not current.
+    outdated: Option<String>,
+    /// Classes that have just changed; a change counts once it has been read twice.
+    unconfirmed: Vec<Class>,
+    age_ms: u64,
+}
+
+impl<'c> Bmc<'c> {
+    /// Creates the query without reading the BMC.
+    pub(crate) fn new(
+        core: &'c Core,
+        node: &'c NodeId,
+        freshness: &'c Freshness,
+        service: &'static str,
+    ) -> Self {
+        Self {
+            core,
+            node,
+            freshness,
+            service,
+            told: OnceCell::new(),
+        }
+    }
+
+    /// Last reading, without a new request.
+    pub(super) fn last(&self) -> Option<Arc<Parts>> {
+        self.core.bmc.parts(self.node)
+    }
+
+    /// Returns the reading. The BMC is read for this question unless the node is joining, because the last periodic
+    /// reading may be hours old. `None` if this control reads no BMC for the node.
+    pub(super) async fn told(&self) -> Option<&BmcOutcome> {
+        let told = self.told.get_or_init(|| self.look());
+        told.await.as_ref()
+    }
+
+    async fn look(&self) -> Option<BmcOutcome> {
+        let before = self.last()?;
+        let looked = match self.freshness {
+            Freshness::Recent if before.was_asked => Ok(Vec::new()),
+            Freshness::Recent | Freshness::Now { .. } => self.asked().await,
+        };
+        let parts = self.last()?;
+        let age_ms = self.core.now().since(parts.read_at);
+        let (outdated, mut unconfirmed) = match looked {
+            Ok(differs) => (None, differs),
+            Err(why) => (Some(why), Vec::new()),
+        };
+        // Classes that this reading has confirmed are already in place.
+        unconfirmed.retain(|class| parts.records.get(class) == before.records.get(class));
+        Some(BmcOutcome {
+            parts,
+            outdated,
+            unconfirmed,
+            age_ms,
+        })
+    }
+
+    /// Reads the BMC now; returns the classes that changed.
+    async fn asked(&self) -> Result<Vec<Class>, String> {
+        let by = self.freshness.by();
+        let who = by.as_deref().unwrap_or(self.service);
+        match self.core.bmc.look(self.node, who, TIMEOUT).await {
+            Some(Looked::Read { differs }) => Ok(differs),
+            Some(Looked::Silent { why }) => Err(format!("BMC not readable now: {why}")),
+            Some(Looked::Late { within }) => {
+                let seconds = within.as_secs();
+                Err(format!(
+                    "its BMC was not read within {seconds} s; reading continues"
+                ))
+            }
+            None => Err("BMC reading stopped".to_owned()),
+        }
+    }
+
+    /// Whether the last reading is a reason to drain the node.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.last()
+            .is_some_and(|parts| parts.drains_now().next().is_some())
+    }
+
+    /// Whether the BMC reports a fault that requires an empty node. The BMC is not read if no check of it can lead to a
+    /// drain. A reported fault applies until the BMC reports its end. If the BMC reported no fault, its silence does
+    /// not count: an absent BMC keeps no node out of service. `was_named` is the fault in the written drain reason,
+    /// whatever this control has read since its start.
+    pub(super) async fn health(&self, was_named: Option<&str>) -> Answer {
+        if !self.last().is_some_and(|parts| parts.may_drain) {
+            return Answer::Fine;
+        }
+        let Some(told) = self.told().await else {
+            return Answer::Fine;
+        };
+        let (now, stands) = (told.parts.drains_now(), told.parts.drains());
+        let now = node_health::named(now).filter(|_| told.outdated.is_none());
+        match (now, node_health::named(stands)) {
+            (Some(now), _) if told.unconfirmed.is_empty() => {
+                Answer::Drains(format!("{NAMES}{now}{}{}", told.age(), told.doubt()))
+            }
+            (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", BmcOutcome::ONCE)),
+            (None, Some(stood)) => {
+                let why = told.why_not_over();
+                Answer::Unknown(format!("{NAMES}{stood}; {why}{}", told.age()))
+            }
+            (None, None) => match was_named {
+                Some(named) if !told.tells_of(named) => {
+                    let why = told.why_not_over();
+                    Answer::Unknown(format!("{NAMES}{named}{LATER}{why}"))
+                }
+                _ => Answer::Fine,
+            },
+        }
+    }
+}
+
+impl BmcOutcome {
+    const ONCE: &str = "its BMC reports a change, which counts once it is read twice";
+
+    /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their
+    /// number is written; then the reading must cover all checks.
+    fn tells_of(&self, named: &str) -> bool {
+        let untold = &self.parts.untold;
+        let is_one = !named.contains("; and ");
+        let code = named.split(' ').next().unwrap_or_default();
+        self.outdated.is_none() && !untold.contains(code) && (is_one || untold.is_empty())
+    }
+
+    /// Note that the BMC may belong to another machine, for readers of the drain reason.
+    fn doubt(&self) -> String {
+        let why = self.parts.of_another().map(node_health::plain);
+        let why = why.map(|why| format!("; but it may be another machine's BMC: {why}"));
+        why.unwrap_or_default()
+    }
+
+    /// Why an earlier fault is not over although the BMC no longer reports it.
+    fn why_not_over(&self) -> &str {
+        match &self.outdated {
+            Some(why) => why,
+            None if !self.unconfirmed.is_empty() => Self::ONCE,
+            None => "the BMC does not report now whether the fault ended",
+        }
+    }
+
+    /// Why the BMC's reading of a class does not count as current.
+    pub(super) fn unknown(&self, class: Class) -> Option<String> {
+        if !self.parts.records.contains_key(&class) {
+            return None;
+        }
+        if let Some(why) = &self.outdated {
+            return Some(format!("{why}{}", self.age()));
+        }
+        self.unconfirmed
+            .contains(&class)
+            .then(|| Self::ONCE.to_owned())
+    }
+
+    /// Age of the reading, if it is worth reporting.
+    pub(super) fn age(&self) -> String {
+        match self.age_ms {
+            AGED_MS.. => format!(" (last read {} min ago)", self.age_ms / 60_000),
+            _ => String::new(),
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Trust distribution: pushes the trust bundle in force to every alive agent, when the bundle changes and whenever an
+//! agent has restarted.
+//!
+//! Agents also fetch the bundle themselves, but rarely, and a revocation must take effect soon.
+//!
+//! Every control pushes. No lease is needed, because agents verify a bundle by its signature and number.
+
+use crate::{
+    core::{Core, TrustNews},
+    tasks::activation::Activation,
+    view::NodeEntry,
+};
+use futures::StreamExt;
+use lattice_mesh::{PushTrust, SignedBundle, TrustBundle, TrustedAuthority};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{
+    NodeId,
+    view::{Answer, Query, TrustView},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Longest time between two rounds.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Shortest time between two rounds; revocations within this time are pushed together.
+const SPACING: Duration = Duration::from_millis(100);
+/// Timeout for an agent to put a bundle in force.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay before a bundle is pushed again to an agent that did not accept it.
+const TELL_AGAIN: Duration = Duration::from_secs(5);
+/// First delay before a missing bundle is requested again; the delay doubles.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Longest delay before a missing bundle is requested again.
+const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(5);
+/// Time between two checks of this control's own certificate.
+const OWN_PERIOD: Duration = Duration::from_secs(1);
+/// Maximum number of concurrent pushes.
+const MAX_CALLS: usize = 256;
+/// Shortest time between two bundles pushed to every agent; the first one is pushed at once. Each takeover of a name
+/// makes a bundle, and this limits the cost when a thousand diskless nodes boot. A change of authorities does not wait:
+/// agents without it already reject peers with a certificate of the new authority.
+const BETWEEN_PUSHES: Duration = Duration::from_secs(5);
+/// Time between two checks of a contradiction.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Bundle that one run of an agent is known to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TrustState {
+    generation: Option<u64>,
+    number: u64,
+    /// When the bundle is pushed again after the agent did not accept this number.
+    again: Option<Instant>,
+}
+
+/// Trust distribution; see the module.
+#[derive(Debug)]
+pub struct Trust {
+    core: Arc<Core>,
+    told: BTreeMap<NodeId, TrustState>,
+    /// Last bundle pushed, and when.
+    pushed: Option<Pushed>,
+    /// Until when the bundle in force is held back.
+    held_back: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Pushed {
+    number: u64,
+    authorities: Vec<TrustedAuthority>,
+    at: Instant,
+}
+
+impl Pushed {
+    fn of(bundle: TrustBundle, at: Instant) -> Self {
+        Self {
+            number: bundle.number,
+            authorities: bundle.authorities,
+            at,
+        }
+    }
+    /// Until when another bundle must wait; `None` if it may be pushed at once.
+    fn holds_back(&self, bundle: &TrustBundle, now: Instant) -> Option<Instant> {
+        let until = self.at + BETWEEN_PUSHES;
+        (self.authorities == bundle.authorities && until > now).then_some(until)
+    }
+}
+
+/// Result of one round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TrustReport {
+    /// Agents that now have the bundle.
+    pub(crate) told: usize,
+    /// Agents that did not accept the bundle.
+    pub(crate) failed: usize,
+}
+
+impl Trust {
+    pub fn new(core: Arc<Core>) -> Self {
+        Self {
+            core,
+            told: BTreeMap::new(),
+            pushed: None,
+            held_back: None,
+        }
+    }
+
+    /// Runs forever.
+    pub async fn run(mut self) {
+        let period = PERIOD.min(self.core.timings.trust_every);
+        let mut activation = Activation::new(&self.core, period, SPACING);
+        let mut in_force = self.core.agents.mesh().watch_trust();
+        loop {
+            let held_back = self.held_back;
+            tokio::select! {
+                () = activation.next() => {}
+                Ok(()) = in_force.changed() => {}
+                () = sleep_until(held_back.unwrap_or_else(Instant::now)), if held_back.is_some() => {}
+            }
+            let report = self.reconcile().await;
+            if report != TrustReport::default() {
+                let number = self.core.agents.mesh().trust_state().number;
+                tracing::debug!(number, ?report, "trust bundle pushed");
+            }
+        }
+    }
+
+    /// Pushes the bundle in force to every alive agent that does not have it.
+    pub(crate) async fn reconcile(&mut self) -> TrustReport {
+        let Some(bundle) = self.core.agents.mesh().bundle() else {
+            return TrustReport::default();
+        };
+        let number = self.core.agents.mesh().trust_state().number;
+        let view = self.core.view();
+        self.told.retain(|node, _| view.node(node).is_some());
+        let now = Instant::now();
+        self.held_back = None;
+        // A bundle may name thousands of certificates, so it is only read when its number changes.
+        if self
+            .pushed
+            .as_ref()
+            .is_none_or(|pushed| pushed.number != number)
+        {
+            let Ok(says) = bundle.peek() else {
+                return TrustReport::default();
+            };
+            let pushed = self.pushed.as_ref();
+            self.held_back = pushed.and_then(|pushed| pushed.holds_back(&says, now));
+            if self.held_back.is_some() {
+                return TrustReport::default();
+            }
+            self.pushed = Some(Pushed::of(says, now));
+        }
+        let due = |entry: &&Arc<NodeEntry>| {
+            let told = self.told.get(&entry.id);
+            entry.liveness == Liveness::Alive && is_due(told, generation(entry), number, now)
+        };
+        let due: Vec<Arc<NodeEntry>> = view.nodes.values().filter(due).cloned().collect();
+        let (core, view, bundle) = (&self.core, &view, &bundle);
+        let tell = |entry: Arc<NodeEntry>| {
+            let (node, generation) = (entry.id.clone(), generation(&entry));
+            async move {
+                let has = tell(core, view, &node, bundle.clone()).await;
+                (node, generation, has)
+            }
+        };
+        let mut answers =
+            futures::stream::iter(due.into_iter().map(tell)).buffer_unordered(MAX_CALLS);
+        let mut report = TrustReport::default();
+        while let Some((node, generation, has)) = answers.next().await {
+            let again = match has {
+                Ok(has) if has >= number => {
+                    report.told += 1;
+                    None
+                }
+                Ok(_) => Some(Instant::now() + TELL_AGAIN),
+                Err(reason) => {
+                    tracing::info!(%node, reason, "trust bundle not accepted by agent");
+                    report.failed += 1;
+                    Some(Instant::now() + TELL_AGAIN)
+                }
+            };
+            let told = TrustState {
+                generation,
+                number,
+                again,
+            };
+            self.told.insert(node, told);
+        }
+        report
+    }
+}
+
+/// Fetches the bundle that the quorum state requires. A member may receive that bundle later than this control learns
+/// of it, so the request repeats until the bundle arrives.
+pub async fn catch_up(core: Arc<Core>) {
+    let mut news = core.trust_news();
+    let mut pause = ASK_AGAIN;
+    loop {
+        let heard = *news.borrow_and_update();
+        let mesh = core.agents.mesh();
+        // Read before the state, so that the state is at least as new.
+        let (number, bundle) = (mesh.trust_state().number, mesh.bundle());
+        let stands = match heard {
+            TrustNews::Number(wanted) if wanted.0 > number => Some(Stands::Behind),
+            TrustNews::Number(_) | TrustNews::Unknown => match core.read(Query::Trust).await {
+                Ok(Answer::Trust(state)) => {
+                    let bundle = bundle.and_then(|bundle| bundle.peek().ok());
+                    Some(stands(number, bundle.as_ref(), &state))
+                }
+                Ok(_) | Err(_) => None,
+            },
+        };
+        let contradicts = stands == Some(Stands::Contradicts);
+        if contradicts && !core.trust_contradicts() {
+            tracing::error!(
+                in_force = number,
+                "the quorum's state requires an older or different trust bundle than the one in \
+                 force here: the cluster was recreated or restored. Revocations of the quorum's \
+                 bundle are not in force. Stop this control and every agent, remove trust.bundle \
+                 from the folder of their certificates, and start them; or create the cluster with \
+                 a new authority and enrol every node and control again"
+            );
+        }
+        if stands.is_some() {
+            core.finds_trust_contradicting(contradicts);
+        }
+        match stands {
+            Some(Stands::Same) => {
+                if news.changed().await.is_err() {
+                    return;
+                }
+                pause = ASK_AGAIN;
+            }
+            Some(Stands::Contradicts) => {
+                if let Ok(Err(_)) = timeout(LOOK_AGAIN, news.changed()).await {
+                    return;
+                }
+            }
+            Some(Stands::Behind) | None => {
+                core.asks_for_trust();
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(ASK_AGAIN_AT_LAST);
+            }
+        }
+    }
+}
+
+/// Relation between the bundle in force and the one the quorum state requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Same,
+    Behind,
+    /// The quorum state does not contain the bundle in force, so no bundle of that state will be accepted.
+    Contradicts,
+}
+
+fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> Stands {
+    if state.number.0 != number {
+        return match state.number.0 > number {
+            true => Stands::Behind,
+            false => Stands::Contradicts,
+        };
+    }
+    let Some(bundle) = bundle else {
+        return Stands::Same;
+    };
+    let authorities = bundle.authorities.iter();
+    let same_authorities = authorities
+        .map(|authority| (&authority.certificate, authority.issuing))
+        .eq(state
+            .authorities
+            .iter()
+            .map(|a| (&a.certificate, a.issuing)));
+    let revoked = bundle.revoked.iter();
+    let same_revoked = revoked.map(|r| (r.role, &r.name, r.issued_before)).eq(state
+        .revoked
+        .iter()
+        .map(|r| (r.role, &r.name, r.issued_before)));
+    match same_authorities && same_revoked {
+        true => Stands::Same,
+        false => Stands::Contradicts,
+    }
+}
+
+/// Logs problems with this control's own certificate. No other action follows: every peer rejects a revoked control, so
+/// its leases expire and another control takes over. Enrolling again is a decision of the operator.
+pub async fn watch_own(core: Arc<Core>) {
+    let mut said = None;
+    loop {
+        let problem = core.certificate_problem();
+        if said != problem {
+            let state = core.certificate();
+            let error = state.as_ref().and_then(|state| state.last_error.clone());
+            match problem {
+                Some(reason) => tracing::error!(reason, ?error, "this control's certificate"),
+                None => tracing::info!("this control's certificate is valid again"),
+            }
+            said = problem;
+        }
+        tokio::time::sleep(OWN_PERIOD).await;
+    }
+}
+
+async fn tell(
+    core: &Core,
+    view: &crate::View,
+    node: &NodeId,
+    bundle: SignedBundle,
+) -> Result<u64, String> {
+    let request = PushTrust { bundle };
+    let called = core.agents.call(view, node, &request, CALL_TIMEOUT).await;
+    called
+        .map_err(|error| error.to_string())?
+        .map_err(|refused| refused.to_string())
+}
+
+fn generation(entry: &NodeEntry) -> Option<u64> {
+    entry.seen.as_ref().map(|seen| seen.generation)
+}
+
+fn is_due(told: Option<&TrustState>, generation: Option<u64>, number: u64, now: Instant) -> bool {
+    let same = |told: &&TrustState| told.generation == generation && told.number == number;
+    match told.filter(same) {
+        None => true,
+        Some(told) => told.again.is_some_and(|again| again <= now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lattice_mesh::Role;
+    use lattice_quorum_types::{Revision, UnixMillis, view::Revoked};
+
+    /// A bundle and the matching state, with these names revoked.
+    fn known(number: u64, names: &[&str]) -> (TrustBundle, TrustView) {
+        let revoked = |name: &&str| lattice_mesh::Revoked {
+            role: Role::Agent,
+            name: (*name).to_owned(),
+            issued_before: UnixMillis(5),
+            forget_at: UnixMillis(9),
+        };
+        let bundle = TrustBundle {
+            cluster: "test".to_owned(),
+            number,
+            authorities: Vec::new(),
+            revoked: names.iter().map(revoked).collect(),
+        };
+        let revoked = bundle.revoked.iter().map(|r| Revoked {
+            role: r.role,
+            name: r.name.clone(),
+            issued_before: r.issued_before,
+            forget_at: r.forget_at,
+        });
+        let state = TrustView {
+            number: Revision(number),
+            authorities: Vec::new(),
+            revoked: revoked.collect(),
+        };
+        (bundle, state)
+    }
+
+    #[test]
+    fn a_quorum_that_counts_anew_is_not_taken_for_caught_up_with() {
+        let (bundle, same) = known(7, &["a"]);
+        assert_eq!(stands(7, Some(&bundle), &same), Stands::Same);
+        assert_eq!(stands(7, Some(&bundle), &known(8, &[]).1), Stands::Behind);
+        let lower = known(3, &["a"]).1;
+        assert_eq!(stands(7, Some(&bundle), &lower), Stands::Contradicts);
+        let other = known(7, &["a", "b"]).1;
+        assert_eq!(stands(7, Some(&bundle), &other), Stands::Contradicts);
+        assert_eq!(stands(0, None, &TrustView::default()), Stands::Same);
+    }
+
+    #[test]
+    fn a_storm_of_bundles_costs_a_bounded_number_of_pushes() {
+        let start = Instant::now();
+        let bundle = |number| known(number, &[]).0;
+        let mut pushed = Pushed::of(bundle(1), start);
+        let mut at = vec![1];
+        // One minute with a new bundle every 100 ms.
+        for number in 2..=600 {
+            let now = start + Duration::from_millis(100 * (number - 1));
+            if pushed.holds_back(&bundle(number), now).is_none() {
+                pushed = Pushed::of(bundle(number), now);
+                at.push(number);
+            }
+        }
+        assert_eq!(at[..3], [1, 51, 101]);
+        assert_eq!(at.len(), 12);
+        // The last bundle waits no longer than the interval.
+        let now = start + Duration::from_millis(59_900);
+        let until = pushed.holds_back(&bundle(601), now);
+        assert_eq!(until, Some(pushed.at + BETWEEN_PUSHES));
+    }
+
+    #[test]
+    fn another_authority_is_not_held_back() {
+        let start = Instant::now();
+        let pushed = Pushed::of(known(1, &[]).0, start);
+        let (mut next, _) = known(2, &[]);
+        assert!(pushed.holds_back(&next, start).is_some());
+        next.authorities.push(TrustedAuthority {
+            certificate: b"another".as_slice().into(),
+            issuing: false,
+        });
+        assert_eq!(pushed.holds_back(&next, start), None);
+        // A change of the issuing authority is as urgent.
+        let pushed = Pushed::of(next.clone(), start);
+        next.number = 3;
+        next.authorities[0].issuing = true;
+        assert_eq!(pushed.holds_back(&next, start), None);
+    }
+
+    #[test]
+    fn an_agent_is_told_when_it_or_the_bundle_is_another_one() {
+        let now = Instant::now();
+        let has = TrustState {
+            generation: Some(1),
+            number: 7,
+            again: None,
+        };
+        assert!(is_due(None, Some(1), 7, now));
+        assert!(!is_due(Some(&has), Some(1), 7, now));
+        assert!(is_due(Some(&has), Some(2), 7, now));
+        assert!(is_due(Some(&has), Some(1), 8, now));
+        let failed = TrustState {
+            again: Some(now + TELL_AGAIN),
+            ..has
+        };
+        assert!(!is_due(Some(&failed), Some(1), 7, now));
+        assert!(is_due(Some(&failed), Some(1), 7, now + TELL_AGAIN));
+        assert!(is_due(Some(&failed), Some(1), 8, now));
+    }
+}

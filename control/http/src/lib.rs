@@ -1,0 +1,45 @@
+//! Interfaces for users and programs on one TLS port: REST under `/api/v1`, server-sent events, the web page, metrics,
+//! and gRPC (`grpc/`) through the same functions.
+//!
+//! `routes/` parses requests and builds responses, and `ops/` implements the operations. `caller.rs`, `auth.rs` and
+//! `oidc/` authenticate. Every error is a problem document. No policy is decided here: changes are proposed to the
+//! quorum in the name of the token's principal, and reads come from the core's view.
+//!
+//! Start with [`serve`] and `routes/mod.rs`.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::result_large_err,
+    reason = "a \"no\" is made once for each answer; its size costs nothing beside the socket"
+)]
+
+mod answer;
+mod auth;
+mod caller;
+mod connections;
+mod extract;
+mod grpc;
+mod identity;
+mod limiter;
+mod meter;
+mod movement;
+mod oidc;
+mod oidc_config;
+mod ops;
+mod routes;
+mod scheduler;
+mod server;
+mod state;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+pub use auth::{Auth, AuthError};
+pub(crate) use caller::Caller;
+pub use caller::Role;
+pub use identity::{HttpsIdentity, HttpsIdentityError};
+pub use oidc::{Issuer, IssuerError};
+pub use oidc_config::OidcConfig;
+pub use routes::openapi;
+pub(crate) use server::MAX_BODY_BYTES;
+pub use server::{Port, serve, watch_over};

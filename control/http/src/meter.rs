@@ -1,0 +1,290 @@
+//! Request counts and durations, and the metrics of `/metrics`.
+
+use super::{
+    caller::Caller,
+    ops::{inputs, status},
+    state::Api,
+};
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use lattice_engine::{
+    Core, View,
+    exposition::{Exposition, histogram},
+};
+use lattice_quorum_types::AllocationState;
+use prometheus::HistogramVec;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// Upper bounds of response times, seconds.
+const BOUNDS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+/// Response times by method, route and status; the set of routes is small and fixed.
+#[derive(Debug)]
+pub(crate) struct Meter(HistogramVec);
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self(histogram(
+            "lattice_http_request_duration_seconds",
+            "Time to the response head in seconds.",
+            &["method", "route", "status"],
+            &BOUNDS,
+        ))
+    }
+}
+
+impl Meter {
+    fn note(&self, method: &str, route: &str, status: &str, took: Duration) {
+        let of = self.0.with_label_values(&[method, route, status]);
+        of.observe(took.as_secs_f64());
+    }
+}
+
+/// Measures the time to the response head; the body of a stream may last for days.
+pub(crate) async fn measure(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let route = request.extensions().get::<MatchedPath>();
+    // All unknown paths and methods share one series, so clients cannot create series.
+    let route = route.map_or("unknown", MatchedPath::as_str).to_owned();
+    let method = match request.method().as_str() {
+        known @ ("GET" | "POST" | "PUT" | "DELETE" | "HEAD" | "OPTIONS") => known.to_owned(),
+        _ => "other".to_owned(),
+    };
+    let response = next.run(request).await;
+    let status = response.status();
+    (api.meter()).note(&method, &route, status.as_str(), started.elapsed());
+    response
+}
+
+/// Renders the metrics in the Prometheus exposition format.
+pub(crate) fn render(api: &Api, caller: &Caller) -> String {
+    let core = api.core();
+    let view = core.view();
+    let mut all = Exposition::default();
+    nodes(&mut all, &view);
+    control(&mut all, core, &view);
+    accounting(&mut all, core);
+    port(&mut all, api);
+    power(&mut all, core, &view);
+    inputs::expose(&view, core.now(), &mut all);
+    // Only operators and tenant administrators see project names, each within the visible tenants.
+    if caller.sees_all() {
+        projects(&mut all, caller, &view);
+    }
+    // Metrics of services and preemptions cover all tenants at once.
+    if caller.operates_whole() {
+        core.scaling.expose(&mut all);
+        core.moved.expose(&mut all);
+        core.cycles.expose(&mut all);
+        core.expose_storage(&view, &mut all);
+    }
+    all.collect(&api.meter().0);
+    all.text()
+}
+
+fn nodes(all: &mut Exposition, view: &View) {
+    all.gauges(
+        "lattice_nodes",
+        "Nodes by liveness.",
+        ["liveness"],
+        words(status::by_liveness(view)),
+    );
+    all.gauge(
+        "lattice_nodes_held",
+        "Nodes held by an allocation.",
+        status::nodes_held(view) as f64,
+    );
+    all.gauge(
+        "lattice_nodes_drifted",
+        "Nodes that differ from their baseline, or without a baseline from the majority of their \
+         cohort; no series before the first comparison.",
+        status::nodes_drifted(view).map(|nodes| nodes as f64),
+    );
+    all.gauge(
+        "lattice_nodes_not_judged",
+        "Nodes not yet compared with a baseline or cohort, or with an unknown result.",
+        status::nodes_not_judged(view) as f64,
+    );
+    all.gauges(
+        "lattice_allocations",
+        "Allocations that have not ended, by state.",
+        ["state"],
+        words(live_by_state(view)),
+    );
+}
+
+fn control(all: &mut Exposition, core: &Core, view: &View) {
+    all.gauge(
+        "lattice_view_revision",
+        "Revision of this control's view.",
+        view.revision.0 as f64,
+    );
+    if let Some(age) = core.view_age_ms() {
+        all.gauge(
+            "lattice_view_age_seconds",
+            "Seconds since the last update from the quorum.",
+            age as f64 / 1_000.0,
+        );
+    }
+    if let Some(certificate) = core.certificate() {
+        all.gauge(
+            "lattice_control_certificate_left_seconds",
+            "Seconds until this control's certificate expires.",
+            certificate.expires_at.since(core.now()) as f64 / 1000.0,
+        );
+    }
+    all.gauge(
+        "lattice_control_acting",
+        "1 while this control dispatches, or schedules a vCluster.",
+        f64::from(view.acting),
+    );
+    all.gauge(
+        "lattice_control_dispatching",
+        "1 while this control dispatches.",
+        f64::from(view.dispatches),
+    );
+    let schedules = view.schedules.iter();
+    all.gauges(
+        "lattice_control_schedules",
+        "Epoch of the lease under which this control schedules a vCluster; no series for other \
+         vClusters.",
+        ["vcluster"],
+        schedules.map(|(vcluster, epoch)| ([vcluster.to_string()], *epoch as f64)),
+    );
+}
+
+fn accounting(all: &mut Exposition, core: &Core) {
+    let Some(desk) = core.accounting() else {
+        return;
+    };
+    let status = desk.status();
+    all.gauges(
+        "lattice_accounting_buffered_events",
+        "Events not yet delivered to the accounting system.",
+        ["in"],
+        [("memory", status.in_memory), ("disk", status.on_disk)]
+            .map(|(place, n)| ([place.to_owned()], n as f64)),
+    );
+    all.gauge(
+        "lattice_accounting_buffer_full",
+        "1 while the accounting buffer on disk is full and the next event would be dropped.",
+        f64::from(status.is_full),
+    );
+    all.gauge(
+        "lattice_accounting_parked",
+        "Accounting requests rejected by the backend.",
+        status.parked.len() as f64,
+    );
+    all.gauge(
+        "lattice_accounting_unacknowledged_facts",
+        "Accounting facts not yet acknowledged by the accounting system.",
+        status.last.saturating_sub(status.acknowledged) as f64,
+    );
+    if let Some(pushed_at) = status.pushed_at {
+        all.gauge(
+            "lattice_accounting_pushed_age_seconds",
+            "Seconds since the accounting system last had all events and reports.",
+            core.now().since(pushed_at) as f64 / 1_000.0,
+        );
+    }
+    all.counter(
+        "lattice_accounting_events_dropped_total",
+        "Accounting events dropped because memory and disk buffers were full.",
+        status.dropped,
+    );
+    all.counter(
+        "lattice_accounting_events_sent_total",
+        "Accounting events sent.",
+        status.sent,
+    );
+    all.counter(
+        "lattice_accounting_reports_total",
+        "Usage reports sent.",
+        status.reported,
+    );
+}
+
+fn port(all: &mut Exposition, api: &Api) {
+    all.gauge(
+        "lattice_streams_open",
+        "Open event streams and followed logs.",
+        api.streams().count() as f64,
+    );
+    if let Some(issuer) = api.auth().issuer() {
+        all.gauge(
+            "lattice_oidc_keys_age_seconds",
+            "Seconds since the token keys were read from their issuer; no series before the first \
+             read.",
+            issuer.keys_age().map(|age| age.as_secs_f64()),
+        );
+    }
+    all.gauge(
+        "lattice_connections_open",
+        "Open connections to this port.",
+        api.connections().open() as f64,
+    );
+}
+
+fn power(all: &mut Exposition, core: &Core, view: &View) {
+    let power = status::power(core, view);
+    let sum = power.draws.iter().map(|(_, watts)| watts).sum();
+    let sum: Option<f64> = (!power.draws.is_empty()).then_some(sum);
+    all.gauges(
+        "lattice_node_power_draw_watts",
+        "Power draw of a node in watts, as its BMC reports it; no series while unknown.",
+        ["node", "source"],
+        power.draws,
+    );
+    all.gauges(
+        "lattice_node_power_limit_watts",
+        "Power limit of a node in watts, as its BMC reports it; no series while unset or unknown.",
+        ["node", "source"],
+        power.limits,
+    );
+    all.gauge(
+        "lattice_power_draw_watts",
+        "Sum of the known power draws of nodes in watts; no series while none is known.",
+        sum,
+    );
+    all.gauges(
+        "lattice_node_bmc_up",
+        "1 if the BMC of the node answered the last reading; no series before the first reading.",
+        ["node"],
+        power.answers,
+    );
+}
+
+fn projects(all: &mut Exposition, caller: &Caller, view: &View) {
+    let seen = || view.projects.values().filter(|p| caller.sees(&p.path));
+    all.gauges(
+        "lattice_project_nodes_used",
+        "Nodes held by a project and its children.",
+        ["project"],
+        seen().map(|p| ([p.path.to_string()], p.total().nodes as f64)),
+    );
+    all.gauges(
+        "lattice_project_nodes_limit",
+        "max_nodes limit of a project; no series without a limit.",
+        ["project"],
+        seen().filter_map(|p| Some(([p.path.to_string()], p.limits.max_nodes? as f64))),
+    );
+}
+
+fn words(tally: BTreeMap<String, u64>) -> impl Iterator<Item = ([String; 1], f64)> {
+    tally.into_iter().map(|(word, n)| ([word], n as f64))
+}
+
+fn live_by_state(view: &View) -> BTreeMap<String, u64> {
+    let live = AllocationState::ALL.iter().filter(|s| !s.is_terminal());
+    let mut tally: BTreeMap<String, u64> = live.map(|s| (s.to_string(), 0)).collect();
+    tally.extend(status::tally(
+        view.allocations.values().map(|a| a.state.as_str()),
+    ));
+    tally
+}

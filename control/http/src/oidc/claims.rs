@@ -1,0 +1,381 @@
+//! Token claims: conditions for accepting a token, and the identity it gives.
+
+use crate::{
+    auth::{MAX_NAME, is_name},
+    caller::Role,
+};
+use lattice_quorum_types::{ProjectPath, UnixMillis};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Claims with the user name, if the site configures none: the login name, else the subject identifier of the issuer.
+const USUAL_NAMES: [&str; 2] = ["preferred_username", "sub"];
+/// Value of the tenants claim that means all tenants.
+const ALL_TENANTS: &str = "*";
+
+/// Validation rules of this site for one issuer.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) issuer: String,
+    pub(super) audience: String,
+    /// Claim with the user name; `None` for the usual ones.
+    pub(super) name_claim: Option<String>,
+    pub(super) roles_claim: String,
+    pub(super) roles: BTreeMap<String, Role>,
+    pub(super) tenants_claim: Option<String>,
+    /// Allowed difference between the issuer's clock and the local one, milliseconds.
+    pub(super) leeway_ms: u64,
+}
+
+/// Identity given by a token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) name: String,
+    pub(super) role: Role,
+    pub(super) tenants: Option<BTreeSet<ProjectPath>>,
+    /// When the token stops being valid.
+    pub(super) until: UnixMillis,
+}
+
+/// Reason why a correctly signed token is rejected.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// The token is not meant for this service or not valid now: the caller is unauthenticated.
+    #[error("{0}")]
+    NotValid(String),
+    /// The token identifies a person without permissions here.
+    #[error("{0}")]
+    NotAllowed(String),
+}
+
+fn not_valid<T>(text: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::NotValid(text.into()))
+}
+
+fn not_allowed<T>(text: String) -> Result<T, Fault> {
+    Err(Fault::NotAllowed(text))
+}
+
+type Claims = Map<String, Value>;
+
+/// Claim with this name, or at the end of this path (`realm_access.roles`).
+fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
+    if let Some(value) = claims.get(path) {
+        return Some(value);
+    }
+    let (first, rest) = path.split_once('.')?;
+    at(claims.get(first)?.as_object()?, rest)
+}
+
+/// Words of a claim: a list of texts, or one text separated by spaces.
+fn words(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => text.split_whitespace().collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Time claim: seconds, possibly with a fraction.
+fn moment(claims: &Claims, name: &str) -> Result<Option<UnixMillis>, Fault> {
+    let Some(value) = claims.get(name) else {
+        return Ok(None);
+    };
+    let seconds = value.as_u64().map(|whole| whole.saturating_mul(1_000));
+    let parts = || {
+        let seconds = value.as_f64().filter(|s| *s >= 0.0)?;
+        // Larger values saturate at the latest representable time.
+        Some((seconds * 1_000.0) as u64)
+    };
+    match seconds.or_else(parts) {
+        Some(ms) => Ok(Some(UnixMillis(ms))),
+        None => not_valid(format!("`{name}` of the token is not a valid time")),
+    }
+}
+
+impl Rules {
+    /// Identity given by the claims of a token at the time `now`.
+    pub(super) fn holder(&self, payload: &[u8], now: UnixMillis) -> Result<Holder, Fault> {
+        let Ok(claims) = serde_json::from_slice::<Claims>(payload) else {
+            return not_valid("the token's payload is not a JSON object");
+        };
+        if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
+            return not_valid(format!("the token was not issued by {}", self.issuer));
+        }
+        let is_for_us = match claims.get("aud") {
+            Some(Value::String(one)) => *one == self.audience,
+            Some(Value::Array(all)) => all.iter().any(|one| one.as_str() == Some(&self.audience)),
+            _ => false,
+        };
+        if !is_for_us {
+            return not_valid(format!(
+                "the token is for another audience than {:?}",
+                self.audience
+            ));
+        }
+        let until = self.check_times(&claims, now)?;
+        let name = self.name(&claims)?;
+        let role = self.role(&claims, &name)?;
+        let tenants = self.tenants(&claims, &name)?;
+        if role == Role::TenantAdmin && tenants.is_none() {
+            return not_allowed(format!(
+                "{name} has the role {role}, which is limited to named tenants, but the token grants all"
+            ));
+        }
+        Ok(Holder {
+            name,
+            role,
+            tenants,
+            until,
+        })
+    }
+
+    fn check_times(&self, claims: &Claims, now: UnixMillis) -> Result<UnixMillis, Fault> {
+        let leeway = self.leeway_ms;
+        let Some(ends) = moment(claims, "exp")? else {
+            return not_valid("the token has no expiry time (`exp`)");
+        };
+        let until = UnixMillis(ends.0.saturating_add(leeway));
+        if now >= until {
+            return not_valid(format!(
+                "the token expired {} s ago; request a new one",
+                now.since(ends) / 1_000
+            ));
+        }
+        for (claim, what) in [("nbf", "is not valid before"), ("iat", "was made in")] {
+            let Some(at) = moment(claims, claim)? else {
+                continue;
+            };
+            if at.0 > now.0.saturating_add(leeway) {
+                return not_valid(format!(
+                    "the token {what} {} s from now (`{claim}`); are the clocks right?",
+                    at.since(now).div_ceil(1_000)
+                ));
+            }
+        }
+        Ok(until)
+    }
+
+    fn name(&self, claims: &Claims) -> Result<String, Fault> {
+        let named = match &self.name_claim {
+            Some(claim) => std::slice::from_ref(claim)
+                .iter()
+                .map(String::as_str)
+                .collect(),
+            None => Vec::from(USUAL_NAMES),
+        };
+        let mut found = named.iter().filter_map(|claim| at(claims, claim));
+        let Some(name) = found.find_map(Value::as_str).filter(|n| !n.is_empty()) else {
+            let claims = named.join("` or `");
+            return not_allowed(format!("the token names no user: it has no `{claims}`"));
+        };
+        match is_name(name) {
+            true => Ok(name.to_owned()),
+            false => not_allowed(format!(
+                "the user name in the token is not valid here: it must be 1 to {MAX_NAME} letters, \
+                 digits, '.', '_', '-' and '@'"
+            )),
+        }
+    }
+
+    fn role(&self, claims: &Claims, name: &str) -> Result<Role, Fault> {
+        let claim = &self.roles_claim;
+        let Some(value) = at(claims, claim) else {
+            return not_allowed(format!(
+                "{name} has no role here: the token has no claim `{claim}`"
+            ));
+        };
+        let mapped: Vec<Role> = words(value)
+            .into_iter()
+            .filter_map(|word| self.roles.get(word).copied())
+            .collect();
+        let strongest = Role::ALL.into_iter().rev().find(|r| mapped.contains(r));
+        match strongest {
+            Some(role) => Ok(role),
+            None => not_allowed(format!(
+                "{name} has no role here: no value of the token's claim `{claim}` is mapped to a \
+                 role"
+            )),
+        }
+    }
+
+    /// Tenants of the token; `None` for all. If the site configures a tenants claim, a token without the claim is
+    /// rejected and never counts as one for all tenants.
+    fn tenants(&self, claims: &Claims, name: &str) -> Result<Option<BTreeSet<ProjectPath>>, Fault> {
+        let Some(claim) = &self.tenants_claim else {
+            return Ok(None);
+        };
+        let Some(value) = at(claims, claim) else {
+            return not_allowed(format!(
+                "{name} is in no tenant here: the token has no claim `{claim}`"
+            ));
+        };
+        let words = words(value);
+        if words.contains(&ALL_TENANTS) {
+            return Ok(None);
+        }
+        let paths = words.into_iter().filter_map(|w| ProjectPath::new(w).ok());
+        let tenants: BTreeSet<ProjectPath> = paths.filter(ProjectPath::is_tenant).collect();
+        match tenants.is_empty() {
+            false => Ok(Some(tenants)),
+            true => not_allowed(format!(
+                "{name} is in no tenant here: no value of the token's claim `{claim}` is the name \
+                 of a tenant"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::json;
+
+    const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+    fn rules() -> Rules {
+        Rules {
+            issuer: "https://id.example.org".to_owned(),
+            audience: "lattice".to_owned(),
+            name_claim: None,
+            roles_claim: "realm_access.roles".to_owned(),
+            roles: BTreeMap::from([
+                ("hpc-user".to_owned(), Role::User),
+                ("hpc-admin".to_owned(), Role::Admin),
+                ("hpc-dean".to_owned(), Role::TenantAdmin),
+                ("waldur".to_owned(), Role::Service),
+            ]),
+            tenants_claim: None,
+            leeway_ms: 60_000,
+        }
+    }
+
+    /// Valid claims with changes; a null removes a claim.
+    fn with(changes: Value) -> Vec<u8> {
+        let mut claims = json!({
+            "iss": "https://id.example.org", "aud": ["account", "lattice"], "sub": "f3a1",
+            "exp": NOW.0 / 1_000 + 300, "nbf": NOW.0 / 1_000, "iat": NOW.0 / 1_000,
+            "preferred_username": "ada", "realm_access": {"roles": ["other", "hpc-user"]},
+        });
+        for (name, value) in changes.as_object().unwrap() {
+            match value {
+                Value::Null => claims.as_object_mut().unwrap().remove(name),
+                value => claims
+                    .as_object_mut()
+                    .unwrap()
+                    .insert(name.clone(), value.clone()),
+            };
+        }
+        serde_json::to_vec(&claims).unwrap()
+    }
+
+    fn says(rules: &Rules, changes: Value) -> String {
+        match rules.holder(&with(changes), NOW) {
+            Ok(holder) => format!("{} {}", holder.name, holder.role),
+            Err(Fault::NotValid(text)) => format!("401 {text}"),
+            Err(Fault::NotAllowed(text)) => format!("403 {text}"),
+        }
+    }
+
+    #[test]
+    fn a_token_is_for_here_and_for_now() {
+        let rules = rules();
+        let s = NOW.0 / 1_000;
+        for (changes, wanted) in [
+            (json!({}), "ada user"),
+            (json!({"aud": "lattice"}), "ada user"),
+            (json!({"aud": "lattice2"}), "401 the token is for another"),
+            (json!({"aud": ["a"]}), "401 the token is for another"),
+            (json!({"aud": null}), "401 the token is for another"),
+            (
+                json!({"iss": "https://id.example.org/"}),
+                "401 the token was not issued by",
+            ),
+            (json!({"iss": null}), "401 the token was not issued by"),
+            (json!({"exp": s - 59}), "ada user"),
+            (json!({"exp": s - 60}), "401 the token expired 60 s ago"),
+            (json!({"exp": (s as f64) - 59.5}), "ada user"),
+            (json!({"exp": 1e300}), "ada user"),
+            (json!({"exp": null}), "401 the token has no expiry time"),
+            (
+                json!({"exp": "soon"}),
+                "401 `exp` of the token is not a valid time",
+            ),
+            (
+                json!({"exp": -5}),
+                "401 `exp` of the token is not a valid time",
+            ),
+            (json!({"nbf": s + 60}), "ada user"),
+            (
+                json!({"nbf": s + 61}),
+                "401 the token is not valid before 61 s",
+            ),
+            (json!({"iat": s + 61}), "401 the token was made in 61 s"),
+            (json!({"nbf": null, "iat": null}), "ada user"),
+        ] {
+            let said = says(&rules, changes.clone());
+            assert!(said.starts_with(wanted), "{changes}: {said}");
+        }
+    }
+
+    #[test]
+    fn who_it_is_comes_out_of_the_claim_that_the_site_names_and_no_other() {
+        let mut rules = rules();
+        let no_name = json!({"preferred_username": null});
+        assert_eq!(says(&rules, no_name.clone()), "f3a1 user");
+        for odd in ["service:control", "a b", "", "\u{e4}da"] {
+            let said = says(&rules, json!({"preferred_username": odd}));
+            assert!(said.starts_with("403 "), "{odd:?}: {said}");
+        }
+        rules.name_claim = Some("email".to_owned());
+        let said = says(&rules, json!({}));
+        assert_eq!(said, "403 the token names no user: it has no `email`");
+        assert_eq!(says(&rules, json!({"email": "ada@x"})), "ada@x user");
+    }
+
+    #[test]
+    fn a_role_is_one_that_the_site_maps_and_the_strongest_of_them() {
+        let rules = rules();
+        let roles = |roles: Value| says(&rules, json!({"realm_access": {"roles": roles}}));
+        assert_eq!(roles(json!(["hpc-user", "hpc-admin"])), "ada admin");
+        assert_eq!(roles(json!("waldur hpc-user")), "ada user");
+        assert_eq!(roles(json!(["waldur"])), "ada service");
+        // A role name of Lattice has no meaning in a token unless the site maps it.
+        let none = roles(json!(["admin"]));
+        assert!(none.contains("no value of the token's claim `realm_access.roles`"));
+        let none = says(&rules, json!({"realm_access": null}));
+        assert!(none.contains("has no claim `realm_access.roles`"), "{none}");
+        // A tenant administrator requires named tenants.
+        assert!(roles(json!(["hpc-dean"])).starts_with("403 "));
+    }
+
+    #[test]
+    fn tenants_are_those_that_are_named_and_never_all_by_silence() {
+        let rules = Rules {
+            tenants_claim: Some("groups".to_owned()),
+            ..rules()
+        };
+        let tenants = |groups: Value| rules.holder(&with(json!({"groups": groups})), NOW);
+        let named = tenants(json!(["ocean", "ocean/deep", "/staff"])).unwrap();
+        assert_eq!(
+            named.tenants,
+            Some(BTreeSet::from([ProjectPath::new("ocean").unwrap()]))
+        );
+        assert_eq!(tenants(json!(["*"])).unwrap().tenants, None);
+        for none in [json!(null), json!([]), json!(["a/b"]), json!(7)] {
+            let refused = tenants(none.clone());
+            assert!(matches!(refused, Err(Fault::NotAllowed(_))), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_claim_whose_own_name_has_dots_is_found_as_well() {
+        let Value::Object(claims) = json!({"https://x.org/roles": ["a"], "b": {"c.d": 1}}) else {
+            unreachable!()
+        };
+        assert_eq!(at(&claims, "https://x.org/roles"), Some(&json!(["a"])));
+        assert_eq!(at(&claims, "b.c.d"), Some(&json!(1)));
+        assert_eq!(at(&claims, "b.c"), None);
+    }
+}

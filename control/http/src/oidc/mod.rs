@@ -1,0 +1,350 @@
+//! OpenID Connect: tokens signed by an issuer, in addition to those of the token file.
+//!
+//! Only the keys of the issuer are requested, by a separate task ([`Issuer::follow`]): at the start of control,
+//! periodically, and when a token names an unknown key. Only in the last case does a request wait for the issuer, and
+//! not for long. Known keys stay in force while the issuer is silent.
+//!
+//! `jose.rs` verifies signatures, and `claims.rs` validates claims; both are free of clock and network. Design reasons:
+//! `0002-tokens-of-an-issuer.md`.
+
+mod claims;
+mod jose;
+
+use super::caller::Caller;
+use crate::oidc_config::OidcConfig;
+use arc_swap::ArcSwapOption;
+use claims::{Fault, Holder, Rules};
+use jose::{Keys, Token};
+use lattice_api::problem::{Kind, Problem};
+use lattice_engine::inputs::fetch::{self, ClientError, FetchError, Trust, Web};
+use lattice_quorum_types::UnixMillis;
+use parking_lot::{Mutex, MutexGuard};
+use reqwest::Url;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use serde::Deserialize;
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, timeout},
+};
+
+/// Path of the issuer's discovery document, below its address.
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+/// Timeout for each of the issuer's two answers.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Maximum bytes of an answer: a key set with certificates takes some tens of KiB.
+const MOST_BYTES: usize = 1 << 20;
+/// First pause before a silent issuer is queried again; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Shortest time between two key requests because of an unknown key: invented key names must not cause unlimited
+/// requests to the issuer.
+const BETWEEN_UNKNOWN: Duration = Duration::from_secs(60);
+/// Longest wait of a request with an unknown key.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The issuer cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IssuerError {
+    /// The HTTP client cannot be set up.
+    #[error("https.oidc: {reason}")]
+    Client {
+        /// Cause of the failure.
+        reason: String,
+    },
+    /// A setting is invalid.
+    #[error("https.oidc.{key}: {reason}")]
+    Key {
+        /// Setting below `https.oidc`.
+        key: &'static str,
+        /// Cause of the failure.
+        reason: String,
+    },
+}
+
+impl From<ClientError> for IssuerError {
+    fn from(error: ClientError) -> Self {
+        Self::Client {
+            reason: lattice_host::error_text::with_causes(&error),
+        }
+    }
+}
+
+/// Reason why the keys of the issuer could not be refreshed.
+#[derive(Debug, thiserror::Error)]
+enum KeysError {
+    #[error("{url}: {source}")]
+    Fetch { url: Url, source: FetchError },
+    #[error("{url}: unexpected answer: {source}")]
+    Unreadable { url: Url, source: serde_json::Error },
+    #[error("{url}: it names another issuer than `https.oidc.issuer`")]
+    OtherIssuer { url: Url },
+    #[error("{url}: its `jwks_uri` is not an https URL")]
+    Insecure { url: Url },
+    #[error("{url}: it has no signature key of a supported kind")]
+    NoKeys { url: Url },
+}
+
+/// Discovery document of the issuer, as far as it is used.
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// Keys, and when they were read.
+struct CachedKeys {
+    keys: Keys,
+    at: Instant,
+}
+
+/// State of key requests caused by unknown keys.
+#[derive(Default)]
+struct Turn {
+    last: Option<Instant>,
+    /// A request waits for the answer.
+    is_pending: bool,
+}
+
+/// An issuer of tokens and its known keys.
+pub struct Issuer {
+    rules: Rules,
+    web: Web,
+    discovery: Url,
+    refresh: Duration,
+    known: ArcSwapOption<CachedKeys>,
+    turn: Mutex<Turn>,
+    wanted: Notify,
+    /// Number of completed key requests.
+    rounds: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Issuer({})", self.rules.issuer)
+    }
+}
+
+impl Issuer {
+    /// Creates an issuer from a checked configuration. Reads its CA file; sends no request yet.
+    ///
+    /// # Errors
+    /// The CA file is unusable, or TLS cannot be set up.
+    pub fn new(config: &OidcConfig) -> Result<Self, IssuerError> {
+        let trust = match &config.ca_file {
+            Some(path) => Trust::Only(authorities(path)?),
+            None => Trust::System,
+        };
+        let web = Web::new(fetch::client(trust)?, None, DEADLINE, MOST_BYTES);
+        let wrong = |key: &'static str, reason: String| IssuerError::Key { key, reason };
+        let web = web.map_err(|error| wrong("issuer", error.to_string()))?;
+        let discovery = format!("{}{DISCOVERY}", config.issuer.trim_end_matches('/'));
+        let discovery = Url::parse(&discovery);
+        Ok(Self {
+            rules: Rules {
+                issuer: config.issuer.clone(),
+                audience: config.audience.clone(),
+                name_claim: config.name_claim.clone(),
+                roles_claim: config.roles_claim.clone(),
+                roles: config.roles.clone(),
+                tenants_claim: config.tenants_claim.clone(),
+                leeway_ms: config.leeway_s.saturating_mul(1_000),
+            },
+            web,
+            discovery: discovery.map_err(|error| wrong("issuer", error.to_string()))?,
+            refresh: Duration::from_secs(config.refresh_s),
+            known: ArcSwapOption::empty(),
+            turn: Mutex::default(),
+            wanted: Notify::new(),
+            rounds: watch::Sender::new(0),
+        })
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock()
+    }
+
+    /// Keeps the keys up to date; never ends.
+    pub async fn follow(self: Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        let mut said = String::new();
+        loop {
+            let read = self.read_keys().await;
+            let wait = match read {
+                Ok(keys) => {
+                    if !said.is_empty() || self.known.load().is_none() {
+                        tracing::info!(
+                            issuer = self.rules.issuer,
+                            keys = keys.len(),
+                            "OIDC token keys read"
+                        );
+                    }
+                    said.clear();
+                    pause = FIRST_PAUSE;
+                    let at = Instant::now();
+                    self.known.store(Some(Arc::new(CachedKeys { keys, at })));
+                    self.refresh
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != said {
+                        let has_keys = self.known.load().is_some();
+                        tracing::warn!(
+                            issuer = self.rules.issuer,
+                            has_keys,
+                            "OIDC token keys not read: {text}"
+                        );
+                        said = text;
+                    }
+                    let wait = pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    wait.min(self.refresh)
+                }
+            };
+            self.turn().is_pending = false;
+            self.rounds.send_modify(|rounds| *rounds += 1);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.wanted.notified() => {}
+            }
+        }
+    }
+
+    async fn read_keys(&self) -> Result<Keys, KeysError> {
+        let url = || self.discovery.clone();
+        let text = self.get(&self.discovery).await?;
+        let said: Discovery = serde_json::from_slice(&text)
+            .map_err(|source| KeysError::Unreadable { url: url(), source })?;
+        if said.issuer != self.rules.issuer {
+            return Err(KeysError::OtherIssuer { url: url() });
+        }
+        let place = Url::parse(&said.jwks_uri).ok();
+        let place = place.filter(|place| place.scheme() == "https");
+        let place = place.ok_or_else(|| KeysError::Insecure { url: url() })?;
+        let text = self.get(&place).await?;
+        match Keys::read(&text) {
+            Ok(keys) if keys.len() > 0 => Ok(keys),
+            Ok(_) => Err(KeysError::NoKeys { url: place }),
+            Err(source) => Err(KeysError::Unreadable { url: place, source }),
+        }
+    }
+
+    async fn get(&self, url: &Url) -> Result<Vec<u8>, KeysError> {
+        let got = self.web.get(url).await;
+        got.map_err(|source| KeysError::Fetch {
+            url: url.clone(),
+            source,
+        })
+    }
+
+    /// Age of the keys.
+    pub(crate) fn keys_age(&self) -> Option<Duration> {
+        Some(self.known.load().as_ref()?.at.elapsed())
+    }
+
+    /// Identifies the caller by a text with the form of an issuer's token; `None` for any other text.
+    pub(crate) async fn find(
+        &self,
+        text: &str,
+        now: UnixMillis,
+    ) -> Option<Result<Caller, Problem>> {
+        if !Token::looks_like_one(text) {
+            return None;
+        }
+        Some(self.judge(text, now).await)
+    }
+
+    async fn judge(&self, text: &str, now: UnixMillis) -> Result<Caller, Problem> {
+        let token = Token::read(text);
+        let token = token.map_err(|why| nobody(&format!("the token cannot be used: {why}")))?;
+        let seen = self.rounds.subscribe();
+        let mut signed = self.is_signed(&token)?;
+        // A token without a key name may be signed by a key published since.
+        let may_be_newer = match signed {
+            None => true,
+            Some(good) => !good && !token.names_key(),
+        };
+        if may_be_newer && self.asks_again(seen).await {
+            signed = self.is_signed(&token)?;
+        }
+        match signed {
+            Some(true) => {}
+            Some(false) => return Err(nobody("the token's signature is not its issuer's")),
+            None => {
+                return Err(nobody(
+                    "the key (`kid`) of the token is not among its issuer's known keys; keys are \
+                     read again at most once a minute for this",
+                ));
+            }
+        }
+        let holder = self.rules.holder(token.payload(), now);
+        holder
+            .map(|holder| caller(holder, now))
+            .map_err(|fault| match fault {
+                Fault::NotValid(text) => nobody(&text),
+                Fault::NotAllowed(text) => Problem::new(Kind::Forbidden, "forbidden", text),
+            })
+    }
+
+    /// Whether the issuer signed the token; `None`: the issuer is not known to have the key.
+    fn is_signed(&self, token: &Token<'_>) -> Result<Option<bool>, Problem> {
+        let known = self.known.load();
+        let known = known.as_ref().ok_or_else(|| self.no_keys())?;
+        Ok(known.keys.of(token).map(|key| key.signed(token)))
+    }
+
+    fn no_keys(&self) -> Problem {
+        let detail = format!(
+            "tokens of {} cannot be verified yet: the issuer's keys have not been readable since \
+             this control started, and are requested again. Tokens of this cluster's own file are \
+             accepted meanwhile",
+            self.rules.issuer
+        );
+        Problem::new(Kind::Unavailable, "issuer_unavailable", detail)
+    }
+
+    /// Requests the keys and waits for them; `false` if the last such request was too recent.
+    async fn asks_again(&self, mut seen: watch::Receiver<u64>) -> bool {
+        {
+            let mut turn = self.turn();
+            let is_due = turn.last.is_none_or(|at| at.elapsed() >= BETWEEN_UNKNOWN);
+            if !turn.is_pending && !is_due {
+                return false;
+            }
+            if !turn.is_pending {
+                turn.last = Some(Instant::now());
+                turn.is_pending = true;
+                self.wanted.notify_one();
+            }
+        }
+        matches!(timeout(PATIENCE, seen.changed()).await, Ok(Ok(())))
+    }
+}
+
+fn nobody(detail: &str) -> Problem {
+    Problem::new(Kind::Unauthenticated, "unauthenticated", detail)
+}
+
+fn caller(holder: Holder, now: UnixMillis) -> Caller {
+    let left = Duration::from_millis(holder.until.since(now));
+    Caller {
+        name: holder.name.into(),
+        role: holder.role,
+        tenants: holder.tenants.map(Arc::new),
+        // If the expiry is beyond the range of the clock, the token does not end by itself.
+        ends_at: Instant::now().checked_add(left),
+    }
+}
+
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, IssuerError> {
+    let wrong = |reason: String| IssuerError::Key {
+        key: "ca_file",
+        reason: format!("{}: {reason}", path.display()),
+    };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(wrong("it holds no certificate".to_owned())),
+        Ok(found) => Ok(found),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}

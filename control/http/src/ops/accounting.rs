@@ -1,0 +1,145 @@
+//! Accounting status and reconciliation.
+
+use super::{read, time, unexpected};
+use crate::caller::{Caller, Role};
+use lattice_accounting::status::{Difference, Outcome};
+use lattice_api::{
+    accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
+    amount::Hours,
+    problem::{Kind, Problem},
+    text,
+};
+use lattice_engine::{
+    Core,
+    tasks::accounts::{Desk, ReconcileError},
+};
+use lattice_quorum_types::{
+    UnixMillis,
+    budget::HOUR_MS,
+    view::{Answer, Query},
+};
+use std::sync::Arc;
+
+pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingStatus, Problem> {
+    caller.check_whole(Role::Operator, "reading the accounting status")?;
+    let Some(desk) = core.accounting() else {
+        return Ok(AccountingStatus::default());
+    };
+    let query = Query::Facts {
+        after: u64::MAX,
+        limit: 0,
+        since: UnixMillis(0),
+    };
+    let Answer::Facts(_, head) = read(core, query).await? else {
+        return Err(unexpected());
+    };
+    let status = desk.status();
+    let bounds = desk.settings().bounds;
+    let parked = status.parked.into_iter().map(|(what, parked)| ParkedView {
+        what,
+        since: time(parked.since),
+        reason: parked.reason,
+    });
+    Ok(AccountingStatus {
+        enabled: true,
+        acts: core.view().dispatches,
+        provider: Some("waldur".to_owned()),
+        version: status.version,
+        pushed_at: status.pushed_at.map(time),
+        failure: status.failure,
+        retry_at: status.retry_at.map(time),
+        last: head.last,
+        acknowledged: head.acknowledged,
+        in_memory: status.in_memory,
+        buffer_size: bounds.memory as u64,
+        on_disk: status.on_disk,
+        disk_buffer_max_events: bounds.disk as u64,
+        full: status.is_full,
+        // The quorum counts acknowledged drops; this control counts the others.
+        dropped: head.dropped.max(status.dropped),
+        sent: status.sent,
+        reported: status.reported,
+        parked: parked.collect(),
+    })
+}
+
+pub(crate) async fn reconcile(
+    core: &Core,
+    caller: &Caller,
+    request: ReconcileRequest,
+) -> Result<ReconcileView, Problem> {
+    caller.check_whole(Role::Admin, "setting what an accounting system has")?;
+    let desk = acting(core)?;
+    let moment = |field: &str, given: &str| {
+        text::moment(given, core.now()).map_err(|why| Problem::field(field, why))
+    };
+    let (since, until) = (
+        moment("since", &request.since)?,
+        moment("until", &request.until)?,
+    );
+    if since >= until {
+        return Err(Problem::field("until", "it must be behind `since`"));
+    }
+    let done = desk.reconcile(since, until, request.dry_run).await;
+    let differences = done.map_err(|error| match error {
+        ReconcileError::Busy => Problem::new(Kind::TooMany, "busy", error.to_string()),
+        ReconcileError::Failed { .. } => {
+            Problem::new(Kind::Unavailable, "accounting", error.to_string())
+        }
+    })?;
+    Ok(ReconcileView {
+        differences: differences.into_iter().map(shown).collect(),
+    })
+}
+
+/// Handles a webhook call as a wake-up only. Its content is not trusted: the accountant queries the accounting system
+/// itself.
+pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
+    let unknown = || {
+        Problem::new(
+            Kind::NotFound,
+            "unknown_hook",
+            "no hook of this name exists",
+        )
+    };
+    let desk = core.accounting().ok_or_else(unknown)?;
+    match desk.knows_hook(secret).await {
+        true => {
+            desk.looks_now();
+            Ok(())
+        }
+        false => Err(unknown()),
+    }
+}
+
+fn acting(core: &Core) -> Result<&Arc<Desk>, Problem> {
+    let off = "accounting is off on this cluster; see `accounting` in control's file";
+    let desk = core.accounting();
+    let desk = desk.ok_or_else(|| Problem::new(Kind::Conflict, "accounting_off", off))?;
+    match core.view().dispatches {
+        true => Ok(desk),
+        false => {
+            let detail = "another control does the accounting; use that one";
+            Err(Problem::new(Kind::Unavailable, "not_acting", detail))
+        }
+    }
+}
+
+fn shown(difference: Difference) -> TotalDifference {
+    let hours = |hundredths: u64| Hours(hundredths.saturating_mul(HOUR_MS / 100));
+    let (outcome, reason) = match difference.outcome {
+        Outcome::Found => ("found", None),
+        Outcome::Corrected => ("corrected", None),
+        Outcome::NotBookable { reason } => ("not_bookable", Some(reason)),
+    };
+    TotalDifference {
+        project: difference.project.to_string(),
+        vcluster: difference.vcluster.to_string(),
+        month: difference.month,
+        component: difference.component,
+        had: hours(difference.has),
+        used: hours(difference.used),
+        outcome: outcome.to_owned(),
+        reason,
+    }
+}

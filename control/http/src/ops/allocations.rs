@@ -1,0 +1,357 @@
+//! Allocation operations: list, show and act.
+
+use super::{elements, paging, propose, read, unexpected, waits::Waits};
+use crate::caller::Caller;
+use lattice_api::{
+    AllocationView,
+    allocation::{CheckpointRequest, ExtendRequest, Sight, Walltime},
+    duration,
+    explanation::ExplanationView,
+    page::Page,
+    problem::Problem,
+};
+use lattice_engine::{Core, LastPlan, View, explanation};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
+    checkpoint::TIMEOUT_MS,
+    command::CheckpointAsked,
+    event::EventKind,
+    view::{Answer, Query},
+};
+use std::{ops::Bound, sync::Arc};
+
+/// Records read from the quorum at a time.
+const CHUNK: u32 = 1_000;
+/// Maximum number of reads for one page. A page may be short when few records match; its cursor continues.
+const MAX_READS: usize = 10;
+
+fn unknown(id: AllocationId) -> Problem {
+    Problem::from(&Refusal::UnknownAllocation { id })
+}
+
+/// Filter of an allocation list.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    states: Vec<AllocationState>,
+    within: Option<ProjectPath>,
+    user: Option<String>,
+}
+
+impl Filter {
+    /// Parses the filter; each state may itself be a comma-separated list.
+    pub(crate) fn new<'a>(
+        states: impl IntoIterator<Item = &'a str>,
+        project: Option<&str>,
+        user: Option<String>,
+    ) -> Result<Self, Problem> {
+        let words = states.into_iter().flat_map(|s| s.split(','));
+        let states = words.map(str::trim).filter(|s| !s.is_empty());
+        let states: Result<_, _> = states.map(str::parse).collect();
+        let project = project.filter(|p| !p.is_empty()).map(ProjectPath::new);
+        Ok(Self {
+            states: states.map_err(|e: String| Problem::field("state", e))?,
+            within: project
+                .transpose()
+                .map_err(|e| Problem::field("project", e.to_string()))?,
+            user: user.filter(|u| !u.is_empty()),
+        })
+    }
+
+    fn passes(&self, caller: &Caller, a: &Allocation) -> bool {
+        caller.sees(&a.spec.project)
+            && (self.states.is_empty() || self.states.contains(&a.state))
+            && self
+                .within
+                .as_ref()
+                .is_none_or(|top| a.spec.project.is_within(top))
+            && self.user.as_ref().is_none_or(|user| a.user == *user)
+    }
+
+    /// Whether the view contains every matching allocation.
+    fn is_live(&self) -> bool {
+        !self.states.is_empty() && !self.states.iter().any(|s| s.is_terminal())
+    }
+}
+
+pub(crate) async fn list(
+    core: &Core,
+    caller: &Caller,
+    filter: &Filter,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<AllocationView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let after = paging::after::<AllocationId>(cursor)?.unwrap_or(AllocationId(0));
+    let view = core.view();
+    if let Some(top) = &filter.within
+        && !(view.projects.contains_key(top) && caller.sees(top))
+    {
+        return Err(Problem::from(&Refusal::UnknownProject {
+            path: top.clone(),
+        }));
+    }
+    if filter.is_live() {
+        let all = view
+            .allocations
+            .range((Bound::Excluded(after), Bound::Unbounded));
+        let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
+        let page = paging::page(passing, limit, |a| a.id.to_string());
+        let plan = core.plan_for(&view, page.items.iter().map(|a| &***a)).await;
+        let waits = Waits::new(&view);
+        return Ok(page.map(|a| shown(&view, (&plan, &waits), caller, a)));
+    }
+    let page = list_all(core, caller, filter, limit, after).await?;
+    let plan = core.plan_for(&view, &page.items).await;
+    let waits = Waits::new(&view);
+    Ok(page.map(|a| shown(&view, (&plan, &waits), caller, &a)))
+}
+
+/// Lists allocations including ended ones, which only the quorum has.
+async fn list_all(
+    core: &Core,
+    caller: &Caller,
+    filter: &Filter,
+    limit: usize,
+    mut after: AllocationId,
+) -> Result<Page<Allocation>, Problem> {
+    let mut items: Vec<Allocation> = Vec::new();
+    for _ in 0..MAX_READS {
+        let query = Query::Allocations {
+            after,
+            limit: CHUNK,
+            states: filter.states.clone(),
+            within: filter.within.clone(),
+        };
+        let Answer::Allocations(found) = read(core, query).await? else {
+            return Err(unexpected());
+        };
+        // A page may be short, because the quorum limits its bytes and the records it examines.
+        let is_last = found.is_empty();
+        after = found.last().map_or(after, |a| a.id);
+        let room = limit + 1 - items.len();
+        items.extend(
+            found
+                .into_iter()
+                .filter(|a| filter.passes(caller, a))
+                .take(room),
+        );
+        if is_last || items.len() > limit {
+            return Ok(paging::page(items.into_iter(), limit, |a| a.id.to_string()));
+        }
+    }
+    Ok(Page {
+        items,
+        next_cursor: Some(after.to_string()),
+    })
+}
+
+/// Returns the record from the view, or from the quorum once the allocation has ended. For an element that was never
+/// placed, the record is derived from its array.
+pub(super) async fn record(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+) -> Result<Arc<Allocation>, Problem> {
+    let record = match elements::recorded(core, id).await? {
+        Some(record) => record,
+        None => {
+            let element = elements::unplaced(core, id).await?;
+            element.ok_or_else(|| unknown(id))?
+        }
+    };
+    match caller.sees(&record.spec.project) {
+        true => Ok(record),
+        false => Err(unknown(id)),
+    }
+}
+
+pub(crate) async fn get(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+) -> Result<AllocationView, Problem> {
+    let record = record(core, caller, id).await?;
+    Ok(shown_now(core, caller, &record).await)
+}
+
+/// Action on an allocation.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    Cancel,
+    Hold,
+    Release,
+    Requeue,
+    Extend(ExtendRequest),
+    Checkpoint(CheckpointRequest),
+    Suspend,
+    SuspendAfterCheckpoint,
+    Resume,
+}
+
+impl Act {
+    /// Builds the command; reads the allocation first if necessary.
+    async fn command(
+        &self,
+        core: &Core,
+        caller: &Caller,
+        id: AllocationId,
+    ) -> Result<Command, Problem> {
+        Ok(match self {
+            Act::Cancel => Command::Cancel { id },
+            Act::Hold => Command::Hold { id },
+            Act::Release => Command::Release { id },
+            Act::Requeue => Command::Requeue { id },
+            Act::Suspend => Command::Suspend { id },
+            Act::SuspendAfterCheckpoint => suspend_after(core, caller, id).await?,
+            Act::Resume => Command::Resume { id },
+            Act::Extend(request) => {
+                let walltime_ms = match request.read()? {
+                    Walltime::Of(ms) => ms,
+                    Walltime::More(ms) => {
+                        let present = record(core, caller, id).await?.spec.walltime_ms;
+                        let unbounded = || {
+                            let reason =
+                                "the allocation has no walltime limit; give a whole walltime";
+                            Problem::field("walltime", reason)
+                        };
+                        let sum = present.ok_or_else(unbounded)?.saturating_add(ms);
+                        sum.min(duration::MAX_MS)
+                    }
+                };
+                Command::SetWalltime { id, walltime_ms }
+            }
+            Act::Checkpoint(request) => checkpoint(core, caller, id, request).await?,
+        })
+    }
+}
+
+async fn checkpoint(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+    request: &CheckpointRequest,
+) -> Result<Command, Problem> {
+    let timeout_ms = request.timeout_ms()?.unwrap_or(TIMEOUT_MS);
+    let given = request.directory.clone().filter(|text| !text.is_empty());
+    let directory = match given {
+        Some(directory) => directory,
+        None => {
+            let record = record(core, caller, id).await?;
+            let nowhere = || {
+                let reason = "neither the allocation nor the site gives a directory; give one";
+                Problem::field("directory", reason)
+            };
+            // For an allocation without checkpoints, the quorum returns the error.
+            match record.spec.terms.checkpoint {
+                None => "/".to_owned(),
+                Some(_) => core.checkpoint_directory(&record).ok_or_else(nowhere)?,
+            }
+        }
+    };
+    Ok(Command::WriteCheckpoint {
+        id,
+        directory,
+        timeout_ms,
+    })
+}
+
+/// Builds the command to suspend after a checkpoint. The checkpoint uses the allocation's usual directory and the time
+/// limit of its vCluster.
+async fn suspend_after(core: &Core, caller: &Caller, id: AllocationId) -> Result<Command, Problem> {
+    let record = record(core, caller, id).await?;
+    let directory = match record.spec.terms.checkpoint {
+        // The quorum returns the error, unless another refusal has priority.
+        None => "/".to_owned(),
+        Some(_) => core.checkpoint_directory(&record).ok_or_else(|| {
+            let reason = "neither the allocation nor the site gives a checkpoint directory; \
+                write a checkpoint first (`lattice checkpoint --directory`), then suspend without one";
+            Problem::field("checkpoint", reason)
+        })?,
+    };
+    let policy = core.view().movement_of(&record.spec.vcluster).checkpoint;
+    let checkpoint = CheckpointAsked {
+        directory,
+        timeout_ms: policy.bounds(record.spec.sensitive).timeout_ms,
+    };
+    Ok(Command::SuspendAfterCheckpoint { id, checkpoint })
+}
+
+pub(crate) async fn act(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+    act: Act,
+    key: Option<String>,
+) -> Result<AllocationView, Problem> {
+    // Checked first, so that a caller without write permission does not learn which objects exist.
+    caller.check_writes()?;
+    if caller.tenants.is_some() {
+        record(core, caller, id).await?;
+    }
+    let command = act.command(core, caller, id).await?;
+    let applied = propose(core, caller, key, command).await?;
+    let changed = applied.events.iter().rev().find_map(|e| match &e.kind {
+        EventKind::Allocation { record, .. } if record.id == id => Some(record),
+        _ => None,
+    });
+    match changed {
+        Some(record) => Ok(shown_now(core, caller, record).await),
+        None => get(core, caller, id).await,
+    }
+}
+
+pub(crate) async fn explanation(
+    core: &Core,
+    caller: &Caller,
+    id: AllocationId,
+) -> Result<ExplanationView, Problem> {
+    let record = record(core, caller, id).await?;
+    let view = core.view();
+    let sight = sight(&view, caller, &record);
+    let plan = core.plan_for(&view, [&*record]).await;
+    let mut explained = explanation::explain(&view, &plan, &record, sight);
+    if let Some(waits) = Waits::new(&view).of(&record) {
+        explained.summary = super::waits::in_words(&record, &waits);
+    }
+    Ok(explained)
+}
+
+/// Whether the caller sees the full workload: its owner, an administrator of its project or tenant, or an operator.
+pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
+    let administers = || {
+        let levels = a.spec.project.ancestors();
+        levels
+            .filter_map(|path| view.projects.get(&path))
+            .any(|project| project.admins.iter().any(|admin| **admin == *caller.name))
+    };
+    if caller.sees_all() || *a.user == *caller.name || administers() {
+        Sight::Full
+    } else {
+        Sight::Outline
+    }
+}
+
+/// View of an allocation for the caller. `plan` comes from [`Core::plan_for`].
+pub(crate) fn shown(
+    view: &View,
+    (plan, waits): (&LastPlan, &Waits<'_>),
+    caller: &Caller,
+    a: &Allocation,
+) -> AllocationView {
+    let mut shown = AllocationView::new(a, sight(view, caller, a));
+    shown.reason = explanation::reason(view, plan, a);
+    if let Some(waits) = waits.of(a) {
+        shown.reason = Some(super::waits::in_words(a, &waits));
+        shown.waits_for = Some((&waits).into());
+    }
+    if let Some(workload) = &mut shown.workload {
+        *workload = view.workload(a).into();
+    }
+    shown
+}
+
+async fn shown_now(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
+    let view = core.view();
+    let plan = core.plan_for(&view, [a]).await;
+    shown(&view, (&plan, &Waits::new(&view)), caller, a)
+}

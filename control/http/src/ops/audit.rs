@@ -1,0 +1,183 @@
+//! Audit queries.
+
+use super::{authorities, paging, read, unexpected};
+use crate::caller::{Caller, Role};
+use lattice_api::{
+    audit::{ACTIONS, AuditHeadView, AuditView},
+    page::Page,
+    problem::{Kind, Problem},
+    text,
+};
+use lattice_engine::Core;
+use lattice_quorum_types::{
+    AllocationId, ProjectPath, UnixMillis,
+    audit::{AuditEntry, AuditFilter, AuditOrder, AuditPage, AuditSearch},
+    hostlist,
+    view::{Answer, Query},
+};
+use std::collections::BTreeSet;
+
+/// Entries read from the quorum at a time.
+const CHUNK: u32 = 1_000;
+
+/// Audit filter as given by the caller.
+#[derive(Debug, Default)]
+pub(crate) struct AuditQuery<'a> {
+    pub(crate) by: Option<&'a str>,
+    pub(crate) user: Option<&'a str>,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) allocation: Option<u64>,
+    pub(crate) project: Option<&'a str>,
+    pub(crate) action: Option<&'a str>,
+    pub(crate) since: Option<&'a str>,
+    pub(crate) until: Option<&'a str>,
+    pub(crate) newest_first: bool,
+}
+
+impl AuditQuery<'_> {
+    fn filter(&self, now: UnixMillis) -> Result<AuditFilter, Problem> {
+        let filled = |text: Option<&'_ str>| text.filter(|t| !t.is_empty()).map(str::to_owned);
+        let field = |name: &'static str| move |why: String| Problem::field(name, why);
+        let moment = |name: &'static str, text: Option<&str>| {
+            let read = filled(text).map(|text| text::moment(&text, now));
+            read.transpose().map_err(field(name))
+        };
+        let nodes = filled(self.node).map(|list| hostlist::expand(&list));
+        let nodes = nodes
+            .transpose()
+            .map_err(|error| Problem::field("node", error.to_string()))?;
+        let within = filled(self.project).map(ProjectPath::new);
+        let within = within
+            .transpose()
+            .map_err(|error| Problem::field("project", error.to_string()))?;
+        Ok(AuditFilter {
+            by: filled(self.by),
+            user: filled(self.user),
+            nodes: nodes.unwrap_or_default().into_iter().collect(),
+            allocation: self.allocation.map(AllocationId),
+            within,
+            since: moment("since", self.since)?,
+            until: moment("until", self.until)?,
+            actions: actions(filled(self.action).as_deref())?,
+        })
+    }
+}
+
+/// Parses a list of actions; each one must be known.
+fn actions(list: Option<&str>) -> Result<BTreeSet<String>, Problem> {
+    let named = list.into_iter().flat_map(|list| list.split(','));
+    let known = |word: &str| match ACTIONS.contains(&word) {
+        true => Ok(word.to_owned()),
+        false => {
+            let reason = format!("{word:?} is not one of {}", ACTIONS.join(", "));
+            Err(Problem::field("action", reason))
+        }
+    };
+    named.map(|word| known(word.trim())).collect()
+}
+
+/// Narrows the filter to entries that the caller may read. Operators of the whole cluster read everything.
+/// Tenant-scoped operators and tenant administrators read entries about their tenants only. Users read entries about
+/// their own actions and objects.
+fn narrow(caller: &Caller, filter: &mut AuditFilter) -> Result<(), Problem> {
+    let refused = |detail: String| Err(Problem::new(Kind::Forbidden, "forbidden", detail));
+    match (caller.role, &caller.tenants) {
+        (Role::Operator | Role::Admin, None) => Ok(()),
+        (Role::TenantAdmin, None) => caller.check_role(Role::Operator, "reading all of the audit"),
+        (_, Some(tenants)) if caller.sees_all() => match (&filter.within, tenants.first()) {
+            (Some(project), _) => caller.check_sees(project),
+            (None, Some(only)) if tenants.len() == 1 => {
+                filter.within = Some(only.clone());
+                Ok(())
+            }
+            (None, _) => {
+                let reason = "name one of your tenants, or a project in it";
+                Err(Problem::field("project", reason))
+            }
+        },
+        (Role::User, _) => match &filter.user {
+            Some(other) if **other != *caller.name => refused(format!(
+                "reading the entries of other users needs the role operator; {} has the role {}",
+                caller.name, caller.role
+            )),
+            _ => {
+                filter.user = Some(caller.name.to_string());
+                Ok(())
+            }
+        },
+        (_, _) => caller.check_role(Role::User, "reading the audit"),
+    }
+}
+
+/// Whether the entry refers only to projects visible to the caller.
+fn is_shown(caller: &Caller, entry: &AuditEntry) -> bool {
+    let about = entry.action.subjects();
+    about.projects.iter().all(|project| caller.sees(project))
+}
+
+async fn search(core: &Core, search: AuditSearch) -> Result<AuditPage, Problem> {
+    let search = Box::new(search);
+    match read(core, Query::AuditSearch { search }).await? {
+        Answer::AuditSearch(page) => Ok(*page),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Calls `look` for every audit entry.
+pub(super) async fn each(core: &Core, mut look: impl FnMut(&AuditEntry)) -> Result<(), Problem> {
+    let mut wanted = AuditSearch {
+        limit: CHUNK,
+        ..AuditSearch::default()
+    };
+    loop {
+        let page = search(core, wanted.clone()).await?;
+        page.entries.iter().for_each(&mut look);
+        match page.next {
+            Some(next) => wanted.cursor = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Lists entries after a sequence number, in the requested order. The next page starts after `next_cursor`; a short
+/// page may still have a next one.
+pub(crate) async fn list(
+    core: &Core,
+    caller: &Caller,
+    wanted: &AuditQuery<'_>,
+    after: u64,
+    limit: Option<u32>,
+) -> Result<Page<AuditView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let mut filter = wanted.filter(core.now())?;
+    narrow(caller, &mut filter)?;
+    let order = match wanted.newest_first {
+        true => AuditOrder::NewestFirst,
+        false => AuditOrder::OldestFirst,
+    };
+    let page = search(
+        core,
+        AuditSearch {
+            filter,
+            order,
+            cursor: (after > 0).then_some(after),
+            limit: u32::try_from(limit).unwrap_or(CHUNK),
+        },
+    )
+    .await?;
+    let shown = page.entries.iter().filter(|entry| is_shown(caller, entry));
+    Ok(Page {
+        items: shown.map(AuditView::from).collect(),
+        next_cursor: page.next.map(|next| next.to_string()),
+    })
+}
+
+/// Has the leader sign the audit up to its current end, unless it is signed already.
+pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
+    caller.check_whole(Role::Operator, "signing the audit")?;
+    let signed = core.store.sign_audit().await;
+    let head = signed.map_err(|error| Problem::from(&error))?;
+    let head = head.map_err(|why| Problem::new(Kind::Unavailable, "audit_not_signed", why))?;
+    let authorities = authorities::trusted(core).await?;
+    Ok(AuditHeadView::new(core.cluster(), &head, &authorities))
+}

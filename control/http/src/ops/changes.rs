@@ -1,0 +1,185 @@
+//! Event stream changes, as shown to one caller.
+
+use super::{allocations, nodes, time, waits::Waits};
+use crate::caller::Caller;
+use lattice_api::{
+    event::{Change, Changes, Compacted, Exhausted, Observed, StreamEvent, Waiting},
+    project::ProjectView,
+};
+use lattice_engine::{Change as CoreChange, Core, Observed as CoreObserved, View, explanation};
+use lattice_quorum_types::{
+    Event,
+    event::{AllocationChange, EventKind},
+};
+
+/// Converts a change for a caller. `None` if the change is not visible to the caller (a lease, an enrolment, or another
+/// tenant's object).
+pub(crate) fn shown(
+    core: &Core,
+    view: &View,
+    caller: &Caller,
+    change: &CoreChange,
+) -> Option<StreamEvent> {
+    match change {
+        CoreChange::Events(events) => {
+            let waits = Waits::new(view);
+            let changes: Vec<_> = events
+                .iter()
+                .filter_map(|event| one(core, (view, &waits), caller, event))
+                .collect();
+            let last = events.last().filter(|_| !changes.is_empty())?;
+            Some(StreamEvent::Changes(Changes {
+                revision: last.revision,
+                at: time(last.at),
+                changes,
+            }))
+        }
+        CoreChange::Observed(observed) => {
+            Some(StreamEvent::Observed(seen(core, view, caller, observed)))
+        }
+        CoreChange::Compacted { oldest } => {
+            Some(StreamEvent::Compacted(Compacted { oldest: *oldest }))
+        }
+    }
+}
+
+fn one(
+    core: &Core,
+    (view, waits): (&View, &Waits<'_>),
+    caller: &Caller,
+    event: &Event,
+) -> Option<Change> {
+    let project = match &event.kind {
+        EventKind::Allocation { record, .. } => Some(&record.spec.project),
+        EventKind::Project { record } => Some(&record.path),
+        EventKind::ProjectDeleted { path } => Some(path),
+        EventKind::Dag { record } => Some(&record.project),
+        EventKind::DagProgressed { .. }
+        | EventKind::ArrayCounted { .. }
+        | EventKind::Node { .. }
+        | EventKind::NodesClaimed { .. }
+        | EventKind::NodeReleased { .. }
+        | EventKind::Budget { .. }
+        | EventKind::Facts { .. }
+        | EventKind::Vcluster { .. }
+        | EventKind::VclusterDeleted { .. }
+        | EventKind::Reservation { .. }
+        | EventKind::ReservationDeleted { .. }
+        | EventKind::Lease { .. }
+        | EventKind::Enrolled { .. }
+        | EventKind::Trust { .. }
+        | EventKind::Baseline { .. }
+        | EventKind::BaselineDeleted { .. }
+        | EventKind::Brake { .. }
+        | EventKind::System { .. }
+        | EventKind::Audit { .. } => None,
+    };
+    if !project.is_none_or(|project| caller.sees(project)) {
+        return None;
+    }
+    match &event.kind {
+        EventKind::Allocation { change, record } => {
+            let why = (&*view.plan, waits);
+            let mut record = Box::new(allocations::shown(view, why, caller, record));
+            // The workload never changes, and the feed does not keep it.
+            record.workload = None;
+            Some(Change::Allocation {
+                change: word(*change).to_owned(),
+                record,
+            })
+        }
+        EventKind::Node { record } => {
+            let entry = view.node(&record.id)?;
+            let node = nodes::shown_as(view, entry, Some(record));
+            Some(Change::Node {
+                // A subscriber replaces the node with this record, so it has the same form as in the list.
+                record: Box::new(nodes::told(caller, nodes::with_bmc(core, node, entry))),
+            })
+        }
+        EventKind::Project { record } => Some(Change::Project {
+            record: ProjectView::from(record),
+        }),
+        EventKind::ProjectDeleted { path } => Some(Change::ProjectDeleted {
+            path: path.to_string(),
+        }),
+        EventKind::Baseline { record } => Some(Change::Baseline {
+            name: record.name.to_string(),
+            version: Some(record.version),
+        }),
+        EventKind::BaselineDeleted { name } => Some(Change::Baseline {
+            name: name.to_string(),
+            version: None,
+        }),
+        EventKind::Brake { held } => Some(Change::Brake {
+            held: held.as_ref().map(super::brake::view),
+        }),
+        EventKind::NodesClaimed { .. }
+        | EventKind::NodeReleased { .. }
+        | EventKind::Budget { .. }
+        | EventKind::Facts { .. }
+        | EventKind::Vcluster { .. }
+        | EventKind::VclusterDeleted { .. }
+        | EventKind::Dag { .. }
+        | EventKind::DagProgressed { .. }
+        | EventKind::ArrayCounted { .. }
+        | EventKind::Reservation { .. }
+        | EventKind::ReservationDeleted { .. }
+        | EventKind::Lease { .. }
+        | EventKind::Enrolled { .. }
+        | EventKind::Trust { .. }
+        | EventKind::System { .. }
+        | EventKind::Audit { .. } => None,
+    }
+}
+
+fn word(change: AllocationChange) -> &'static str {
+    match change {
+        AllocationChange::Submitted => "submitted",
+        AllocationChange::Held => "held",
+        AllocationChange::Released => "released",
+        AllocationChange::Assigned => "assigned",
+        AllocationChange::Progressed => "progressed",
+        AllocationChange::Started => "started",
+        AllocationChange::Stopping => "stopping",
+        AllocationChange::Requeued => "requeued",
+        AllocationChange::Ended => "ended",
+        AllocationChange::Suspended => "suspended",
+        AllocationChange::Resumed => "resumed",
+        AllocationChange::Grown => "grown",
+        AllocationChange::Shrunk => "shrunk",
+        AllocationChange::Checkpointing => "checkpointing",
+        AllocationChange::Checkpointed => "checkpointed",
+        AllocationChange::Extended => "extended",
+        AllocationChange::Counted => "counted",
+    }
+}
+
+fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> Observed {
+    let nodes = observed.nodes.iter().filter_map(|id| view.node(id));
+    let waiting = observed.waiting.iter().filter_map(|id| {
+        let record = view.allocation(*id)?;
+        let reason = explanation::reason(view, &view.plan, record)
+            .filter(|_| caller.sees(&record.spec.project))?;
+        Some(Waiting { id: id.0, reason })
+    });
+    let nodes = nodes.map(|entry| {
+        let node = nodes::shown(view, entry);
+        nodes::told(caller, nodes::with_bmc(core, node, entry))
+    });
+    let exhausted = observed
+        .exhausted
+        .iter()
+        .filter(|tenant| caller.sees(tenant));
+    let exhausted = exhausted.filter_map(|tenant| {
+        Some(Exhausted {
+            tenant: tenant.to_string(),
+            budget_used: view.hours.get(tenant)?.used()?,
+            admins: view.projects.get(tenant)?.admins.clone(),
+        })
+    });
+    Observed {
+        nodes: nodes.collect(),
+        waiting: waiting.collect(),
+        exhausted: exhausted.collect(),
+    }
+}

@@ -1,0 +1,312 @@
+//! Conformance groups and drift.
+
+use super::{brake, time};
+use lattice_api::{
+    conformance::{
+        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
+        UnknownView,
+    },
+    problem::Problem,
+};
+use lattice_engine::{By, Core, Drifted, NodeEntry, Report, Unknown, View};
+use lattice_hwprobe::{
+    Class, ClassMark, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
+};
+use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Node names come from the view and are valid; an invalid name would be left out.
+fn fold<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    let nodes: Vec<NodeId> = names
+        .into_iter()
+        .filter_map(|n| NodeId::new(n).ok())
+        .collect();
+    hostlist::fold(&nodes)
+}
+
+pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsView, Problem> {
+    let class = class.filter(|c| !c.is_empty()).unwrap_or("all");
+    let scope: Scope = class
+        .parse()
+        .map_err(|e| Problem::field("class", format!("{e}, or several with commas, or all")))?;
+    let view = core.view();
+    let found = core.conformance_groups(scope.clone());
+    let classes = match &scope {
+        Scope::All => Class::ALL.to_vec(),
+        some => some.classes(),
+    };
+    let kept = kept_since(core, &found.groups, &classes).await;
+    let groups = found.groups.iter().map(|group| GroupView {
+        class: scope.to_string(),
+        digest: group.digest.to_string(),
+        nodes: fold(&group.nodes),
+        count: u32::try_from(group.nodes.len()).unwrap_or(u32::MAX),
+        first_seen: first_seen(&view, group, &classes, &kept).map(time),
+    });
+    let mut not_read: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for name in found.unknown {
+        match why_not_read(core, &view, &name, &scope) {
+            Some(why) => not_read.entry(why).or_default().push(name),
+            None => unknown.push(name),
+        }
+    }
+    // Nodes that do not gossip belong to no group either.
+    let unheard = view.nodes.values().filter(|entry| entry.seen.is_none());
+    unknown.extend(unheard.map(|entry| entry.id.to_string()));
+    let not_read = not_read.into_iter().map(|(why, nodes)| NotReadView {
+        nodes: fold(&nodes),
+        why: why.to_owned(),
+    });
+    Ok(GroupsView {
+        groups: groups.collect(),
+        unknown: fold(&unknown),
+        not_read: not_read.collect(),
+    })
+}
+
+/// Maximum number of nodes looked up in the history; for the others, this control's own observation is used.
+const ASKED_OF_HISTORY: usize = 500;
+
+/// Since when group members have their present state, according to the history. The members of the largest group come
+/// last, because in a small group each member matters.
+async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMap<String, u64> {
+    let members = groups.iter().rev().flat_map(|group| &group.nodes);
+    let members = members.take(ASKED_OF_HISTORY).cloned().collect();
+    let kept = core.history.unchanged_since(members, classes.to_vec());
+    kept.await.unwrap_or_default()
+}
+
+/// When the first member of the group was seen in its present state: for each member, since the last change of its
+/// classes.
+fn first_seen(
+    view: &View,
+    group: &Group,
+    classes: &[Class],
+    kept: &BTreeMap<String, u64>,
+) -> Option<UnixMillis> {
+    let of_member = |name: &String| {
+        let entry = view.node(&NodeId::new(name).ok()?)?;
+        let seen = classes.iter().filter_map(|class| entry.since(*class)).max();
+        // A state first seen by this control may be older than the start of this control.
+        let kept = kept.get(name).map(|at| UnixMillis(*at));
+        seen.map(|seen| kept.map_or(seen, |kept| kept.min(seen)))
+    };
+    group.nodes.iter().filter_map(of_member).min()
+}
+
+/// Reason why a requested class is deliberately not read on a node.
+fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&'static str> {
+    let id = NodeId::new(name).ok()?;
+    let entry = view.node(&id)?;
+    let is_off = |class: &Class| entry.marks().get(class) == Some(&ClassMark::Disabled);
+    match scope.classes().into_iter().find(is_off)? {
+        Class::Bmc if core.bmc.parts(&id).is_none() => Some("no BMC configured"),
+        _ => Some("switched off at the node"),
+    }
+}
+
+pub(crate) async fn drift(core: &Core) -> DriftReportView {
+    let view = core.view();
+    let report: &Report = &view.judged;
+    let drifted = report.drifted.iter();
+    let mut shown: Vec<DriftView> = drifted.map(|d| self::drifted(&view, d)).collect();
+    let asked = report.drifted.iter().take(ASKED_OF_HISTORY);
+    let asked = asked.map(|d| (d.node.to_string(), d.class, d.key.clone()));
+    let kept = core.history.since_all(asked.collect()).await;
+    for (since, shown) in kept.into_iter().zip(&mut shown) {
+        // Without a readable history entry, this control's own observation stands.
+        if let Some(since) = since {
+            shown.since = Some(time(UnixMillis(since.at)));
+            shown.since_or_before = since.at_least;
+        }
+    }
+    let silent = silent(
+        core,
+        &view,
+        report.drifted.iter().map(|drifted| &drifted.node),
+    )
+    .await;
+    for (drifted, shown) in report.drifted.iter().zip(&mut shown) {
+        shown.as_of = silent.get(&drifted.node).copied().map(time);
+    }
+    let (mut not_known, mut left) = (Vec::new(), ASKED_OF_HISTORY);
+    for unknown in &report.unknown {
+        not_known.push(self::unknown(core, &view, unknown, &mut left).await);
+    }
+    DriftReportView {
+        drifted: shown,
+        no_majority: report.no_majority.iter().map(no_majority).collect(),
+        unknown: not_known,
+        alone: fold(&report.alone),
+        pending: pending(&view),
+        brake: view.brake.as_deref().map(brake::view),
+    }
+}
+
+/// Nodes that are neither judged nor known to have nothing to compare with. Before the first comparison these are all
+/// nodes.
+fn pending(view: &View) -> String {
+    let report = &view.judged;
+    let alone: BTreeSet<&str> = report.alone.iter().map(String::as_str).collect();
+    let is_judged = |id: &NodeId| {
+        let is_told = report.compared.contains(id) || alone.contains(id.as_str());
+        is_told && !report.pending.contains(id)
+    };
+    let waits = view.nodes.keys().filter(|id| !is_judged(id));
+    hostlist::fold(&waits.cloned().collect::<Vec<_>>())
+}
+
+/// When each silent node among these was last present.
+async fn silent<'n>(
+    core: &Core,
+    view: &View,
+    nodes: impl Iterator<Item = &'n NodeId>,
+) -> BTreeMap<&'n NodeId, UnixMillis> {
+    let (mut found, mut left) = (BTreeMap::new(), ASKED_OF_HISTORY);
+    for id in nodes.collect::<BTreeSet<_>>() {
+        let entry = view.node(id).filter(|entry| entry.is_silent());
+        if entry.is_some_and(|entry| entry.answered_at().is_none()) {
+            if left == 0 {
+                continue;
+            }
+            left -= 1;
+        }
+        if let Some(at) = as_of(core, view, id).await {
+            found.insert(id, at);
+        }
+    }
+    found
+}
+
+/// When a silent node was last present.
+pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
+    let entry = view.node(node).filter(|entry| entry.is_silent())?;
+    if let Some(at) = entry.answered_at() {
+        return Some(at);
+    }
+    let kept = core.history.last_heard(node.to_string()).await;
+    kept.ok().flatten().map(UnixMillis)
+}
+
+/// Reason why a class of a node is unknown, from its BMC, or from its agent's last data.
+pub(super) async fn why_incomplete(core: &Core, node: &NodeId, class: Class) -> Option<String> {
+    match missing_by_bmc(core, node, class) {
+        Some(missing) => words(&missing),
+        None => missing_by_history(core, node, class).await,
+    }
+}
+
+fn missing_by_bmc(
+    core: &Core,
+    node: &NodeId,
+    class: Class,
+) -> Option<Vec<(String, Reading<Value>)>> {
+    let parts = core.bmc.parts(node)?;
+    match parts.records.get(&class)?.state() {
+        ClassState::Incomplete { missing } => Some(missing.into_iter().collect()),
+        _ => None,
+    }
+}
+
+async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<String> {
+    let missing = core.history.missing(node.to_string()).await.ok()?;
+    words(missing.get(&class)?)
+}
+
+/// First missing key, and the number of others. If the BMC has one reason for everything, no key is named.
+fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
+    let (key, reading) = missing.first()?;
+    let first = match reading {
+        Reading::Failed { why } => why.clone(),
+        other => format!("{key}: {other}"),
+    };
+    Some(match missing.len() {
+        1 => first,
+        more => format!("{first}, and {} keys more", more - 1),
+    })
+}
+
+fn drifted(view: &View, d: &Drifted) -> DriftView {
+    let shown = DriftView {
+        node: d.node.to_string(),
+        class: d.class.to_string(),
+        key: d.key.clone(),
+        expected: d.expected.clone(),
+        found: d.found.clone(),
+        since: d.since.map(time),
+        since_or_before: d.since.is_some(),
+        ..DriftView::default()
+    };
+    let count = |n: usize| Some(u32::try_from(n).unwrap_or(u32::MAX));
+    match &d.by {
+        By::Cohort { of, like } => DriftView {
+            by: "cohort".to_owned(),
+            cohort: view
+                .as_known(&d.node)
+                .and_then(|entry| Some(cohort(&entry.cohort()?))),
+            policy: "warn".to_owned(),
+            of: count(*of),
+            like: count(*like),
+            ..shown
+        },
+        By::Baseline {
+            name,
+            version,
+            policy,
+            sensitive,
+        } => DriftView {
+            by: format!("baseline {name} v{version}"),
+            baseline: Some(name.to_string()),
+            policy: policy.to_string(),
+            sensitive: Some(sensitive.to_string()),
+            ..shown
+        },
+    }
+}
+
+/// `left`: number of history lookups still allowed.
+async fn unknown(core: &Core, view: &View, u: &Unknown, left: &mut usize) -> UnknownView {
+    let mark = view.as_known(&u.node).map(NodeEntry::marks);
+    let mark = mark.and_then(|marks| marks.get(&u.class));
+    let why = match mark {
+        Some(ClassMark::Incomplete) => match missing_by_bmc(core, &u.node, u.class) {
+            Some(missing) => words(&missing),
+            None if *left == 0 => None,
+            None => {
+                *left -= 1;
+                missing_by_history(core, &u.node, u.class).await
+            }
+        },
+        _ => None,
+    };
+    UnknownView {
+        node: u.node.to_string(),
+        class: u.class.to_string(),
+        why: why.unwrap_or_else(|| u.why.clone()),
+        baseline: u.baseline.as_ref().map(ToString::to_string),
+    }
+}
+
+fn no_majority(n: &NoMajority) -> NoMajorityView {
+    let values = n.values.iter().map(|(value, nodes)| HeldValue {
+        value: value.clone(),
+        nodes: fold(nodes),
+    });
+    NoMajorityView {
+        cohort: cohort(&n.cohort),
+        class: n.class.to_string(),
+        key: n.key.clone(),
+        values: values.collect(),
+    }
+}
+
+fn cohort(key: &CohortKey) -> String {
+    let name = |text: &Option<String>| text.clone().unwrap_or_else(|| "unnamed".to_owned());
+    let gpus = match (key.gpu_count, &key.gpu_model) {
+        (None, _) => "GPUs not probed".to_owned(),
+        (Some(0), _) => "no GPU".to_owned(),
+        (Some(count), model) => format!("{count} × {}", name(model)),
+    };
+    format!("{} {}, {gpus}", name(&key.vendor), name(&key.product))
+}

@@ -1,0 +1,228 @@
+//! Hardware health of a node: its own health checks, and the faults reported by its BMC.
+
+use super::{conformance, nodes, time};
+use crate::caller::{Caller, Role};
+use lattice_api::{
+    health::{ClearRequest, NodeHealthView, ReasonView},
+    problem::Problem,
+};
+use lattice_engine::{
+    AgentError, Core,
+    node_health::NodeHealth,
+    view::{EXECUTOR_REASONS, SILENT},
+};
+use lattice_hwprobe::{Class, Inventory, health::Reason};
+use lattice_placement::Health;
+use lattice_quorum_types::{
+    NodeId, UnixMillis,
+    wire::{ClearReason, GetHealth},
+};
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// Returns the results of the health checks, from the last pass or from a new one.
+pub(crate) async fn show(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    fresh: bool,
+) -> Result<NodeHealthView, Problem> {
+    if fresh {
+        caller.check_role(Role::Operator, "reading the node again (fresh=true)")?;
+    }
+    let request = GetHealth {
+        fresh,
+        clear: None,
+        by: Some(caller.name.to_string()),
+    };
+    let id = nodes::name(node)?;
+    let look = async {
+        if fresh {
+            nodes::look_at_bmc(core, &id, caller).await;
+        }
+    };
+    let (told, ()) = tokio::join!(ask(core, &id, &request), look);
+    shown(core, &id, told).await
+}
+
+/// Clears reasons after a repair. A persisting fault returns with the next pass.
+pub(crate) async fn clear(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    request: ClearRequest,
+) -> Result<NodeHealthView, Problem> {
+    caller.check_role(Role::Operator, "clearing a node's health reasons")?;
+    let request = GetHealth {
+        fresh: false,
+        clear: Some(ClearReason {
+            code: request.code,
+            entity: request.entity,
+        }),
+        by: Some(caller.name.to_string()),
+    };
+    let id = nodes::name(node)?;
+    // Reasons from a BMC end only when the BMC reports so.
+    let told = ask(core, &id, &request).await;
+    let told = told.map_err(|error| nodes::agent_problem(&error))?;
+    shown(core, &id, Ok(told)).await
+}
+
+async fn ask(core: &Core, node: &NodeId, request: &GetHealth) -> Result<NodeHealth, AgentError> {
+    let told = core.agents.health(&core.view(), node, request).await?;
+    if told.enabled {
+        return Ok(told);
+    }
+    let reason = "health checks are switched off on this node (health.disabled)";
+    let (node, reason) = (node.clone(), reason.to_owned());
+    Err(AgentError::Refused { node, reason })
+}
+
+/// Combines the answers of agent and BMC. If the agent gives no answer, the BMC reasons are shown with the error of the
+/// agent. For a node that does not answer, its last known pass is shown as well.
+async fn shown(
+    core: &Core,
+    node: &NodeId,
+    told: Result<NodeHealth, AgentError>,
+) -> Result<NodeHealthView, Problem> {
+    let bmc = core.bmc.parts(node);
+    let (told, agent_error) = match told {
+        Ok(told) => (Ok(told), None),
+        Err(error @ AgentError::UnknownNode { .. }) => return Err(nodes::agent_problem(&error)),
+        Err(error) => {
+            let before = before(core, node, &error).await;
+            if before.is_none() && bmc.is_none() {
+                return Err(nodes::agent_problem(&error));
+            }
+            (Err(before), Some(error.to_string()))
+        }
+    };
+    let agents: &[Reason] = match &told {
+        Ok(told) => &told.report.reasons,
+        Err(Some((before, _))) => before,
+        Err(None) => &[],
+    };
+    let bmcs = bmc.iter().flat_map(|parts| &parts.reasons);
+    let agents = agents.iter();
+    let agents = agents.map(|told| (Reverse(told.severity), reason(told, "agent")));
+    let mut reasons: Vec<_> = agents
+        .chain(bmcs.map(|told| (Reverse(told.severity), reason(told, "bmc"))))
+        .collect();
+    // The sort is stable: the order within a severity is kept.
+    reasons.sort_by_key(|(severity, _)| *severity);
+    let mut reasons: Vec<ReasonView> = reasons.into_iter().map(|(_, reason)| reason).collect();
+    reasons.extend(others(core, node, &reasons).await);
+    let as_of = told.as_ref().err().and_then(Option::as_ref);
+    let as_of = as_of.map(|(_, at)| time(*at));
+    let told = told.ok();
+    Ok(NodeHealthView {
+        node: node.to_string(),
+        table: told
+            .as_ref()
+            .map(|told| told.report.table.clone())
+            .unwrap_or_default(),
+        reasons,
+        cleared: told.map(|told| told.cleared).unwrap_or_default(),
+        agent_error,
+        bmc_read_at: bmc
+            .filter(|parts| parts.was_asked)
+            .map(|parts| time(parts.read_at)),
+        as_of,
+    })
+}
+
+/// Last known reasons of a node that does not answer, and when it was last present. `None` for a node that answers with
+/// a refusal: its state is unknown.
+async fn before(
+    core: &Core,
+    node: &NodeId,
+    error: &AgentError,
+) -> Option<(Vec<Reason>, UnixMillis)> {
+    if matches!(error, AgentError::Refused { .. }) {
+        return None;
+    }
+    let at = conformance::as_of(core, &core.view(), node).await?;
+    let reasons = core.history.reasons(node.to_string()).await;
+    Some((reasons.unwrap_or_default(), at))
+}
+
+/// Other reasons behind the node's verdict: those its agent announces outside its checks, and those that this control
+/// observes.
+async fn others(core: &Core, node: &NodeId, known: &[ReasonView]) -> Vec<ReasonView> {
+    let view = core.view();
+    let (Some(entry), Ok(shown)) = (view.node(node), nodes::get(core, node.as_str())) else {
+        return Vec::new();
+    };
+    let seen = entry.seen.as_ref();
+    let said = seen.map_or(&[][..], |seen| &seen.health_reasons);
+    let is_bad = seen.is_some_and(|seen| seen.health != Health::Healthy);
+    let mut others = Vec::new();
+    for code in shown.health.reasons {
+        if known.iter().any(|reason| reason.code == code) {
+            continue;
+        }
+        let class = code.strip_suffix(".incomplete");
+        let class: Option<Class> = class.and_then(|class| class.parse().ok());
+        let since = match class {
+            Some(class) => entry.since(class),
+            None => conformance::as_of(core, &view, node).await,
+        };
+        let since = time(since.unwrap_or_else(|| core.now()));
+        let evidence = match class {
+            Some(class) => conformance::why_incomplete(core, node, class).await,
+            None if code == SILENT => entry.liveness_reason.clone(),
+            None => Some("its agent announces it".to_owned()),
+        };
+        let severity = match class {
+            Some(_) => "unknown",
+            None if code == SILENT || Inventory::is_blind(&code) => "unknown",
+            None if code.starts_with(EXECUTOR_REASONS) => "faulty",
+            None if is_bad && !is_note(&code) => "degraded",
+            None => "inform",
+        };
+        others.push(ReasonView {
+            source: match said.contains(&code) {
+                true => "agent",
+                false => "control",
+            }
+            .to_owned(),
+            entity: class.map_or_else(|| "node".to_owned(), |class| class.to_string()),
+            evidence: evidence.unwrap_or_else(|| "no reason is known".to_owned()),
+            severity: severity.to_owned(),
+            action: "inspect".to_owned(),
+            observe_only: false,
+            first_seen: since.clone(),
+            last_seen: since,
+            count: 1,
+            code,
+        });
+    }
+    others
+}
+
+/// Whether the code is informational and changes no verdict.
+fn is_note(code: &str) -> bool {
+    code.ends_with(".unheard") || matches!(code, "history.damaged" | "reasons.more")
+}
+
+fn reason(reason: &Reason, source: &str) -> ReasonView {
+    ReasonView {
+        source: source.to_owned(),
+        code: reason.code.clone(),
+        entity: reason.entity.clone(),
+        evidence: reason.evidence.clone(),
+        severity: word(&reason.severity),
+        action: word(&reason.action),
+        observe_only: reason.observe_only,
+        first_seen: time(UnixMillis(reason.first_seen_ms)),
+        last_seen: time(UnixMillis(reason.last_seen_ms)),
+        count: reason.count,
+    }
+}
+
+/// Name of a value in JSON.
+fn word(value: &impl Serialize) -> String {
+    let name = serde_json::to_value(value).ok();
+    let name = name.as_ref().and_then(|name| name.as_str());
+    name.unwrap_or("unknown").to_owned()
+}

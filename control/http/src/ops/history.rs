@@ -1,0 +1,375 @@
+//! Node history: earlier states, and when and why they changed.
+
+use super::{history_lines, nodes, paging, time};
+use crate::{Role, caller::Caller};
+use lattice_api::{
+    conformance::DiffView,
+    history::{ChangesView, FleetChangeView, HistoryEntryView, KINDS, KeyChangeView},
+    page::Page,
+    problem::{Kind, Problem},
+    text,
+};
+use lattice_engine::{
+    Core, HistoryError,
+    history::{BMC_KIND, History, HistoryEntry, Listing, Source, Then},
+};
+use lattice_hwprobe::{
+    Class, ClassRecord, Difference, Reading, UnknownClass, diff, diff_by_parts, history::Cause,
+};
+use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// Maximum number of changes combined for one query about the cluster.
+const MOST_CHANGES: usize = 50_000;
+/// Maximum number of entries read for such a query. A newly installed cluster of 10,000 nodes has 90,000 first-time
+/// class readings.
+const MOST_ENTRIES: usize = 500_000;
+/// Entries read at a time.
+const CHUNK: usize = 500;
+
+/// Filter as given by the caller.
+#[derive(Debug, Default)]
+pub(crate) struct HistoryQuery<'a> {
+    pub(crate) since: Option<&'a str>,
+    pub(crate) class: Option<&'a str>,
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) around: Option<&'a str>,
+    pub(crate) within: Option<&'a str>,
+    pub(crate) limit: Option<u32>,
+    pub(crate) cursor: Option<&'a str>,
+}
+
+/// Lists the history of a node, newest first, from the data of this control, so also while the node is down. Lines from
+/// the audit and from BMC logs may name people, so only callers that may read the audit see them.
+pub(crate) async fn of_node(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    asked: &HistoryQuery<'_>,
+) -> Result<Page<HistoryEntryView>, Problem> {
+    let id = nodes::name(node)?;
+    let limit = paging::limit(asked.limit)?;
+    let kinds = kinds(asked.kind)?;
+    let reads_people = |what| caller.check_whole(Role::Operator, what);
+    let hides_people = reads_people("reading the audit").is_err();
+    for (kind, what) in [
+        ("audit", "reading the audit"),
+        (BMC_KIND, "reading the BMC log"),
+    ] {
+        if kinds.as_ref().is_some_and(|kinds| kinds.contains(kind)) {
+            reads_people(what)?;
+        }
+    }
+    let mut listing = Listing {
+        class: class(asked.class)?,
+        kinds,
+        since: moment(core, "since", asked.since)?.map(|at| at.0),
+        until: None,
+        after: paging::after(asked.cursor)?,
+        hides_people,
+    };
+    if let Some((from, to)) = around(core, &id, asked, hides_people).await? {
+        listing.since = listing.since.max(Some(from));
+        listing.until = Some(to);
+    }
+    let found = core.history.list(id.to_string(), listing, limit + 1);
+    let found = found.await.map_err(|error| problem(&error))?;
+    if found.is_empty() && core.view().node(&id).is_none() {
+        return Err(Problem::unknown_node(node));
+    }
+    let page = paging::page(found.into_iter(), limit, |item| item.place().to_string());
+    Ok(page.map(history_lines::view))
+}
+
+/// Time range of an `around` query, Unix milliseconds.
+async fn around(
+    core: &Core,
+    node: &NodeId,
+    asked: &HistoryQuery<'_>,
+    hides_people: bool,
+) -> Result<Option<(u64, u64)>, Problem> {
+    let Some(around) = asked.around.filter(|text| !text.is_empty()) else {
+        return match asked.within {
+            None | Some("") => Ok(None),
+            Some(_) => Err(Problem::field("within", "it belongs to `around`")),
+        };
+    };
+    let within = lattice_api::history::within(asked.within);
+    let within = within.map_err(|reason| Problem::field("within", reason))?;
+    let at = match around.parse::<u64>() {
+        Ok(number) => {
+            let name = node.to_string();
+            let found = core.history.numbered(name, number, hides_people).await;
+            let found = found.map_err(|error| problem(&error))?;
+            let none = || {
+                let reason = format!("no line {number} of {node} is kept");
+                Problem::field("around", reason)
+            };
+            found.ok_or_else(none)?.place().when
+        }
+        Err(_) => {
+            let at = moment(core, "around", Some(around))?;
+            at.map_or(0, |at| at.0)
+        }
+    };
+    Ok(Some((at.saturating_sub(within), at.saturating_add(within))))
+}
+
+fn kinds(text: Option<&str>) -> Result<Option<BTreeSet<String>>, Problem> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let kinds = text.split(',').map(str::trim).map(|kind| {
+        let is_known = KINDS.contains(&kind);
+        let unknown = || format!("{kind:?} is not one of {}", KINDS.join(", "));
+        is_known.then(|| kind.to_owned()).ok_or_else(unknown)
+    });
+    let kinds: Result<_, String> = kinds.collect();
+    kinds
+        .map(Some)
+        .map_err(|reason| Problem::field("kind", reason))
+}
+
+fn class(text: Option<&str>) -> Result<Option<Class>, Problem> {
+    let text = text.filter(|text| !text.is_empty());
+    let read = text.map(str::parse).transpose();
+    read.map_err(|error: UnknownClass| Problem::field("class", error.to_string()))
+}
+
+fn moment(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMillis>, Problem> {
+    let text = text.filter(|text| !text.is_empty());
+    let read = text.map(|text| text::moment(text, core.now())).transpose();
+    read.map_err(|reason| Problem::field(field, reason))
+}
+
+/// Lists changes of all nodes since a time; equal changes of several nodes are combined.
+pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
+    let since = moment(core, "since", since)?;
+    let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
+    let most = Most {
+        changes: MOST_CHANGES,
+        entries: MOST_ENTRIES,
+    };
+    let fleet = Fleet::read(&core.history, since, &most).await;
+    Ok(fleet.map_err(|error| problem(&error))?.view(since))
+}
+
+/// Limits of one query.
+struct Most {
+    changes: usize,
+    entries: usize,
+}
+
+/// Combined changes.
+#[derive(Default)]
+struct Fleet {
+    entries: usize,
+    changed: usize,
+    left_out: u32,
+    /// Time of the oldest entry read, if there are older ones, Unix milliseconds.
+    reaches_back_to: Option<u64>,
+    new: BTreeSet<String>,
+    changes: BTreeMap<(Class, KeyChangeView), Alike>,
+}
+
+/// Nodes with the same change.
+struct Alike {
+    /// The values before and after the change are both known.
+    is_known: bool,
+    nodes: BTreeSet<String>,
+    causes: BTreeMap<String, u32>,
+    first: u64,
+    last: u64,
+}
+
+impl Fleet {
+    /// Reads newest first, so that the limits leave out the oldest changes.
+    async fn read(history: &History, since: UnixMillis, most: &Most) -> Result<Self, HistoryError> {
+        let mut fleet = Self::default();
+        let mut before: Option<(u64, String, u64)> = None;
+        loop {
+            let page = history.changes(since.0, before.clone(), CHUNK).await?;
+            let is_last = page.len() < CHUNK;
+            for by in page {
+                if fleet.changed >= most.changes || fleet.entries >= most.entries {
+                    fleet.reaches_back_to = before.map(|(when, ..)| when);
+                    return Ok(fleet);
+                }
+                before = Some((by.told.when, by.node.clone(), by.told.number));
+                fleet.add(by.node, by.told);
+            }
+            if is_last {
+                return Ok(fleet);
+            }
+        }
+    }
+
+    fn add(&mut self, node: String, told: HistoryEntry) {
+        self.entries += 1;
+        if told.entry.cause == Cause::First && told.entry.from.is_none() {
+            // Only agent data makes a node new, not the first answer of its BMC.
+            if told.source == Source::Agent {
+                self.new.insert(node);
+            }
+            return;
+        }
+        self.changed += 1;
+        self.left_out += u32::from(told.entry.more > 0);
+        let (class, when, cause) = (told.entry.class, told.when, told.entry.cause.name());
+        for change in told.entry.changes {
+            let is_known = change.from.is_known() && change.to.is_known();
+            let view = KeyChangeView {
+                key: change.key,
+                from: change.from.to_string(),
+                to: change.to.to_string(),
+            };
+            let alike = self.changes.entry((class, view)).or_insert_with(|| Alike {
+                is_known,
+                nodes: BTreeSet::new(),
+                causes: BTreeMap::new(),
+                first: when,
+                last: when,
+            });
+            alike.nodes.insert(node.clone());
+            *alike.causes.entry(cause.to_owned()).or_default() += 1;
+            (alike.first, alike.last) = (alike.first.min(when), alike.last.max(when));
+        }
+    }
+
+    fn view(self, since: UnixMillis) -> ChangesView {
+        let changes = self.changes.into_iter();
+        let mut changes: Vec<FleetChangeView> = changes
+            .map(|((class, change), alike)| FleetChangeView {
+                class: class.to_string(),
+                change,
+                verdict: match alike.is_known {
+                    true => "differs",
+                    false => "unknown",
+                }
+                .to_owned(),
+                nodes: fold(&alike.nodes),
+                count: u32::try_from(alike.nodes.len()).unwrap_or(u32::MAX),
+                causes: alike.causes,
+                first: time(UnixMillis(alike.first)),
+                last: time(UnixMillis(alike.last)),
+            })
+            .collect();
+        // The sort is stable: changes of equal size stay ordered by class and key.
+        changes.sort_by_key(|change| (change.verdict != "differs", Reverse(change.count)));
+        ChangesView {
+            since: time(since),
+            changes,
+            new: fold(&self.new),
+            left_out: self.left_out,
+            reaches_back_to: self.reaches_back_to.map(|at| time(UnixMillis(at))),
+        }
+    }
+}
+
+fn fold(names: &BTreeSet<String>) -> String {
+    let nodes = names.iter().filter_map(|name| NodeId::new(name).ok());
+    hostlist::fold(&nodes.collect::<Vec<_>>())
+}
+
+/// Differences between the current and an earlier state of a node.
+pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<DiffView, Problem> {
+    let id = nodes::name(node)?;
+    let at = moment(core, "since", Some(since))?;
+    let at = at.ok_or_else(|| {
+        Problem::field("since", "give the start of the time range: 2d, 2026-11-21")
+    })?;
+    let now = core.records(&id, &Class::ALL).await;
+    let now = now.map_err(|error| nodes::agent_problem(&error))?;
+    let (mut differences, mut reaches) = (Vec::new(), false);
+    for (class, record) in now {
+        let then = core.history.at(id.to_string(), class, at.0).await;
+        let then = then.map_err(|error| problem(&error))?;
+        reaches |= then != Then::NotKept;
+        differences.extend(compare(class, &then, &record));
+    }
+    if !reaches {
+        return Err(too_early(core, &id, at).await);
+    }
+    Ok(DiffView {
+        left: format!("{node} at {}", time(at)),
+        right: format!("{node} now"),
+        differences: differences.into_iter().map(nodes::difference).collect(),
+    })
+}
+
+/// Error for a time before the history of the node: missing data is not a difference.
+async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
+    let begins = match core.history.begins(node.to_string()).await {
+        Ok(begins) => begins,
+        Err(error) => return problem(&error),
+    };
+    let at = time(at);
+    let why = match begins {
+        Some(begins) => format!(
+            "no history of {node} reaches back to {at}: it begins at {}",
+            time(UnixMillis(begins))
+        ),
+        None => format!("no history of {node} is stored yet, so none of {at}"),
+    };
+    Problem::field("since", why)
+}
+
+/// Compares a class with its earlier state. If that state is unknown, every key is unknown, with the reason.
+fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
+    let unknown = |why: String| {
+        let mut record = ClassRecord::new(class);
+        for key in now.entries.keys() {
+            let reading = lattice_hwprobe::Reading::<String>::failed(why.clone());
+            record.put(key.clone(), reading);
+        }
+        record
+    };
+    match then {
+        Then::Known { record, .. } => diff_by_parts(record, now),
+        Then::Incomplete { missing } => {
+            let mut record = unknown("the class was incomplete".to_owned());
+            for (key, reading) in missing {
+                record.put(key.clone(), reading.clone());
+            }
+            diff(&record, now)
+        }
+        Then::Disabled => diff(&ClassRecord::disabled(class, "was not probed"), now),
+        Then::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
+        Then::Lost { digest } => {
+            let why = format!("its record of then ({}) is not stored", digest.short());
+            one_unknown(now, &why)
+        }
+        Then::NotKept => one_unknown(now, "no history of it reaches that far back"),
+    }
+}
+
+/// A single line for a class with an unknown earlier state, with its current digest.
+fn one_unknown(now: &ClassRecord, why: &str) -> Vec<Difference> {
+    let state = now.state();
+    let right = match (&now.disabled, state.digest()) {
+        (Some(why), _) => Reading::disabled(why.clone()),
+        (None, Some(digest)) => Reading::Present(digest.short().into()),
+        (None, None) => Reading::failed("the class is incomplete"),
+    };
+    vec![Difference {
+        class: now.class,
+        key: "class".to_owned(),
+        left: Reading::failed(why),
+        right,
+        verdict: lattice_hwprobe::Verdict::Unknown,
+    }]
+}
+
+fn problem(error: &HistoryError) -> Problem {
+    let detail = match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
+    Problem::new(Kind::Internal, "history", detail)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use lattice_engine::history::Cursor;
+use lattice_hwprobe::{
+    ClassMark,
+    history::{Entry, KeyChange, Record},
+};
+
+const FIRST: usize = 20;
+
+/// One change of a key per second, each to another value, then classes read for the first time: an agent that lost its
+/// journal.
+async fn fleet() -> History {
+    let history = History::open(None).unwrap();
+    let text = |value: u64| Reading::Present(value.to_string().as_str().into());
+    let entry = |seq, from, cause, changes| {
+        Record::Entry(Entry {
+            seq,
+            at: seq * 1_000,
+            boot_id: "b1".to_owned(),
+            cause,
+            class: Class::Nic,
+            revision: seq,
+            from,
+            to: ClassMark::Incomplete,
+            changes,
+            more: 0,
+        })
+    };
+    let mut records: Vec<Record> = Vec::new();
+    for seq in 1..=4 {
+        let change = KeyChange {
+            key: "nic.0.firmware".to_owned(),
+            from: text(seq - 1),
+            to: text(seq),
+        };
+        let from = Some(ClassMark::Incomplete);
+        records.push(entry(seq, from, Cause::Periodic, vec![change]));
+    }
+    for seq in 5..5 + FIRST as u64 {
+        records.push(entry(seq, None, Cause::First, Vec::new()));
+    }
+    let read = records.len() as u64;
+    let cursor = Cursor { journal: 1, read };
+    let append = history.append("gpu001".to_owned(), cursor, records, 1 << 40);
+    append.await.unwrap();
+    history
+}
+
+async fn asked(history: &History, changes: usize, entries: usize) -> (Vec<String>, Option<u64>) {
+    let most = Most { changes, entries };
+    let fleet = Fleet::read(history, UnixMillis(0), &most).await.unwrap();
+    let reaches = fleet.reaches_back_to;
+    let mut view = fleet.view(UnixMillis(0));
+    assert_eq!(view.reaches_back_to, reaches.map(|at| time(UnixMillis(at))));
+    view.changes.sort_by(|a, b| a.first.cmp(&b.first));
+    let to = view.changes.into_iter().map(|change| change.change.to);
+    (to.collect(), reaches)
+}
+
+#[tokio::test]
+async fn of_too_many_changes_the_newest_are_told_with_how_far_back_they_reach() {
+    let history = fleet().await;
+    let told = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        asked(&history, 2, 1_000).await,
+        (told(&["3", "4"]), Some(3_000)),
+        "what was read for the first time takes no change's place"
+    );
+    assert_eq!(
+        asked(&history, 4, 1_000).await,
+        (told(&["1", "2", "3", "4"]), None),
+        "as many as there are is not too many"
+    );
+    assert_eq!(
+        asked(&history, 4, FIRST + 1).await,
+        (told(&["4"]), Some(4_000))
+    );
+}

@@ -1,0 +1,402 @@
+//! Lines of a node history, as shown to callers.
+
+mod bmc;
+
+use super::time;
+use lattice_api::{
+    history::{HistoryEntryView, KeyChangeView, NodeEventView},
+    text::roughly,
+};
+use lattice_engine::{
+    history::{CHANGE_KIND, DrainTurn, Happened, HistoryEntry, Item, Noted, Source, What},
+    tasks::faults,
+};
+use lattice_hwprobe::{
+    ClassMark,
+    health::{Action, Severity},
+    history::{Entry, Event, Happening, Turn},
+};
+use lattice_quorum_types::UnixMillis;
+
+/// Maximum number of keys named in a line.
+const MOST_NAMED: usize = 3;
+
+/// Converts an item to its view.
+pub(super) fn view(item: Item) -> HistoryEntryView {
+    match item {
+        Item::Change(told) => change(*told),
+        Item::Event(happened) => event(&happened),
+    }
+}
+
+fn change(told: HistoryEntry) -> HistoryEntryView {
+    let entry = told.entry;
+    let changes: Vec<KeyChangeView> = entry
+        .changes
+        .iter()
+        .map(|change| KeyChangeView {
+            key: change.key.clone(),
+            from: change.from.to_string(),
+            to: change.to.to_string(),
+        })
+        .collect();
+    HistoryEntryView {
+        number: told.number,
+        at: time(UnixMillis(told.when)),
+        kind: CHANGE_KIND.to_owned(),
+        what: changed((&entry, told.source), &changes, told.left_out),
+        source: match told.source {
+            Source::Agent => "agent",
+            Source::Bmc => "bmc",
+        }
+        .to_owned(),
+        cause: entry.cause.name().to_owned(),
+        occasion: entry.cause.to_string(),
+        boot_id: entry.boot_id,
+        class: entry.class.to_string(),
+        from: entry.from.map(|mark| mark.to_string()),
+        to: entry.to.to_string(),
+        changes,
+        more: entry.more,
+        event: None,
+    }
+}
+
+/// Example: `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`
+fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_out: u32) -> String {
+    let named = changes.iter().take(MOST_NAMED);
+    let named: Vec<String> = named
+        .map(|change| format!("{} {} -> {}", change.key, change.from, change.to))
+        .collect();
+    let mut what = match (named.is_empty(), entry.from) {
+        (false, _) => named.join(", "),
+        (true, from) => {
+            let to = match entry.to {
+                ClassMark::Complete { .. } if from.is_none() => "read",
+                ClassMark::Complete { .. } => "complete",
+                ClassMark::Incomplete => "incomplete",
+                ClassMark::Disabled => "disabled",
+            };
+            // Agent and BMC each report their part of some classes.
+            let whose = match source {
+                Source::Agent => "",
+                Source::Bmc => " of its BMC",
+            };
+            format!("class {}{whose} is {to}", entry.class)
+        }
+    };
+    let more = changes.len().saturating_sub(MOST_NAMED) + entry.more as usize;
+    if more > 0 {
+        what.push_str(&format!(" and {more} more keys"));
+    }
+    if left_out > 0 {
+        what.push_str(&format!("; {left_out} earlier changes left out"));
+    }
+    format!("{what} ({})", entry.cause)
+}
+
+fn event(happened: &Happened) -> HistoryEntryView {
+    let (source, boot_id) = match &happened.what {
+        What::Event(event) => ("agent", event.boot_id.clone()),
+        What::Other(_) => ("agent", String::new()),
+        What::Noted(_) => ("control", String::new()),
+        What::Bmc(_) => ("bmc", String::new()),
+    };
+    let (what, event) = match &happened.what {
+        What::Event(event) => told(event),
+        What::Noted(noted) => self::noted(noted),
+        What::Bmc(did) => bmc::did(did),
+        What::Other(_) => (
+            "event of a newer version, unknown to this control".to_owned(),
+            NodeEventView::default(),
+        ),
+    };
+    HistoryEntryView {
+        number: happened.number,
+        at: time(UnixMillis(happened.when)),
+        kind: happened.what.kind().to_owned(),
+        what,
+        source: source.to_owned(),
+        boot_id,
+        cause: String::new(),
+        occasion: String::new(),
+        class: String::new(),
+        from: None,
+        to: String::new(),
+        changes: Vec::new(),
+        more: 0,
+        event: Some(event),
+    }
+}
+
+/// Agent event as text and as fields.
+fn told(event: &Event) -> (String, NodeEventView) {
+    let (mut what, mut parts) = happening(&event.event);
+    if event.count > 1 {
+        what.push_str(&format!(" x{}", event.count));
+        parts.count = Some(event.count);
+        parts.first_at = event.first_at.map(|at| time(UnixMillis(at)));
+        if let Some(first_at) = event.first_at {
+            let over = lattice_api::text::roughly(event.at.saturating_sub(first_at));
+            what.push_str(&format!(" in {over}"));
+        }
+    }
+    if event.left_out > 0 {
+        what.push_str(&format!(" ({} before it are not listed)", event.left_out));
+        parts.left_out = event.left_out;
+    }
+    (what, parts)
+}
+
+fn happening(happened: &Happening) -> (String, NodeEventView) {
+    let some = |text: &str| Some(text.to_owned());
+    let of = NodeEventView::default;
+    match happened {
+        Happening::Boot { before, booted_at } => {
+            let booted_at = booted_at.map(|at| time(UnixMillis(at)));
+            let when = booted_at.as_deref().map(lattice_api::text::read_time);
+            let what = match when.flatten() {
+                Some(_) => format!("boot, at {}", booted_at.as_deref().unwrap_or_default()),
+                None => "boot".to_owned(),
+            };
+            let parts = NodeEventView {
+                detail: before.clone(),
+                first_at: booted_at,
+                ..of()
+            };
+            (what, parts)
+        }
+        Happening::Agent { version } => (
+            format!("agent {version} started"),
+            NodeEventView {
+                detail: some(version),
+                ..of()
+            },
+        ),
+        Happening::Stopped { version } => (
+            format!("agent {version} shut down"),
+            NodeEventView {
+                state: some("stopped"),
+                detail: some(version),
+                ..of()
+            },
+        ),
+        Happening::Driver { module } => (
+            format!("kernel module {module} loaded or unloaded"),
+            NodeEventView {
+                entity: some(module),
+                ..of()
+            },
+        ),
+        Happening::Device { what } => (
+            format!("device: {what}"),
+            NodeEventView {
+                entity: some(what),
+                ..of()
+            },
+        ),
+        Happening::GpuEvent {
+            gpu,
+            address,
+            code,
+            source,
+            detail,
+            severity,
+            action,
+        } => {
+            let xid = code.strip_prefix("gpu.xid.");
+            let name = xid.map_or_else(|| code.clone(), |number| format!("XID {number}"));
+            let parts = NodeEventView {
+                entity: some(gpu),
+                address: some(address),
+                code: some(code),
+                xid: xid.and_then(|number| number.parse().ok()),
+                detail: some(detail),
+                told_by: some(source),
+                ..judged(*severity, *action)
+            };
+            (format!("{name} {gpu} ({detail})"), parts)
+        }
+        Happening::Health {
+            turn,
+            code,
+            entity,
+            evidence,
+            severity,
+            action,
+            observe_only,
+        } => {
+            let state = match turn {
+                Turn::Began => "began",
+                Turn::Changed => "changed",
+                Turn::Ended => "ended",
+            };
+            let what = match turn {
+                Turn::Ended => format!("{code} {entity} ended"),
+                Turn::Began | Turn::Changed => {
+                    format!("{code} {entity}, {}: {evidence}", word(*severity))
+                }
+            };
+            let parts = NodeEventView {
+                state: some(state),
+                entity: some(entity),
+                code: some(code),
+                detail: some(evidence),
+                observe_only: *observe_only,
+                ..judged(*severity, *action)
+            };
+            (what, parts)
+        }
+        Happening::Cleared {
+            by,
+            code,
+            entity,
+            reasons,
+        } => {
+            let whose = entity.as_deref().unwrap_or("every part");
+            let parts = NodeEventView {
+                entity: entity.clone(),
+                code: some(code),
+                by: some(by),
+                ..of()
+            };
+            let times = match reasons {
+                1 => String::new(),
+                reasons => format!(", {reasons} reasons"),
+            };
+            (format!("{code} of {whose} cleared by {by}{times}"), parts)
+        }
+    }
+}
+
+fn judged(severity: Severity, action: Action) -> NodeEventView {
+    let action = serde_json::to_value(action).ok();
+    let action = action.and_then(|action| action.as_str().map(str::to_owned));
+    NodeEventView {
+        severity: Some(word(severity).to_owned()),
+        action,
+        ..NodeEventView::default()
+    }
+}
+
+const fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Inform => "inform",
+        Severity::Degraded => "degraded",
+        Severity::Faulty => "faulty",
+    }
+}
+
+/// Text for a cleared reason. The owner clears its reason, except that an operator clears that of a failed hook.
+fn undrained(owner: &str) -> String {
+    match owner {
+        faults::HOOKS => format!("undrained by an operator; drained by {owner} before"),
+        owner => format!("undrained by {owner}, its owner"),
+    }
+}
+
+/// Event observed by this control, as text and as fields.
+fn noted(noted: &Noted) -> (String, NodeEventView) {
+    let some = |text: &str| Some(text.to_owned());
+    let (mut what, parts) = match noted {
+        Noted::Drain {
+            turn,
+            owner,
+            reason,
+            late,
+        } => {
+            let (state, what) = match turn {
+                DrainTurn::Set => ("set", format!("drained by {owner}: {reason}")),
+                DrainTurn::Changed => ("changed", format!("drained by {owner}, now: {reason}")),
+                DrainTurn::Cleared => ("cleared", format!("{}: {reason}", undrained(owner))),
+            };
+            let parts = NodeEventView {
+                state: some(state),
+                by: some(owner),
+                detail: some(reason),
+                late: *late,
+                ..NodeEventView::default()
+            };
+            (what, parts)
+        }
+        Noted::Lifecycle { from, to, late } => {
+            let what = match from {
+                Some(from) => format!("{from} -> {to}"),
+                None => format!("registered; {to} when first noted"),
+            };
+            let parts = NodeEventView {
+                state: some(to),
+                detail: from.clone(),
+                late: *late,
+                ..NodeEventView::default()
+            };
+            (what, parts)
+        }
+        Noted::Liveness {
+            is_alive,
+            reason,
+            left_out,
+            late,
+        } => {
+            let state = if *is_alive { "alive" } else { "unreachable" };
+            let mut what = match (is_alive, reason) {
+                (true, _) => "answers again".to_owned(),
+                (false, Some(reason)) => format!("unreachable: {reason}"),
+                (false, None) => "unreachable".to_owned(),
+            };
+            if *left_out > 0 {
+                what.push_str(&format!(" ({left_out} turns before it are not listed)"));
+            }
+            let parts = NodeEventView {
+                state: some(state),
+                detail: reason.clone(),
+                left_out: *left_out,
+                late: *late,
+                ..NodeEventView::default()
+            };
+            (what, parts)
+        }
+        Noted::Suspect {
+            for_ms,
+            reason,
+            left_out,
+        } => {
+            let mut what = format!("suspect for {}", roughly(*for_ms));
+            if let Some(reason) = reason {
+                what.push_str(&format!(": {reason}"));
+            }
+            what.push_str("; then it answered again");
+            if *left_out > 0 {
+                what.push_str(&format!(" ({left_out} times before it are not listed)"));
+            }
+            let parts = NodeEventView {
+                state: some("suspect"),
+                detail: reason.clone(),
+                left_out: *left_out,
+                ..NodeEventView::default()
+            };
+            (what, parts)
+        }
+        Noted::Audit {
+            action,
+            by,
+            summary,
+            ..
+        } => {
+            let parts = NodeEventView {
+                state: some(action),
+                by: some(by),
+                detail: some(summary),
+                ..NodeEventView::default()
+            };
+            (format!("{by}: {summary}"), parts)
+        }
+    };
+    if parts.late {
+        what.push_str(" (then or before: this control did not look)");
+    }
+    (what, parts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Logs: captured output of ranks.
+
+use super::{
+    allocations::{record, sight},
+    nodes::agent_problem,
+};
+use crate::{caller::Caller, state::Api, streams::StreamPlace};
+use axum::BoxError;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use lattice_api::{
+    allocation::Sight,
+    problem::{Kind, Problem},
+};
+use lattice_engine::{LogChunks, LogError, core};
+use lattice_quorum_types::{Allocation, AllocationId, NodeId, spec::OutputFiles, wire::LogStream};
+use std::sync::Arc;
+
+/// Requested output.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogRequest {
+    pub(crate) rank: u32,
+    pub(crate) stream: LogStream,
+    pub(crate) offset: u64,
+    pub(crate) follow: bool,
+}
+
+/// Output of a rank; an error aborts the response.
+type Output = BoxStream<'static, Result<Bytes, BoxError>>;
+
+/// Returns the output of a rank. It occupies a stream place while it is read. With `follow`, a rank that has not
+/// started is awaited within the response.
+pub(crate) async fn logs(
+    api: &Api,
+    caller: &Caller,
+    id: AllocationId,
+    log: LogRequest,
+) -> Result<Output, Problem> {
+    let core = api.core();
+    let record = record(core, caller, id).await?;
+    if sight(&core.view(), caller, &record) == Sight::Outline {
+        let detail = format!(
+            "the output of allocation {id} is for {}, the administrators of {} and operators",
+            record.user, record.spec.project
+        );
+        return Err(Problem::new(Kind::Forbidden, "forbidden", detail));
+    }
+    if let Some(path) = output_file(&record.spec.workload.output, log.stream) {
+        return Err(in_file(&record, log, path));
+    }
+    let node = record.ranks.get(log.rank as usize).map(|rank| &rank.node);
+    let place = api.streams().open(&caller.name, node)?;
+    let is_to_begin = core::begun(&record, log.rank).is_none() && !record.state.is_terminal();
+    if log.follow && is_to_begin && log.rank < record.spec.nodes {
+        let (api, name, node) = (api.clone(), caller.name.clone(), node.cloned());
+        let later = async move { once_begun(&api, &name, (place, node), id, log).await };
+        return Ok(stream::once(later).try_flatten().boxed());
+    }
+    let chunks = core
+        .read_log(id, log.rank, log.stream, log.offset, log.follow)
+        .await
+        .map_err(|error| log_problem(&error))?;
+    Ok(holding(place, chunks))
+}
+
+fn output_file(files: &OutputFiles, stream: LogStream) -> Option<&str> {
+    let file = match stream {
+        LogStream::Stdout => &files.stdout,
+        LogStream::Stderr => &files.stderr,
+    };
+    file.as_deref()
+}
+
+/// Error for output that goes to a file: only its owner can read that file, so the error gives its path.
+fn in_file(record: &Allocation, log: LogRequest, pattern: &str) -> Problem {
+    let what = match log.stream {
+        LogStream::Stdout => "standard output",
+        LogStream::Stderr => "standard error",
+    };
+    let (id, rank) = (record.id, log.rank);
+    let place = record.ranks.get(rank as usize);
+    let path = match place {
+        // Expanded as the node expands it; an invalid pattern was rejected at submission.
+        Some(place) => OutputFiles::file_of(pattern, id, rank, &place.node)
+            .unwrap_or_else(|_| pattern.to_owned()),
+        None => pattern.to_owned(),
+    };
+    let below = match (path.starts_with('/'), &record.spec.workload.working_dir) {
+        (true, _) => String::new(),
+        (false, Some(folder)) => format!(", in {folder}"),
+        (false, None) => ", in its working directory".to_owned(),
+    };
+    let node = place.map_or(String::new(), |place| format!(" on {}", place.node));
+    let detail = format!(
+        "the {what} of allocation {id} rank {rank} is not kept as a log: it goes to {path}{below}\
+         {node}, a file of {}",
+        record.user
+    );
+    Problem::new(Kind::Conflict, "output_in_file", detail)
+}
+
+fn log_problem(error: &LogError) -> Problem {
+    let problem = |kind, code: &'static str| Problem::new(kind, code, error.to_string());
+    match error {
+        LogError::UnknownAllocation { .. } => problem(Kind::NotFound, "unknown_allocation"),
+        LogError::NotStarted { .. } => problem(Kind::Conflict, "not_started"),
+        LogError::NoSuchRank { .. } => problem(Kind::NotFound, "no_such_rank"),
+        LogError::Unavailable(unavailable) => Problem::from(unavailable),
+        LogError::Agent(agent) => agent_problem(agent),
+    }
+}
+
+/// Output of a rank once it starts; empty if it never starts. `held` is the stream place of the caller and the node it
+/// counts for.
+async fn once_begun(
+    api: &Api,
+    name: &Arc<str>,
+    held: (StreamPlace, Option<NodeId>),
+    id: AllocationId,
+    log: LogRequest,
+) -> Result<Output, BoxError> {
+    let (mut place, counted) = held;
+    let Some(node) = api.core().rank_begins(id, log.rank).await? else {
+        return Ok(stream::empty().boxed());
+    };
+    if counted.as_ref() != Some(&node) {
+        drop(place);
+        let opened = api.streams().open(name, Some(&node));
+        place = opened.map_err(|problem| problem.detail)?;
+    }
+    let core = api.core();
+    let chunks = core
+        .read_log(id, log.rank, log.stream, log.offset, log.follow)
+        .await?;
+    Ok(holding(place, chunks))
+}
+
+fn holding(place: StreamPlace, chunks: LogChunks) -> Output {
+    let chunks = chunks.map(move |chunk| {
+        let _held_while_read = &place;
+        Ok(chunk?)
+    });
+    chunks.boxed()
+}

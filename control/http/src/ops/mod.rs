@@ -1,0 +1,133 @@
+//! Operations of the interfaces: REST and gRPC only parse requests and build responses.
+
+pub(crate) mod accounting;
+pub(crate) mod allocations;
+pub(crate) mod audit;
+pub(crate) mod authorities;
+pub(crate) mod baselines;
+pub(crate) mod brake;
+pub(crate) mod certificates;
+pub(crate) mod changes;
+pub(crate) mod claims;
+pub(crate) mod compared;
+pub(crate) mod conformance;
+pub(crate) mod dags;
+pub(crate) mod decisions;
+pub(crate) mod drains;
+pub(crate) mod elements;
+mod groups;
+pub(crate) mod health;
+pub(crate) mod history;
+mod history_lines;
+pub(crate) mod inputs;
+pub(crate) mod logs;
+pub(crate) mod nodes;
+pub(crate) mod paging;
+pub(crate) mod projects;
+pub(crate) mod quorum;
+pub(crate) mod reservations;
+pub(crate) mod status;
+pub(crate) mod submit;
+pub(crate) mod tenants;
+pub(crate) mod tokens;
+pub(crate) mod usage;
+pub(crate) mod vclusters;
+mod waits;
+
+use crate::caller::Caller;
+use lattice_api::{
+    problem::{Kind, Problem},
+    project::Changed,
+};
+use lattice_engine::{Core, ProposeError};
+use lattice_quorum_types::{
+    Applied, Command, Revision, UnixMillis,
+    view::{Answer, Query},
+};
+use std::time::Duration;
+
+/// How long a request waits for its own change to appear in this control's view. After that the response is sent
+/// anyway, because the change is committed.
+const SEE_OWN_WRITE: Duration = Duration::from_secs(2);
+
+/// Proposes a command as the caller, and waits until the view shows its effect.
+pub(crate) async fn propose(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Applied, Problem> {
+    let principal = caller.proposer(&command)?;
+    let proposed = core.propose(principal, key, command).await;
+    let applied = proposed.map_err(|error| problem(&error))?;
+    let _ = tokio::time::timeout(SEE_OWN_WRITE, core.reached(applied.revision)).await;
+    Ok(applied)
+}
+
+/// Like [`propose`], for baselines: also waits for the next judgement, so that a drift query right after the change
+/// uses the new baselines.
+pub(crate) async fn propose_judged(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Applied, Problem> {
+    let applied = propose(core, caller, key, command).await?;
+    let _ = tokio::time::timeout(SEE_OWN_WRITE, core.judged()).await;
+    Ok(applied)
+}
+
+/// Like [`propose`], for commands that return only their revision.
+pub(crate) async fn change(
+    core: &Core,
+    caller: &Caller,
+    key: Option<String>,
+    command: Command,
+) -> Result<Changed, Problem> {
+    let applied = propose(core, caller, key, command).await?;
+    Ok(Changed {
+        revision: applied.revision,
+    })
+}
+
+/// Converts the error of a proposal to a problem.
+pub(crate) fn problem(error: &ProposeError) -> Problem {
+    match error {
+        ProposeError::Refused(refusal) => Problem::from(refusal),
+        ProposeError::Unavailable(unavailable) => Problem::from(unavailable),
+    }
+}
+
+/// Checks a command with the quorum's own rules; changes nothing.
+pub(crate) async fn judge(
+    core: &Core,
+    caller: &Caller,
+    command: Command,
+) -> Result<Revision, Problem> {
+    let by = caller.proposer(&command)?;
+    let envelope = core.envelope(by, None, None, command);
+    let query = Query::Check {
+        envelope: Box::new(envelope),
+    };
+    match read(core, query).await? {
+        Answer::Check(Ok(revision)) => Ok(revision),
+        Answer::Check(Err(refusal)) => Err(Problem::from(&refusal)),
+        _ => Err(unexpected()),
+    }
+}
+
+pub(crate) async fn read(core: &Core, query: Query) -> Result<Answer, Problem> {
+    core.read(query).await.map_err(|e| Problem::from(&e))
+}
+
+/// Error for an answer that does not match the query.
+pub(crate) fn unexpected() -> Problem {
+    let detail =
+        "the quorum's answer does not match the request; check that all daemons have one version";
+    Problem::new(Kind::Internal, "unexpected_answer", detail)
+}
+
+/// Formats a time as in the interfaces.
+pub(crate) fn time(at: UnixMillis) -> String {
+    lattice_api::text::time(at)
+}

@@ -1,0 +1,464 @@
+//! Node operations.
+
+use super::{certificates::of_node, conformance, paging, time};
+use crate::caller::{Caller, Role};
+use lattice_api::{
+    claim::ClaimView,
+    conformance::{DiffView, DifferenceView},
+    node::{
+        BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView, PowerView,
+        Reprobed,
+    },
+    page::Page,
+    problem::{Kind, Problem},
+};
+use lattice_engine::{AgentError, Core, Look, NodeEntry, View, bmc::Looked};
+use lattice_hwprobe::{
+    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Value,
+    Verdict, health::Severity,
+};
+use lattice_placement::{Health, Liveness};
+use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node};
+use std::{ops::Bound, time::Duration};
+use tokio::time::timeout;
+
+/// Value of `with` that compares a node with the rest of its cohort.
+pub(crate) const MAJORITY: &str = "majority";
+
+/// Timeout of a requested BMC reading. Most BMCs need half a minute; a slow one takes minutes, and its reading
+/// continues after the timeout.
+const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Timeout for the power reading of an agent, when all other data is available.
+const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Parses a node name from a path; an invalid name is an unknown node.
+pub(crate) fn name(text: &str) -> Result<NodeId, Problem> {
+    NodeId::new(text).map_err(|_| Problem::unknown_node(text))
+}
+
+/// Hides the owner of a node claimed in another tenant; only the fact of the claim is shown.
+pub(super) fn told(caller: &Caller, mut shown: NodeView) -> NodeView {
+    const OTHERS: &str = "(another tenant)";
+    if let Some(claim) = &mut shown.claim {
+        let project = ProjectPath::new(&claim.project);
+        let is_seen = project.is_ok_and(|project| caller.sees(&project));
+        if !is_seen && *claim.user != *caller.name {
+            OTHERS.clone_into(&mut claim.user);
+            OTHERS.clone_into(&mut claim.project);
+            claim.purpose = None;
+        }
+    }
+    shown
+}
+
+pub(crate) fn list(
+    core: &Core,
+    caller: &Caller,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<NodeView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let start = paging::after::<NodeId>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let view = core.view();
+    let entries = view.nodes.range((start, Bound::Unbounded));
+    let page = paging::page(entries, limit, |(id, _)| id.to_string());
+    Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(&view, entry), entry))))
+}
+
+/// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if no
+/// BMC is read.
+pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
+    let mut shown = told(caller, get(core, node)?);
+    if shown.power.is_none() {
+        shown.power = in_band(core, &name(node)?).await;
+    }
+    add_last_complete(core, &mut shown).await;
+    if caller.operates_whole() {
+        shown.certificate = of_node(core, &name(node)?).await;
+    }
+    Ok(shown)
+}
+
+pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
+    let view = core.view();
+    let entry = view.node(&name(node)?);
+    let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
+    Ok(with_bmc(core, shown(&view, entry), entry))
+}
+
+/// Adds to each incomplete class its last complete state.
+async fn add_last_complete(core: &Core, shown: &mut NodeView) {
+    let mut classes = shown.classes.values();
+    if !classes.any(|class| class.state == "incomplete") {
+        return;
+    }
+    let Ok(last) = core.history.last_complete(shown.name.clone()).await else {
+        return;
+    };
+    for (name, class) in &mut shown.classes {
+        let last = name.parse::<Class>().ok().and_then(|name| last.get(&name));
+        if let Some(last) = last.filter(|_| class.state == "incomplete") {
+            class.last_digest = Some(last.digest.to_string());
+            class.complete_until = Some(time(UnixMillis(last.until)));
+        }
+    }
+}
+
+/// Adds BMC data, which changes constantly and is not part of the view. A fault reported by the BMC counts as a fault
+/// of the node.
+pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> NodeView {
+    shown.power = core
+        .bmc
+        .power(&entry.id)
+        .map(|seen| power(&seen.power, seen.read_at));
+    let parts = core.bmc.parts(&entry.id);
+    let reasons = parts.iter().flat_map(|parts| &parts.reasons);
+    let (mut verdict, _) = entry.shown_health();
+    for reason in reasons.filter(|reason| !reason.observe_only) {
+        verdict = verdict.max(match reason.severity {
+            Severity::Inform => Health::Healthy,
+            Severity::Degraded => Health::Degraded,
+            Severity::Faulty => Health::Faulty,
+        });
+        if !shown.health.reasons.contains(&reason.code) {
+            shown.health.reasons.push(reason.code.clone());
+        }
+    }
+    health(verdict).clone_into(&mut shown.health.verdict);
+    shown
+}
+
+/// Power reading from an agent's last probe; `None` if the agent does not answer at once.
+async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
+    let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, Look::Last));
+    let measured = asked.await.ok()?.ok()?.power?;
+    Some(power(&measured, None))
+}
+
+fn power(power: &Power, read_at: Option<UnixMillis>) -> PowerView {
+    let watts = |reading: &Reading<Milliwatts>| Some((reading.present()?.0 + 500) / 1000);
+    PowerView {
+        draw_watts: watts(&power.draw),
+        draw_state: power.draw.state().to_string(),
+        reason: why(&power.draw),
+        limit_watts: watts(&power.limit),
+        limit_state: power.limit_state.to_string(),
+        limit_min_watts: watts(&power.limit_min),
+        limit_max_watts: watts(&power.limit_max),
+        exception_action: power.exception_action.present().cloned(),
+        source: power.source.clone(),
+        read_at: read_at.map(time),
+    }
+}
+
+/// Reason why a reading is unknown.
+fn why<T>(reading: &Reading<T>) -> Option<String> {
+    match reading {
+        Reading::Denied { why } | Reading::Failed { why } | Reading::Disabled { why } => {
+            Some(why.clone())
+        }
+        Reading::Timeout { after_ms } => Some(format!("no answer within {after_ms} ms")),
+        Reading::Present(_) | Reading::Absent | Reading::Unsupported => None,
+    }
+}
+
+pub(crate) async fn inventory(
+    core: &Core,
+    caller: &Caller,
+    node: &str,
+    fresh: bool,
+) -> Result<Inventory, Problem> {
+    if fresh {
+        caller.check_role(Role::Operator, "probing again (fresh=true)")?;
+    }
+    let id = name(node)?;
+    let read = match fresh {
+        true => {
+            let looked = read_anew(core, caller, &id).await;
+            let (mut read, _) = looked?;
+            core.unite_inventory(&id, &mut read);
+            Ok(read)
+        }
+        false => core.inventory(&id, Look::Last).await,
+    };
+    read.map_err(|e| agent_problem(&e))
+}
+
+/// Has a node read its hardware now, and reads its BMC, even if the node is off. The returned inventory contains agent
+/// data only.
+async fn read_anew(
+    core: &Core,
+    caller: &Caller,
+    node: &NodeId,
+) -> Result<(Inventory, Option<BmcLooked>), Problem> {
+    let look = Look::Fresh {
+        by: Some(caller.name.to_string()),
+    };
+    let view = core.view();
+    let (read, bmc) = tokio::join!(
+        core.agents.inventory(&view, node, look),
+        look_at_bmc(core, node, caller)
+    );
+    Ok((read.map_err(|e| agent_problem(&e))?, bmc))
+}
+
+/// Reads the BMC of a node now; `None` if this control reads no BMC for it.
+pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
+    let who = caller.name.to_string();
+    let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
+        Looked::Read { differs } => (None, differs),
+        Looked::Silent { why } => (Some(why), Vec::new()),
+        Looked::Late { within } => {
+            let seconds = within.as_secs();
+            let why = format!("not read within {seconds} s; reading continues");
+            (Some(why), Vec::new())
+        }
+    };
+    let differs = differs.iter().map(Class::to_string).collect();
+    Some(BmcLooked { error, differs })
+}
+
+/// Probes a node and its BMC again, and returns the differences from the last announcement.
+pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
+    caller.check_role(Role::Operator, "probing again")?;
+    let id = name(node)?;
+    let (mut read, bmc) = read_anew(core, caller, &id).await?;
+    let view = core.view();
+    // Agent data is compared with the agent's own announcement; BMC data is reported separately.
+    let entry = view.node(&id);
+    let announced = |class: &Class| entry.and_then(|entry| entry.said(*class));
+    let marks = read.marks().into_iter();
+    let differs = marks.filter(|(class, mark)| announced(class) != Some(*mark));
+    let differs = differs.map(|(class, _)| class.to_string()).collect();
+    // The reported classes combine agent and BMC, as everywhere.
+    core.unite_inventory(&id, &mut read);
+    Ok(Reprobed {
+        node: node.to_owned(),
+        fingerprint: view.fingerprint_of(&read).map(|d| d.to_string()),
+        differs,
+        classes: read
+            .marks()
+            .iter()
+            .map(|(class, mark)| (class.to_string(), class_view(mark)))
+            .collect(),
+        bmc,
+    })
+}
+
+/// Converts an agent error to a problem.
+pub(crate) fn agent_problem(error: &AgentError) -> Problem {
+    match error {
+        AgentError::UnknownNode { node } => Problem::unknown_node(node.as_str()),
+        AgentError::NotSeen { .. } => {
+            Problem::new(Kind::Unavailable, "node_not_seen", error.to_string())
+        }
+        AgentError::Call { .. } | AgentError::Refused { .. } => {
+            Problem::new(Kind::Unavailable, "node_unavailable", error.to_string())
+        }
+    }
+}
+
+pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
+    let id = name(left)?;
+    if right == MAJORITY {
+        return diff_majority(core, left).await;
+    }
+    let differences = core.diff(&id, &name(right)?).await;
+    let differences = differences.map_err(|error| agent_problem(&error))?;
+    Ok(DiffView {
+        left: left.to_owned(),
+        right: right.to_owned(),
+        differences: differences.into_iter().map(difference).collect(),
+    })
+}
+
+pub(super) fn difference(d: Difference) -> DifferenceView {
+    let verdict = match d.verdict {
+        Verdict::Differs => "differs",
+        Verdict::Unknown => "unknown",
+        Verdict::Moved => "moved",
+    };
+    DifferenceView {
+        class: d.class.to_string(),
+        key: d.key,
+        left: d.left.to_string(),
+        right: d.right.to_string(),
+        verdict: verdict.to_owned(),
+    }
+}
+
+/// Differences from the majority of the cohort. A node that was not compared causes an error, because an empty list
+/// would mean that the node is equal.
+async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
+    get(core, node)?;
+    let (id, view) = (name(node)?, core.view());
+    let (judged, drift) = (&view.judged, &view.drift);
+    let is_alone = drift.alone.iter().any(|alone| alone == node);
+    let is_told = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);
+    if !is_told || (is_alone && judged.pending.contains(&id)) {
+        let detail = format!(
+            "{node} is not compared with its cohort yet, because its hardware is unknown; try \
+             again, or compare it with another node by name"
+        );
+        return Err(Problem::new(Kind::Unavailable, "not_compared", detail));
+    }
+    if is_alone {
+        let detail = format!(
+            "{node} is not compared with a cohort: its cohort is unknown or too small; compare it \
+             with another node by name"
+        );
+        return Err(Problem::new(Kind::Conflict, "no_cohort", detail));
+    }
+    let of_node = drift.drifts.iter().filter(|d| d.node == node);
+    let mut differences: Vec<DifferenceView> = of_node
+        .map(|d| DifferenceView {
+            class: d.class.to_string(),
+            key: d.key.clone(),
+            left: d.found.clone(),
+            right: d.expected.clone(),
+            verdict: "differs".to_owned(),
+        })
+        .collect();
+    let row = |class: Class, key: &str, left: String, right: String| DifferenceView {
+        class: class.to_string(),
+        key: key.to_owned(),
+        left,
+        right,
+        verdict: "unknown".to_owned(),
+    };
+    for none in &drift.no_majority {
+        let mut values = none.values.iter();
+        let own = values.find(|(_, nodes)| nodes.iter().any(|name| name == node));
+        if let Some((value, _)) = own {
+            let right = format!("<no majority: {} values>", none.values.len());
+            differences.push(row(none.class, &none.key, value.clone(), right));
+        }
+    }
+    for unknown in drift.unknown.iter().filter(|unknown| unknown.node == node) {
+        let why = conformance::why_incomplete(core, &id, unknown.class).await;
+        let why = why.unwrap_or_else(|| unknown.why.clone());
+        let left = Reading::<Value>::failed(why).to_string();
+        let right = "<not compared>".to_owned();
+        differences.push(row(unknown.class, "class", left, right));
+    }
+    let place = |d: &DifferenceView| (d.class.parse::<Class>().ok(), d.key.clone());
+    differences.sort_by_cached_key(place);
+    Ok(DiffView {
+        left: node.to_owned(),
+        right: format!("majority of the cohort of {node}"),
+        differences,
+    })
+}
+
+/// View of a node.
+pub(crate) fn shown(view: &View, entry: &NodeEntry) -> NodeView {
+    shown_as(view, entry, entry.record.as_ref())
+}
+
+/// View of a node with a replicated record other than that of the view.
+pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) -> NodeView {
+    let seen = entry.seen.as_ref();
+    let (verdict, reasons) = entry.shown_health();
+    let drain = record.map_or(&[][..], |r| &r.drain);
+    NodeView {
+        name: entry.id.to_string(),
+        lifecycle: record
+            .map_or("unregistered", |r| r.lifecycle.as_str())
+            .to_owned(),
+        drain: drain
+            .iter()
+            .map(|d| DrainView {
+                owner: d.owner.clone(),
+                reason: d.reason.clone(),
+                since: time(d.since),
+            })
+            .collect(),
+        holder: record.and_then(|r| r.holder).map(|h| HolderView {
+            allocation: h.allocation,
+            attempt: h.attempt,
+        }),
+        claim: record.and_then(|r| r.tenure.as_ref()).map(ClaimView::from),
+        vcluster: record.map(|r| r.current.to_string()).unwrap_or_default(),
+        lent_by: record
+            .filter(|r| r.home != r.current)
+            .map(|r| r.home.to_string()),
+        liveness: liveness(entry.liveness).to_owned(),
+        liveness_reason: entry.liveness_reason.clone(),
+        last_seen: entry.answered_at().map(time),
+        health: HealthView {
+            verdict: health(verdict).to_owned(),
+            reasons,
+        },
+        cell: seen.map(|s| s.cell.clone()),
+        group: entry.group().map(str::to_owned),
+        facts: entry.document.as_deref().map(facts).unwrap_or_default(),
+        fingerprint: entry.fingerprint().map(|d| d.to_string()),
+        classes: entry
+            .marks()
+            .iter()
+            .map(|(class, mark)| (class.to_string(), class_view(mark)))
+            .collect(),
+        drifted_keys: view.drifted_keys(&entry.id),
+        boot_id: entry
+            .boot
+            .clone()
+            .or_else(|| seen.and_then(|s| s.boot_id.clone())),
+        agent_version: seen.and_then(|s| s.agent_version.clone()),
+        claim_refused: entry.claim_refused.clone(),
+        power: None,
+        certificate: None,
+        revision: record.map_or(Revision(0), |r| r.revision),
+    }
+}
+
+/// Printed form of a liveness.
+pub(crate) fn liveness(liveness: Liveness) -> &'static str {
+    match liveness {
+        Liveness::Unknown => "unknown",
+        Liveness::Alive => "alive",
+        Liveness::Suspect => "suspect",
+        Liveness::Unreachable => "unreachable",
+    }
+}
+
+fn health(health: Health) -> &'static str {
+    match health {
+        Health::Unknown => "unknown",
+        Health::Healthy => "healthy",
+        Health::Degraded => "degraded",
+        Health::Faulty => "faulty",
+    }
+}
+
+fn class_view(mark: &ClassMark) -> ClassView {
+    let state = match mark {
+        ClassMark::Complete { .. } => "complete",
+        ClassMark::Incomplete => "incomplete",
+        ClassMark::Disabled => "disabled",
+    };
+    ClassView {
+        state: state.to_owned(),
+        digest: mark.digest().map(|d| d.to_string()),
+        last_digest: None,
+        complete_until: None,
+    }
+}
+
+fn facts(document: &NodeDocument) -> FactsView {
+    let (identity, facts) = (&document.identity, &document.facts);
+    FactsView {
+        vendor: identity.vendor.present().cloned(),
+        product: identity.product.present().cloned(),
+        gpu_model: facts.gpu_model.present().cloned(),
+        gpu_count: facts.gpus(),
+        gpu_memory_bytes: facts.gpu_memory_bytes.present().copied(),
+        memory_bytes: facts.memory_bytes.present().copied(),
+        sockets: facts.sockets.present().copied(),
+        cores: facts.cores.present().copied(),
+        threads: facts.threads.present().copied(),
+        numa_nodes: facts.numa_nodes.present().copied(),
+        rdma_count: facts.rdma_count.present().copied(),
+        features: facts.features.iter().cloned().collect(),
+    }
+}

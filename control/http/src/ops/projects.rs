@@ -1,0 +1,199 @@
+//! Project operations and limits.
+
+use super::{change, paging, propose, read, tenants::check_root, unexpected};
+use crate::caller::{Caller, Role};
+use lattice_api::{
+    page::Page,
+    problem::{FieldError, Problem},
+    project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
+    tenant::HeadroomView,
+};
+use lattice_engine::Core;
+use lattice_quorum_types::{
+    Applied, Command, ProjectPath, Refusal,
+    event::EventKind,
+    project::Project,
+    view::{Answer, Query},
+};
+use std::ops::Bound;
+
+fn path(field: &str, text: &str) -> Result<ProjectPath, Problem> {
+    ProjectPath::new(text).map_err(|error| {
+        Problem::from(FieldError {
+            field: field.to_owned(),
+            reason: error.to_string(),
+        })
+    })
+}
+
+/// Parses a project path from a URL; an invalid path is an unknown project.
+fn place(text: &str) -> Result<ProjectPath, Problem> {
+    path("path", text.trim_end_matches('/'))
+}
+
+pub(crate) fn list(
+    core: &Core,
+    caller: &Caller,
+    below: Option<&str>,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<ProjectView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let view = core.view();
+    let below = below
+        .filter(|text| !text.is_empty())
+        .map(|text| path("below", text))
+        .transpose()?;
+    if let Some(top) = &below
+        && !(view.projects.contains_key(top) && caller.sees(top))
+    {
+        return Err(unknown(top));
+    }
+    let start = paging::after::<ProjectPath>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let all = view.projects.range((start, Bound::Unbounded));
+    let within = all
+        .filter(|(path, _)| caller.sees(path))
+        .filter(|(path, _)| below.as_ref().is_none_or(|top| path.is_within(top)));
+    let page = paging::page(within, limit, |(path, _)| path.to_string());
+    Ok(page.map(|(_, project)| ProjectView::from(project)))
+}
+
+pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectView, Problem> {
+    let path = place(text)?;
+    caller.check_sees(&path)?;
+    let view = core.view();
+    let project = view.projects.get(&path).ok_or_else(|| unknown(&path))?;
+    Ok(project.into())
+}
+
+/// Path suffix of a headroom request. No project can have this name.
+const HEADROOM: &str = "/headroom";
+
+/// Project of a headroom request.
+pub(crate) fn asks_headroom(text: &str) -> Option<&str> {
+    text.trim_end_matches('/').strip_suffix(HEADROOM)
+}
+
+/// Headroom of a project, from committed state.
+pub(crate) async fn headroom(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+) -> Result<HeadroomView, Problem> {
+    let path = place(text)?;
+    caller.check_sees(&path)?;
+    let query = Query::Headroom { path: path.clone() };
+    match read(core, query).await? {
+        Answer::Headroom(Some(room)) => Ok(HeadroomView::new(&path, *room)),
+        Answer::Headroom(None) => Err(unknown(&path)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn unknown(path: &ProjectPath) -> Problem {
+    Problem::from(&Refusal::UnknownProject { path: path.clone() })
+}
+
+pub(crate) async fn create(
+    core: &Core,
+    caller: &Caller,
+    request: ProjectRequest,
+    key: Option<String>,
+) -> Result<ProjectView, Problem> {
+    let path = path("path", &request.path)?;
+    caller.check_sees(&path)?;
+    check_root(caller, &path)?;
+    let command = Command::NewProject {
+        path: path.clone(),
+        limits: request.limits.into(),
+        admins: request.admins,
+        description: request.description,
+    };
+    let applied = propose(core, caller, key, command).await?;
+    changed(core, &applied, &path)
+}
+
+/// Record after a change: from its events, or the current record for a repeated request, which has no events.
+fn changed(core: &Core, applied: &Applied, path: &ProjectPath) -> Result<ProjectView, Problem> {
+    let of_path = |project: &&Project| project.path == *path;
+    let records = applied.events.iter().filter_map(|event| match &event.kind {
+        EventKind::Project { record } => Some(record),
+        _ => None,
+    });
+    if let Some(record) = records.rev().find(of_path) {
+        return Ok(record.into());
+    }
+    let view = core.view();
+    let record = view.projects.get(path).ok_or_else(unexpected)?;
+    Ok(record.into())
+}
+
+pub(crate) async fn update(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    update: ProjectUpdate,
+    key: Option<String>,
+) -> Result<ProjectView, Problem> {
+    update_with(core, caller, text, update, false, key).await
+}
+
+/// Updates limits; with `force`, also below the sum of the children's limits.
+pub(super) async fn update_with(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    update: ProjectUpdate,
+    force: bool,
+    key: Option<String>,
+) -> Result<ProjectView, Problem> {
+    let path = place(text)?;
+    caller.check_sees(&path)?;
+    check_root(caller, &path)?;
+    check_force(caller, force)?;
+    let request = LimitsRequest {
+        changes: vec![update.of(path.to_string())],
+        force,
+    };
+    let applied = propose(core, caller, key, request.into_command()?).await?;
+    changed(core, &applied, &path)
+}
+
+pub(crate) async fn delete(
+    core: &Core,
+    caller: &Caller,
+    text: &str,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    let path = place(text)?;
+    caller.check_sees(&path)?;
+    check_root(caller, &path)?;
+    change(core, caller, key, Command::DeleteProject { path }).await
+}
+
+pub(crate) async fn set_limits(
+    core: &Core,
+    caller: &Caller,
+    request: LimitsRequest,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    let force = request.force;
+    let command = request.into_command()?;
+    if let Command::SetLimits { changes } | Command::ForceLimits { changes } = &command {
+        for change in changes {
+            caller.check_sees(&change.path)?;
+            check_root(caller, &change.path)?;
+        }
+    }
+    check_force(caller, force)?;
+    change(core, caller, key, command).await
+}
+
+/// Requires an administrator of the whole cluster for `force`: overcommitting a level affects everyone sharing the
+/// nodes.
+pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
+    match force {
+        true => caller.check_whole(Role::Admin, "setting limits by force"),
+        false => Ok(()),
+    }
+}

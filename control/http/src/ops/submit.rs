@@ -1,0 +1,301 @@
+//! Submission: rejects requests that no set of nodes could ever satisfy, and offers a dry run with a forecast.
+
+use super::{
+    elements, judge, propose, read, unexpected,
+    waits::{Waits, in_words},
+};
+use crate::caller::Caller;
+use lattice_api::{
+    AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
+    problem::Problem,
+};
+use lattice_engine::{
+    Core, LastPlan, NodeEntry, View, explanation,
+    plans::{Busy, Planned},
+    tasks::borrow::sharers,
+};
+use lattice_placement::{Placement, Plan, Within, check_possible_within};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
+    hostlist,
+    node::{Lifecycle, Node},
+    spec::AllocationSpec,
+    view::{Answer, Query},
+};
+use lattice_view::Home;
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Number of the allocation in a dry run, ordered after every submitted one.
+const NOBODY: AllocationId = AllocationId(u64::MAX);
+
+pub(crate) async fn submit(
+    core: &Core,
+    caller: &Caller,
+    request: AllocationRequest,
+    key: Option<String>,
+    dry_run: bool,
+) -> Result<Submitted, Problem> {
+    let known = elements::known(core, caller, &request).await?;
+    let spec = Box::new(request.into_spec_with(&known)?);
+    caller.check_sees(&spec.project)?;
+    let possible = possible(core, &spec);
+    let command = Command::Submit { spec };
+    if dry_run {
+        return judged(core, caller, command, possible).await;
+    }
+    if let Err(problem) = possible
+        && !was_used(core, caller, key.as_deref()).await?
+    {
+        // A refusal by the quorum has priority, because it is more specific.
+        judge(core, caller, command).await?;
+        return Err(problem);
+    }
+    let applied = propose(core, caller, key, command).await?;
+    let Outcome::Submitted { id } = applied.outcome else {
+        return Err(unexpected());
+    };
+    Ok(Submitted {
+        id: Some(id),
+        revision: applied.revision,
+        dry_run,
+        outlook: None,
+    })
+}
+
+async fn judged(
+    core: &Core,
+    caller: &Caller,
+    command: Command,
+    possible: Result<(), Problem>,
+) -> Result<Submitted, Problem> {
+    let revision = judge(core, caller, command.clone()).await?;
+    possible?;
+    let outlook = match command {
+        Command::Submit { spec } => outlook(core, caller, *spec).await?,
+        _ => None,
+    };
+    Ok(Submitted {
+        id: None,
+        revision,
+        dry_run: true,
+        outlook,
+    })
+}
+
+/// Checks that the request could ever be satisfied.
+pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+    let view = core.view();
+    check_storage(&view, spec)?;
+    check_checkpoint(core, spec)?;
+    if core.view_age_ms().is_none() {
+        return Ok(());
+    }
+    let name = &spec.vcluster;
+    // Lent nodes return, borrowed nodes may stay, and lendable nodes of others may become available. Only home nodes
+    // count for a request that must stay on them.
+    let is_home_only = Home::of(&view.vclusters).keeps(spec, spec.nodes, spec.walltime_ms);
+    let lenders = match is_home_only {
+        true => BTreeSet::new(),
+        false => lenders_to(&view, name),
+    };
+    let is_its = |node: &Node| {
+        let is_here = node.home == *name || (node.current == *name && !is_home_only);
+        (is_here || lenders.contains(&node.home)) && node.lifecycle != Lifecycle::Retired
+    };
+    let nodes = view.nodes.values();
+    let nodes = nodes.filter(|entry| entry.record.as_ref().is_some_and(is_its));
+    let nodes = nodes.map(|entry| (&entry.id, &**entry));
+    // An unknown reservation, or one for other users, is rejected by the quorum.
+    let named = spec.terms.reservation.as_ref();
+    let within = named.and_then(|name| {
+        let nodes = &view.reservations.get(name)?.spec.nodes;
+        Some(Within { name, nodes })
+    });
+    let (facts, wanted) = (NodeEntry::facts, &spec.constraints);
+    check_possible_within(within, name, nodes, facts, wanted, spec.nodes)
+        .map_err(|no| impossible(no.field, no.reason))
+}
+
+/// Checks that an allocation with checkpoints has a checkpoint directory.
+fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
+    let terms = spec.terms.checkpoint.as_ref();
+    match terms.is_some_and(|terms| terms.directory.is_none()) && !core.has_checkpoint_directory() {
+        true => Err(impossible(
+            "checkpoint.directory",
+            "this site has no default for checkpoints; give a directory".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// vClusters that lend nodes, if this one borrows.
+fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterName> {
+    let own = view.movement_of(name).lend;
+    let is_there = sharers(view).any(|other| other == name);
+    if !is_there || !own.allow_borrowing || own.borrowing_limit == Some(0) {
+        return BTreeSet::new();
+    }
+    let lends = |of: &&VclusterName| {
+        let lend = view.movement_of(of).lend;
+        lend.allow_lending && lend.lending_limit != Some(0)
+    };
+    sharers(view).filter(lends).collect()
+}
+
+/// Checks storage bandwidth. If the site limits bandwidth, a requested storage system must be listed and have the
+/// requested bandwidth.
+fn check_storage(view: &View, spec: &AllocationSpec) -> Result<(), Problem> {
+    let (field, systems) = ("storage_gb_s", &view.inputs.storage);
+    if systems.is_empty() {
+        return Ok(());
+    }
+    for (name, mb_s) in &spec.demand.storage_mb_s {
+        let Some(system) = systems.get(name) else {
+            let known: Vec<&str> = systems.keys().map(String::as_str).collect();
+            let known = known.join(", ");
+            let reason = format!("no storage system is named \"{name}\"; there are {known}");
+            return Err(impossible(field, reason));
+        };
+        if *mb_s > system.budget_mb_s {
+            let gb_s = |mb_s: u64| mb_s as f64 / 1e3;
+            let reason = format!(
+                "{} GB/s of \"{name}\" are asked for; it has {} GB/s in all",
+                gb_s(*mb_s),
+                gb_s(system.budget_mb_s)
+            );
+            return Err(impossible(field, reason));
+        }
+    }
+    Ok(())
+}
+
+fn impossible(field: &str, reason: String) -> Problem {
+    let detail = format!("{field}: {reason}");
+    let mut problem = Problem::new(Kind::Impossible, "impossible", detail);
+    problem.field = Some(field.to_owned());
+    problem
+}
+
+/// Whether the caller has used this key before. A repeat returns the first result, whatever has happened to the nodes
+/// since.
+pub(super) async fn was_used(
+    core: &Core,
+    caller: &Caller,
+    key: Option<&str>,
+) -> Result<bool, Problem> {
+    let Some(key) = key else { return Ok(false) };
+    // No such command was ever applied, so any earlier use of the key is reported as reuse.
+    let other = Command::Cancel {
+        id: AllocationId(0),
+    };
+    let by = caller.proposer(&other)?;
+    let envelope = core.envelope(by, Some(key.to_owned()), None, other);
+    let envelope = Box::new(envelope);
+    match read(core, Query::Check { envelope }).await? {
+        Answer::Check(Err(Refusal::KeyReused { .. })) => Ok(true),
+        Answer::Check(_) => Ok(false),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Forecast of the next cycle; `None` if nothing can be planned at present.
+async fn outlook(
+    core: &Core,
+    caller: &Caller,
+    spec: AllocationSpec,
+) -> Result<Option<OutlookView>, Problem> {
+    let now = core.now();
+    let begin_at = spec.terms.begin_at;
+    let eligible_at = begin_at.map_or(now, |begin_at| begin_at.max(now));
+    let record = Allocation {
+        id: NOBODY,
+        user: caller.name.to_string(),
+        state: match spec.hold {
+            true => AllocationState::Held,
+            false => AllocationState::Pending,
+        },
+        spec,
+        state_since: now,
+        submitted_at: now,
+        eligible_at,
+        started_at: None,
+        ended_at: None,
+        attempt: 0,
+        ranks: Vec::new(),
+        stop: None,
+        revision: Revision(0),
+        course: Default::default(),
+    };
+    if let Some(outlook) = waits_for_others(&core.view(), &record) {
+        return Ok(Some(outlook));
+    }
+    let planned = core.plan_with(&record).await;
+    let busy = |busy: Busy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
+    let outlook = planned.map_err(busy)?.map(|planned| {
+        let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
+        match placed {
+            Some(placed) => starts(placed, &planned.plan),
+            None => waits(&core.view(), &record, planned),
+        }
+    });
+    Ok(outlook)
+}
+
+fn starts(placed: &Placement, plan: &Plan) -> OutlookView {
+    let layout = &placed.layout;
+    let nodes = hostlist::fold(placed.nodes.iter().map(|expected| &expected.node));
+    let span = layout.span();
+    let mut summary = format!("would start now on {nodes}, in {span} ");
+    summary += if span == 1 { "group" } else { "groups" };
+    if !layout.groups.is_empty() {
+        summary += &format!(" ({})", layout.groups.join(", "));
+    }
+    OutlookView {
+        summary,
+        starts_now: true,
+        nodes: Some(nodes),
+        groups: layout.groups.clone(),
+        span: Some(span),
+        score: Some(explanation::score(
+            placed.score_of_nodes(),
+            plan.waiting.ahead_of(placed.id).unwrap_or(0),
+            plan.weights,
+        )),
+        explanation: None,
+    }
+}
+
+/// Forecast for an allocation that waits for others and is therefore not in the queue.
+fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
+    let blocked = Allocation {
+        state: AllocationState::Blocked,
+        ..record.clone()
+    };
+    let waits = Waits::new(view).of(&blocked)?;
+    let is_free = waits.allocations.is_empty() && waits.mutex.is_none();
+    (!is_free && !record.spec.hold).then(|| OutlookView {
+        summary: format!("would wait: {}", in_words(&blocked, &waits)),
+        starts_now: false,
+        nodes: None,
+        groups: Vec::new(),
+        span: None,
+        score: None,
+        explanation: None,
+    })
+}
+
+fn waits(view: &View, record: &Allocation, planned: Planned) -> OutlookView {
+    let mut plan = LastPlan::default();
+    plan.set(record.spec.vcluster.clone(), Arc::new(planned));
+    let mut explanation = explanation::explain(view, &plan, record, Sight::Full);
+    explanation.allocation = AllocationId(0);
+    OutlookView {
+        summary: format!("would wait: {}", explanation.summary),
+        starts_now: false,
+        nodes: None,
+        groups: Vec::new(),
+        span: None,
+        score: None,
+        explanation: Some(explanation),
+    }
+}

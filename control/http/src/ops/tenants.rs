@@ -1,0 +1,207 @@
+//! Tenants (the roots of the project tree), and cluster-wide limits.
+
+use super::{change, paging, projects, propose, read, unexpected};
+use crate::caller::{Caller, Role};
+use lattice_api::{
+    page::Page,
+    problem::{Kind, Problem},
+    project::{Changed, ProjectRequest, ProjectUpdate, ProjectView},
+    tenant::{
+        LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
+        TenantView,
+    },
+};
+use lattice_engine::{Core, View};
+use lattice_quorum_types::{
+    Command, ProjectPath,
+    budget::{MAX_BURST_PPM, WHOLE_PPM},
+    limit::{LimitPatch, Patch},
+    view::{Answer, Query},
+};
+use std::ops::Bound;
+
+/// Checks that the text names a tenant rather than a project below one.
+fn root(text: &str) -> Result<&str, Problem> {
+    match text.contains('/') {
+        false => Ok(text),
+        true => Err(Problem::field(
+            "id",
+            "a tenant is the root of a tree: give one name without '/'",
+        )),
+    }
+}
+
+pub(crate) fn list(
+    core: &Core,
+    caller: &Caller,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Page<TenantView>, Problem> {
+    let limit = paging::limit(limit)?;
+    let view = core.view();
+    let start = paging::after::<ProjectPath>(cursor)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let roots = view.projects.range((start, Bound::Unbounded));
+    let roots = roots.filter(|(path, _)| path.is_tenant() && caller.sees(path));
+    let page = paging::page(roots, limit, |(path, _)| path.to_string());
+    Ok(page.map(|(_, root)| shown(&view, ProjectView::from(root))))
+}
+
+/// View of a tenant with its soft limits (intended usage).
+fn shown(view: &View, root: ProjectView) -> TenantView {
+    let path = ProjectPath::new(&root.path).ok();
+    let budget = path.and_then(|path| view.budgets.get(&path));
+    TenantView::new(
+        root,
+        budget.map_or_else(Default::default, |budget| budget.soft),
+    )
+}
+
+pub(crate) fn get(core: &Core, caller: &Caller, id: &str) -> Result<TenantView, Problem> {
+    let project = projects::get(core, caller, root(id)?)?;
+    Ok(shown(&core.view(), project))
+}
+
+pub(crate) async fn create(
+    core: &Core,
+    caller: &Caller,
+    request: TenantRequest,
+    key: Option<String>,
+) -> Result<TenantView, Problem> {
+    let soft = request.soft();
+    // Everything that the quorum would reject is checked first, so that no tenant is created without its soft limits.
+    check_soft(&request)?;
+    let request = ProjectRequest {
+        path: root(&request.id)?.to_owned(),
+        limits: ProjectUpdate {
+            max_nodes: request.max_nodes,
+            max_concurrent_allocations: request.max_concurrent_allocations,
+        },
+        admins: request.admins,
+        description: request.description,
+    };
+    let made = projects::create(core, caller, request, key.clone()).await?;
+    let Some(soft) = soft else {
+        return Ok(shown(&core.view(), made));
+    };
+    let command = Command::UpdateTenant {
+        tenant: ProjectPath::new(&made.path)
+            .map_err(|error| Problem::field("id", error.to_string()))?,
+        limits: LimitPatch::default(),
+        soft,
+        force: false,
+    };
+    let key = key.map(|key| format!("{key} budget"));
+    if let Err(mut problem) = propose(core, caller, key, command).await {
+        problem.detail = format!(
+            "tenant \"{}\" was created, without its limits: {}. Set them with PUT, or repeat the \
+             request with its key",
+            made.path, problem.detail
+        );
+        return Err(problem);
+    }
+    Ok(shown(&core.view(), made))
+}
+
+fn check_soft(request: &TenantRequest) -> Result<(), Problem> {
+    let within = |patch: Patch, least: u64, most: u64| match patch {
+        Patch::Set(ppm) => (least..=most).contains(&ppm),
+        Patch::Unlimited | Patch::Unchanged => true,
+    };
+    if !within(request.fair_share_target, 0, WHOLE_PPM) {
+        return Err(Problem::field(
+            "fair_share_target",
+            "a share is a fraction of the whole: 0 to 1",
+        ));
+    }
+    match within(request.burst_allowance, WHOLE_PPM, MAX_BURST_PPM) {
+        true => Ok(()),
+        false => Err(Problem::field(
+            "burst_allowance",
+            "it is the multiple of its share that a tenant may hold: 1 to 10000",
+        )),
+    }
+}
+
+pub(crate) async fn update(
+    core: &Core,
+    caller: &Caller,
+    id: &str,
+    update: TenantUpdate,
+    key: Option<String>,
+) -> Result<TenantView, Problem> {
+    let tenant = tenant(core, caller, id)?;
+    // An accounting system exists to set what tenants may use, for the tenants visible to it.
+    if !caller.is_accounting() {
+        check_root(caller, &tenant)?;
+    }
+    projects::check_force(caller, update.force)?;
+    let command = Command::UpdateTenant {
+        tenant: tenant.clone(),
+        limits: update.limits(),
+        soft: update.soft(),
+        force: update.force,
+    };
+    propose(core, caller, key, command).await?;
+    get(core, caller, tenant.as_str())
+}
+
+/// Path of the tenant with this name, if visible to the caller.
+pub(super) fn tenant(core: &Core, caller: &Caller, id: &str) -> Result<ProjectPath, Problem> {
+    let project = projects::get(core, caller, root(id)?)?;
+    ProjectPath::new(&project.path).map_err(|error| Problem::field("id", error.to_string()))
+}
+
+pub(crate) async fn delete(
+    core: &Core,
+    caller: &Caller,
+    id: &str,
+    key: Option<String>,
+) -> Result<Changed, Problem> {
+    projects::delete(core, caller, root(id)?, key).await
+}
+
+/// Rejects changes of a tenant's own limits by administrators of some tenants only.
+pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
+    if !path.is_tenant() || caller.tenants.is_none() {
+        return Ok(());
+    }
+    let detail = format!(
+        "limits of tenant \"{path}\" are set by administrators of the whole cluster; {} has the role \
+         {} in some tenants only",
+        caller.name, caller.role
+    );
+    Err(Problem::new(Kind::Forbidden, "forbidden", detail))
+}
+
+/// Cluster-wide limits, from committed state.
+pub(crate) async fn system(core: &Core, caller: &Caller) -> Result<SystemLimitsView, Problem> {
+    caller.check_whole(Role::Viewer, "reading the limits of the whole cluster")?;
+    match read(core, Query::System).await? {
+        Answer::System(view) => Ok(view.into()),
+        _ => Err(unexpected()),
+    }
+}
+
+pub(crate) async fn set_system(
+    core: &Core,
+    caller: &Caller,
+    update: SystemLimitsUpdate,
+    key: Option<String>,
+) -> Result<SystemLimitsView, Problem> {
+    caller.check_whole(Role::Admin, "setting the limits of the whole cluster")?;
+    let patch = update.into();
+    propose(core, caller, key, Command::SetSystemLimits { patch }).await?;
+    system(core, caller).await
+}
+
+pub(crate) async fn set_policy(
+    core: &Core,
+    caller: &Caller,
+    update: LimitPolicyUpdate,
+    key: Option<String>,
+) -> Result<SystemLimitsView, Problem> {
+    caller.check_whole(Role::Admin, "choosing how limits are enforced")?;
+    let policy = update.policy()?;
+    change(core, caller, key, Command::SetLimitPolicy { policy }).await?;
+    system(core, caller).await
+}

@@ -1,0 +1,53 @@
+//! Certificate routes.
+
+use super::Paging;
+use crate::{
+    Caller,
+    answer::Answer,
+    extract::{Input, Key, Params, PathParameter},
+    ops::certificates,
+    state::Api,
+};
+use axum::{Json, extract::State};
+use lattice_api::{
+    Page,
+    certificate::{CertificateView, RevokeRequest},
+    project::Changed,
+    schema::Name,
+};
+
+/// List all members with a certificate, by role and name, a page at a time.
+///
+/// For operators.
+#[utoipa::path(get, path = "/certificates", tag = "certificates", params(Paging), responses(
+    (status = 200, body = Page<CertificateView>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Params(p): Params<Paging>,
+) -> Answer<Page<CertificateView>> {
+    let cursor = p.cursor.as_deref();
+    Ok(Json(
+        certificates::list(api.core(), &caller, p.limit, cursor).await?,
+    ))
+}
+
+/// Revoke all certificates of a member issued until now.
+///
+/// Its connections end everywhere, and it must enrol again with a new token. For administrators.
+#[utoipa::path(post, path = "/certificates/{role}/{name}/revoke", tag = "certificates", params(
+    ("role" = String, Path, pattern = "^(agent|control|quorum)$"), ("name" = inline(Name), Path), Key),
+    request_body = RevokeRequest, responses(
+    (status = 200, body = Changed)))]
+pub(super) async fn revoke(
+    State(api): State<Api>,
+    caller: Caller,
+    PathParameter((role, name)): PathParameter<(String, String)>,
+    Key(key): Key,
+    Input(request): Input<RevokeRequest>,
+) -> Answer<Changed> {
+    let reason = request.reason;
+    Ok(Json(
+        certificates::revoke(api.core(), &caller, &role, &name, reason, key).await?,
+    ))
+}

@@ -1,0 +1,47 @@
+//! Node health routes.
+
+use super::nodes::Freshness;
+use crate::{
+    Caller,
+    answer::Answer,
+    extract::{Input, Params, PathParameter},
+    ops::health,
+    state::Api,
+};
+use axum::{Json, extract::State};
+use lattice_api::{
+    health::{ClearRequest, NodeHealthView},
+    schema::Name,
+};
+
+/// Show the health checks of a node.
+///
+/// Each reason has its component, evidence, start time and remedy. The node is queried directly.
+#[utoipa::path(get, path = "/nodes/{id}/health", tag = "nodes",
+    params(("id" = inline(Name), Path), Freshness), responses(
+    (status = 200, body = NodeHealthView)))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    caller: Caller,
+    PathParameter(id): PathParameter,
+    Params(p): Params<Freshness>,
+) -> Answer<NodeHealthView> {
+    Ok(Json(health::show(api.core(), &caller, &id, p.fresh).await?))
+}
+
+/// Clear the health reasons of one code after a repair.
+///
+/// A persisting fault returns with the next pass. For operators; the agent records the caller.
+#[utoipa::path(post, path = "/nodes/{id}/health/clear", tag = "nodes",
+    params(("id" = inline(Name), Path)), request_body = ClearRequest, responses(
+    (status = 200, body = NodeHealthView)))]
+pub(super) async fn clear(
+    State(api): State<Api>,
+    caller: Caller,
+    PathParameter(id): PathParameter,
+    Input(request): Input<ClearRequest>,
+) -> Answer<NodeHealthView> {
+    Ok(Json(
+        health::clear(api.core(), &caller, &id, request).await?,
+    ))
+}

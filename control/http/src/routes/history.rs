@@ -1,0 +1,89 @@
+//! Node history routes.
+
+use crate::{
+    Caller,
+    answer::Answer,
+    extract::{Params, PathParameter},
+    ops::history::{self, HistoryQuery},
+    state::Api,
+};
+use axum::{Json, extract::State};
+use lattice_api::{
+    Page,
+    history::{ChangesView, HistoryEntryView},
+    schema::Name,
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// Only entries from this time on: a time, a date, `yesterday`, or an age (`2d`).
+    since: Option<String>,
+    /// Only changes of this class.
+    class: Option<String>,
+    /// Only these kinds, comma-separated: change, boot, agent, driver, device, xid, health, cleared, drain, lifecycle,
+    /// liveness; audit, for callers that may read it.
+    kind: Option<String>,
+    /// Only entries around the time of the entry with this number, or around this time.
+    around: Option<String>,
+    /// Time before and after `around`; default 10m.
+    within: Option<String>,
+    /// Entries per page, 1 to 5000; default 200.
+    #[param(minimum = 1, maximum = 5000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// List changes and events of a node, newest first.
+///
+/// They cover boots, drivers, XIDs, health, drains and liveness.
+///
+/// This control answers from its own history, also while the node is down. Audit entries about the node are left out
+/// for callers that may not read the audit.
+#[utoipa::path(get, path = "/nodes/{id}/history", tag = "nodes",
+    params(("id" = inline(Name), Path), Which), responses(
+    (status = 200, body = Page<HistoryEntryView>)))]
+pub(super) async fn of_node(
+    State(api): State<Api>,
+    caller: Caller,
+    PathParameter(id): PathParameter,
+    Params(which): Params<Which>,
+) -> Answer<Page<HistoryEntryView>> {
+    let asked = HistoryQuery {
+        since: which.since.as_deref(),
+        class: which.class.as_deref(),
+        kind: which.kind.as_deref(),
+        around: which.around.as_deref(),
+        within: which.within.as_deref(),
+        limit: which.limit,
+        cursor: which.cursor.as_deref(),
+    };
+    Ok(Json(
+        history::of_node(api.core(), &caller, &id, &asked).await?,
+    ))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Since {
+    /// Start of the range: a time, a date, `yesterday`, or an age. Default: one day.
+    since: Option<String>,
+}
+
+/// List changes of all nodes; equal changes of several nodes are combined.
+#[utoipa::path(get, path = "/conformance/changes", tag = "conformance", params(Since),
+    responses((status = 200, body = ChangesView)))]
+pub(super) async fn changes(
+    State(api): State<Api>,
+    _: Caller,
+    Params(p): Params<Since>,
+) -> Answer<ChangesView> {
+    Ok(Json(
+        history::changes(api.core(), p.since.as_deref()).await?,
+    ))
+}

@@ -1,0 +1,122 @@
+//! Quorum routes.
+
+use crate::{
+    Caller,
+    answer::{Answer, Fail},
+    extract::{Input, Key, Params, PathParameter},
+    ops::quorum,
+    state::Api,
+};
+use axum::{Json, body::Body, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
+use futures::StreamExt;
+use lattice_api::{
+    Problem,
+    quorum::{AddMemberRequest, QuorumStep, QuorumView, StepDownRequest},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// `Idempotency-Key` of a change that takes several calls.
+#[derive(IntoParams)]
+#[into_params(names("Idempotency-Key"), parameter_in = Header)]
+#[expect(
+    dead_code,
+    reason = "it is read as any other key; its document is another"
+)]
+struct Once(
+    /// Idempotency key. Calls with the same key are recorded once.
+    #[param(min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    Option<String>,
+);
+
+/// Show the quorum: members, leader, replication state, and conditions that need attention.
+///
+/// Answered also without a leader. For operators.
+#[utoipa::path(get, path = "/quorum", tag = "quorum", responses(
+    (status = 200, body = QuorumView)))]
+pub(super) async fn view(State(api): State<Api>, caller: Caller) -> Answer<QuorumView> {
+    Ok(Json(quorum::view(api.core(), &caller).await?))
+}
+
+/// Add a quorum member.
+///
+/// Each call makes one step of at most some seconds: first the member becomes a learner, then a voter once it has
+/// caught up. Repeat the call until it is done. For administrators.
+#[utoipa::path(post, path = "/quorum/members", tag = "quorum", params(Once),
+    request_body = AddMemberRequest, responses(
+    (status = 200, body = QuorumStep)))]
+pub(super) async fn add(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(request): Input<AddMemberRequest>,
+) -> Answer<QuorumStep> {
+    Ok(Json(quorum::add(api.core(), &caller, request, key).await?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Removal {
+    /// Reason for the removal; recorded in the audit.
+    #[serde(default)]
+    #[param(required = true, min_length = 1, max_length = 512, pattern = "[^ ]")]
+    reason: String,
+    /// Remove the member even if a majority of the others does not answer; no change is possible then until it does.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Remove a quorum member.
+///
+/// Each call makes one step; a leader hands over first. Repeat the call until it is done. Rejected while a majority of
+/// the others does not answer. For administrators.
+#[utoipa::path(delete, path = "/quorum/members/{id}", tag = "quorum", params(
+    ("id" = u64, Path, description = "Its number."), Removal, Once),
+    responses((status = 200, body = QuorumStep)))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    caller: Caller,
+    PathParameter(id): PathParameter,
+    Params(r): Params<Removal>,
+    Key(key): Key,
+) -> Answer<QuorumStep> {
+    let Ok(id) = id.parse() else {
+        return Err(Problem::field("id", format!("{id:?} is not a member's number")).into());
+    };
+    let step = quorum::remove(api.core(), &caller, id, r.force, &r.reason, key).await?;
+    Ok(Json(step))
+}
+
+/// Transfer leadership to another member.
+///
+/// The quorum pauses for one election. For administrators.
+#[utoipa::path(post, path = "/quorum/step-down", tag = "quorum", params(Once),
+    request_body = StepDownRequest, responses(
+    (status = 200, body = QuorumStep)))]
+pub(super) async fn step_down(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+    Input(request): Input<StepDownRequest>,
+) -> Answer<QuorumStep> {
+    let step = quorum::step_down(api.core(), &caller, request, key).await?;
+    Ok(Json(step))
+}
+
+/// Create a backup of the whole state at one revision.
+///
+/// Its file format shows whether it is complete. It contains everything acknowledged before the request, and no keys.
+/// For administrators.
+#[utoipa::path(post, path = "/quorum/backup", tag = "quorum", params(Once),
+    responses((status = 200, body = String, content_type = "application/octet-stream")))]
+pub(super) async fn backup(
+    State(api): State<Api>,
+    caller: Caller,
+    Key(key): Key,
+) -> Result<impl IntoResponse + use<>, Fail> {
+    let pieces = quorum::backup(&api, &caller, key).await?;
+    let stop = api.stop().clone().cancelled_owned();
+    let body = Body::from_stream(pieces.take_until(stop));
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], body))
+}

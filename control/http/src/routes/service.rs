@@ -1,0 +1,48 @@
+//! Service routes: status, health, readiness and metrics.
+
+use crate::{
+    Caller,
+    answer::{Answer, Fail},
+    meter,
+    ops::status,
+    state::Api,
+};
+use axum::{Json, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
+use lattice_api::{Problem, status::StatusView};
+
+/// Show the cluster status in numbers, and the caller.
+#[utoipa::path(get, path = "/status", tag = "service", responses(
+    (status = 200, body = StatusView)))]
+pub(super) async fn status(State(api): State<Api>, caller: Caller) -> Answer<StatusView> {
+    Ok(Json(status::status(api.core(), &caller).await?))
+}
+
+/// Check that the process answers.
+///
+/// Needs no token.
+#[utoipa::path(get, path = "/healthz", tag = "service", security(()),
+    responses((status = 200, body = String)))]
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Check that the quorum is reached and a view is available.
+///
+/// Needs no token.
+#[utoipa::path(get, path = "/readyz", tag = "service", security(()), responses(
+    (status = 200, body = String),
+    (status = 503, body = Problem, description = "No update from the quorum, or no state read yet.")))]
+pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Fail> {
+    status::ready(api.core())?;
+    Ok("ready\n")
+}
+
+/// Return metrics in the Prometheus exposition format.
+///
+/// Project names are included for operators and tenant administrators only.
+#[utoipa::path(get, path = "/metrics", tag = "service", responses(
+    (status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn metrics(State(api): State<Api>, caller: Caller) -> impl IntoResponse {
+    let text = meter::render(&api, &caller);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}

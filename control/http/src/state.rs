@@ -1,0 +1,120 @@
+//! State shared by all handlers.
+
+use super::{
+    auth::Auth, caller::Caller, connections::Connections, limiter::Limiter, meter::Meter,
+    streams::Streams,
+};
+use lattice_api::problem::{Kind, Problem};
+use lattice_engine::Core;
+use lattice_mesh::Pin;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Limits of the port, and its stop signal.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// Requests per second and principal, also the burst size.
+    pub(crate) requests_per_second: u32,
+    /// Maximum number of connections.
+    pub(crate) connections: usize,
+    /// Maximum number of members of a DAG.
+    pub(crate) max_dag_size: usize,
+    /// Cancelled when the port closes.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Shared state of all handlers, REST and gRPC.
+#[derive(Clone)]
+pub(crate) struct Api(Arc<Inner>);
+
+struct Inner {
+    core: Arc<Core>,
+    auth: Arc<Auth>,
+    limiter: Limiter,
+    meter: Meter,
+    streams: Arc<Streams>,
+    connections: Connections,
+    authority: Pin,
+    max_dag_size: usize,
+    stop: CancellationToken,
+}
+
+impl Api {
+    pub(crate) fn new(core: Arc<Core>, auth: Arc<Auth>, authority: Pin, bounds: Bounds) -> Self {
+        Self(Arc::new(Inner {
+            core,
+            auth,
+            limiter: Limiter::new(bounds.requests_per_second),
+            meter: Meter::default(),
+            streams: Arc::default(),
+            connections: Connections::new(bounds.connections),
+            authority,
+            max_dag_size: bounds.max_dag_size,
+            stop: bounds.stop,
+        }))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+
+    /// Accepted tokens.
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.0.auth
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Cancelled when the port closes, so that streams end and their clients resume elsewhere.
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+
+    /// Open event streams and logs.
+    pub(crate) fn streams(&self) -> &Arc<Streams> {
+        &self.0.streams
+    }
+
+    /// Open connections.
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.0.connections
+    }
+
+    /// Certificate authority that joining members must trust.
+    pub(crate) fn authority(&self) -> Pin {
+        self.0.authority
+    }
+
+    /// Maximum number of members of a DAG.
+    pub(crate) fn max_dag_size(&self) -> usize {
+        self.0.max_dag_size
+    }
+
+    /// Identifies the caller by an `Authorization` header, and applies the request rate limit.
+    pub(crate) async fn authenticate(&self, header: Option<&str>) -> Result<Caller, Problem> {
+        let secret = header.and_then(|text| {
+            let (scheme, secret) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+        });
+        let Some(secret) = secret else {
+            let detail = "send a token: Authorization: Bearer …";
+            return Err(Problem::new(
+                Kind::Unauthenticated,
+                "unauthenticated",
+                detail,
+            ));
+        };
+        let caller = self.0.auth.identify(secret, self.0.core.now()).await?;
+        let taken = self.0.limiter.take(&caller.name, self.0.core.now());
+        taken.map_err(|wait_ms| {
+            let detail = format!(
+                "{} sends too many requests; wait {wait_ms} ms, or read events instead of lists",
+                caller.name
+            );
+            Problem::new(Kind::TooMany, "too_many_requests", detail)
+        })?;
+        Ok(caller)
+    }
+}

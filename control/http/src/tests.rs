@@ -1,0 +1,45 @@
+//! Tests of every endpoint over a real TLS socket, with valid and invalid requests.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod allocations;
+mod audit;
+mod authorities;
+mod baselines;
+mod bmc;
+mod certificates;
+mod class_merge;
+mod compared;
+mod dags;
+pub(super) mod documented;
+mod edge;
+mod events;
+mod fixture;
+mod grpc;
+mod history;
+mod inputs;
+mod inventory;
+mod issuer;
+mod known;
+mod limits;
+mod moved;
+mod nodes;
+mod oidc;
+mod parity;
+mod port;
+mod projects;
+mod rbac;
+mod reservations;
+mod roles;
+mod store;
+mod submits;
+mod tenants;
+mod terms;
+mod tokens;
+mod unsettled;
+mod usage;
+mod vclusters;

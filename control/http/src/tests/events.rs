@@ -1,0 +1,243 @@
+//! Event stream endpoint.
+
+use super::fixture::{ApiFixture, PATIENCE, job};
+use futures::StreamExt;
+use lattice_client::{
+    SubmitOptions,
+    api::event::{Change, Changes, StreamEvent},
+};
+use lattice_engine::observe::{self, PingOutcome};
+use lattice_placement::Liveness;
+use lattice_quorum_types::{NodeId, Revision};
+use std::collections::BTreeMap;
+
+async fn changes(events: &mut lattice_client::EventStream) -> Changes {
+    let next = async {
+        loop {
+            if let StreamEvent::Changes(changes) = events.next_event().await.unwrap() {
+                return changes;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, next)
+        .await
+        .expect("an event")
+}
+
+fn submitted(changes: &Changes) -> Vec<u64> {
+    let ids = changes.changes.iter().filter_map(|change| match change {
+        Change::Allocation { change, record } if change == "submitted" => Some(record.id.0),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[tokio::test]
+async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
+    let fixture = ApiFixture::furnished().await;
+    let mut live = fixture.client("eye").events(None).await.unwrap();
+    let (alice, one) = (fixture.client("alice"), job("atlas/web", 1));
+    let first = alice.submit(&one, SubmitOptions::default()).await.unwrap();
+    let told = changes(&mut live).await;
+    assert_eq!((told.revision, submitted(&told)), (first.revision, vec![1]));
+    fixture.submit("alice", "atlas/web", 1).await;
+    fixture.submit("alice", "atlas/web", 1).await;
+    // A late subscriber receives the same events from its given revision.
+    let mut late = fixture
+        .client("eye")
+        .events(Some(first.revision))
+        .await
+        .unwrap();
+    for id in [2, 3] {
+        assert_eq!(submitted(&changes(&mut late).await), [id]);
+        assert_eq!(submitted(&changes(&mut live).await), [id]);
+    }
+    assert_eq!(late.revision(), live.revision());
+}
+
+#[tokio::test]
+async fn a_project_change_is_told_and_others_workloads_are_not() {
+    let fixture = ApiFixture::furnished().await;
+    let mut events = fixture.client("bob").events(None).await.unwrap();
+    fixture.submit("alice", "atlas/web", 1).await;
+    let told = changes(&mut events).await;
+    let record = told.changes.iter().find_map(|c| match c {
+        Change::Allocation { record, .. } => Some(record),
+        _ => None,
+    });
+    assert!(record.unwrap().workload.is_none());
+    // Even the caller's own workload is left out: it never changes, and can be read separately.
+    let alice = fixture.client("alice");
+    let own = alice.events(Some(Revision(told.revision.0 - 1)));
+    let own = changes(&mut own.await.unwrap()).await;
+    assert_eq!(own, told);
+    fixture
+        .client("root")
+        .delete_project("atlas/physics/simulation")
+        .await
+        .unwrap();
+    let told = changes(&mut events).await;
+    let path = "atlas/physics/simulation".to_owned();
+    assert!(
+        told.changes.contains(&Change::ProjectDeleted { path }),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
+    let mut fixture = ApiFixture::furnished().await;
+    let mut events = fixture.client("eye").events(None).await.unwrap();
+    fixture.submit("alice", "atlas/web", 1).await;
+    assert_eq!(submitted(&changes(&mut events).await), [1]);
+    fixture.close().await;
+    let project = "atlas/web".to_owned();
+    let spec = job(&project, 1).into_spec().unwrap();
+    let alice = lattice_quorum_types::command::Principal {
+        name: "alice".to_owned(),
+        power: lattice_quorum_types::command::Power::User,
+    };
+    let command = lattice_quorum_types::Command::Submit {
+        spec: Box::new(spec),
+    };
+    fixture.core.propose(alice, None, command).await.unwrap();
+    fixture.settled().await;
+    fixture.open();
+    // Events during the interruption are delivered, and none is delivered twice.
+    assert_eq!(submitted(&changes(&mut events).await), [2]);
+    fixture.submit("alice", "atlas/web", 1).await;
+    assert_eq!(submitted(&changes(&mut events).await), [3]);
+}
+
+#[tokio::test]
+async fn a_revision_that_is_no_longer_kept_is_told_and_the_stream_goes_on() {
+    let fixture = ApiFixture::furnished().await;
+    // The state was read again, so earlier events are not kept.
+    fixture.core.restart(|_| ());
+    let oldest = fixture.core.view().revision;
+    let mut events = fixture
+        .client("eye")
+        .events(Some(Revision(1)))
+        .await
+        .unwrap();
+    let first = tokio::time::timeout(PATIENCE, events.next_event()).await;
+    let StreamEvent::Compacted(compacted) = first.unwrap().unwrap() else {
+        panic!("it was not told");
+    };
+    assert_eq!(compacted.oldest, oldest);
+    fixture.submit("alice", "atlas/web", 1).await;
+    assert_eq!(submitted(&changes(&mut events).await), [1]);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_port_closes() {
+    let mut fixture = ApiFixture::furnished().await;
+    let url = fixture.url("/api/v1/events");
+    let response = fixture
+        .raw()
+        .get(url)
+        .bearer_auth(fixture.token("eye"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let revision = fixture.core.view().revision.to_string();
+    assert_eq!(response.headers()["lattice-revision"], revision.as_str());
+    fixture.close().await;
+    let end = tokio::time::timeout(PATIENCE, response.bytes()).await;
+    assert!(end.is_ok(), "the stream ended with the port");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+    let fixture = ApiFixture::furnished().await;
+    let start = fixture.core.view().revision;
+    let get = fixture.raw().get(fixture.url("/api/v1/events"));
+    let get = get.bearer_auth(fixture.token("eye")).send().await.unwrap();
+    let mut slow = get.bytes_stream();
+    let mut live = fixture.client("eye").events(Some(start)).await.unwrap();
+    // Far more than sockets, windows and the kept changes hold together.
+    let changes_made = 60_000;
+    let storm = tokio::spawn({
+        let store = fixture.store.clone();
+        async move {
+            for n in 0..changes_made {
+                store.set_limit("atlas/web", 40 + n % 10);
+                if n % 100 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+    // A reading subscriber sees the last event, whether it kept up or had to read the lists again.
+    let last = Revision(start.0 + changes_made);
+    let seen = async {
+        while live.revision() < Some(last) {
+            live.next_event().await.unwrap();
+        }
+    };
+    tokio::time::timeout(PATIENCE, seen)
+        .await
+        .expect("the live reader sees it");
+    storm.await.unwrap();
+    let mut text = String::new();
+    let told = async {
+        while !text.contains("event: compacted") {
+            let chunk = slow.next().await.unwrap().unwrap();
+            text = text.split_off(text.len().saturating_sub(100));
+            text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+    };
+    tokio::time::timeout(PATIENCE, told)
+        .await
+        .expect("the slow reader is told");
+}
+
+#[tokio::test]
+async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
+    let mut fixture = ApiFixture::furnished().await;
+    let id = fixture.submit("alice", "atlas/web", 1).await;
+    let mut events = fixture.client("eye").events(None).await.unwrap();
+    fixture.client("alice").hold(id).await.unwrap();
+    changes(&mut events).await;
+    fixture.close().await;
+    let node = NodeId::new("gpu007").unwrap();
+    let found = PingOutcome {
+        liveness: Liveness::Unreachable,
+        reason: Some("no answer for 31 s; gpu008 hears nothing either".to_owned()),
+        boot: None,
+        reached_at: None,
+    };
+    let found = BTreeMap::from([(node, found)]);
+    assert_eq!(observe::liveness(&fixture.core, &found), 1);
+    fixture.open();
+    let told = tokio::time::timeout(PATIENCE, events.next_event()).await;
+    let StreamEvent::Observed(observed) = told.unwrap().unwrap() else {
+        panic!("it was not told");
+    };
+    let nodes: Vec<_> = observed
+        .nodes
+        .iter()
+        .map(|n| (n.name.as_str(), n.liveness.as_str()))
+        .collect();
+    assert_eq!(nodes, [("gpu007", "unreachable")]);
+    let reason = observed.nodes[0].liveness_reason.as_deref();
+    assert!(reason.unwrap().contains("gpu008"), "{reason:?}");
+}
+
+#[tokio::test]
+async fn one_principal_cannot_take_all_streams() {
+    let fixture = ApiFixture::empty().await;
+    let eye = fixture.client("eye");
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        held.push(eye.events(None).await.unwrap());
+    }
+    let refused = eye.events(None).await.unwrap_err();
+    let problem = refused.problem().unwrap();
+    assert_eq!(
+        (problem.status, problem.code.as_str()),
+        (429, "too_many_streams")
+    );
+    fixture.client("alice").events(None).await.unwrap();
+}

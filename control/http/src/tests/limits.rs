@@ -1,0 +1,308 @@
+//! Tenants, headroom, cluster-wide limits and refusals by limits, over REST and gRPC.
+
+use super::fixture::{ApiFixture, ask};
+use lattice_api::{Problem, v1};
+use lattice_client::{
+    ClientError,
+    api::{project::*, tenant::*},
+};
+use lattice_engine::tasks::{lease::Lease, schedule::Schedule};
+use lattice_quorum_types::{
+    AllocationState, Command, VclusterName, command::Fence, id::LeaseName, limit::Patch,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tonic::Code;
+
+#[tokio::test]
+async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let request = TenantRequest {
+        id: "physics".to_owned(),
+        max_nodes: Patch::Set(200),
+        admins: vec!["bob".to_owned()],
+        ..TenantRequest::default()
+    };
+    let made = root.create_tenant(&request).await.unwrap();
+    assert_eq!(
+        (made.max_nodes, made.max_concurrent_allocations),
+        (Some(200), None)
+    );
+    let body = json!({"max_nodes": 250, "max_concurrent_allocations": 50});
+    let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        (&told["max_nodes"], &told["max_concurrent_allocations"]),
+        (&json!(250), &json!(50))
+    );
+    // A field left out stays.
+    let body = json!({"max_nodes": 100});
+    let (_, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
+    assert_eq!(
+        (&told["max_nodes"], &told["max_concurrent_allocations"]),
+        (&json!(100), &json!(50))
+    );
+    let names = root.tenants().await.unwrap();
+    let names: Vec<_> = names.iter().map(|tenant| tenant.id.as_str()).collect();
+    assert_eq!(names, ["atlas", "physics"]);
+    for (body, field) in [
+        (
+            json!({"max_nodes": 1, "gpu_hours_budget": -1}),
+            "gpu_hours_budget",
+        ),
+        (json!({"fair_share_target": 1.5}), "fair_share_target"),
+        (json!({"max_nodes": -1}), "max_nodes"),
+        (json!({"max_nodes": null}), "max_nodes"),
+        (json!({"max_node": 1}), "max_node"),
+    ] {
+        let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/physics", body).await;
+        assert_eq!((status, &told["field"]), (400, &json!(field)));
+    }
+    let unchanged = root.tenant("physics").await.unwrap();
+    assert_eq!(unchanged.max_nodes, Some(100));
+    root.delete_tenant("physics").await.unwrap();
+    let gone = root.tenant("physics").await.unwrap_err();
+    assert!(matches!(gone, ClientError::NotFound(_)), "{gone:?}");
+    let project = root.tenant("atlas/web").await.unwrap_err();
+    assert!(project.to_string().contains("give one name"), "{project}");
+}
+
+#[tokio::test]
+async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_both_faces() {
+    let fixture = ApiFixture::furnished().await;
+    let body = json!({"max_nodes": 60});
+    let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/atlas", body).await;
+    assert_eq!(status, 409);
+    assert_eq!(told["type"], "urn:lattice:problem:limit_conflict");
+    assert_eq!(told["title"], "Limits would contradict each other");
+    assert_eq!(
+        told["detail"],
+        "limit rejected: the max_nodes of the children of \"atlas\" would add up to 70, more than \
+         its own 60; raise \"atlas\" or lower a child first"
+    );
+    let level = json!({"path": "atlas", "limit_name": "max_nodes", "current": 70, "requested": 0,
+        "limit": 60});
+    assert_eq!(told["violations"], json!([level]));
+    let mut admin =
+        v1::admin_service_client::AdminServiceClient::new(super::grpc::channel(&fixture).await);
+    let update = v1::UpdateTenantRequest {
+        id: "atlas".to_owned(),
+        max_nodes: Some(v1::LimitChangeValue {
+            change: Some(v1::limit_change_value::Change::Set(60)),
+        }),
+        ..Default::default()
+    };
+    let refused = admin
+        .update_tenant(super::grpc::by(&fixture, "root", update))
+        .await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let problem = Problem::from_grpc(&refused).unwrap();
+    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+}
+
+#[tokio::test]
+async fn who_sets_whose_limits() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    for (path, admin) in [("ocean", "alice"), ("ocean/deep", "bob")] {
+        let request = ProjectRequest {
+            path: path.to_owned(),
+            limits: LimitsBody {
+                max_nodes: Some(9),
+                max_concurrent_allocations: None,
+            }
+            .into(),
+            admins: vec![admin.to_owned()],
+            ..ProjectRequest::default()
+        };
+        root.create_project(&request, None).await.unwrap();
+    }
+    let set = async |who: &str, path: &str, nodes: u64| {
+        let body = json!({"changes": [{"path": path, "max_nodes": nodes}]});
+        ask(&fixture, who, Method::PUT, "limits", body).await.0
+    };
+    // The administrator of the parent may; that of the project itself and all other callers may not.
+    assert_eq!(set("alice", "ocean/deep", 8).await, 200);
+    assert_eq!(set("bob", "ocean/deep", 9).await, 403);
+    assert_eq!(set("alice", "ocean", 10).await, 403);
+    assert_eq!(set("op", "ocean/deep", 7).await, 403);
+    // A tenant administrator sets the limits of its projects, not those of the tenant.
+    assert_eq!(set("warden", "ocean/deep", 7).await, 200);
+    assert_eq!(set("warden", "ocean", 1000).await, 403);
+    let body = json!({"max_nodes": 1000});
+    assert_eq!(
+        ask(&fixture, "warden", Method::PUT, "tenants/ocean", body)
+            .await
+            .0,
+        403
+    );
+    assert_eq!(set("root", "ocean", 10).await, 200);
+}
+
+/// Overcommitment concerns every tenant: an administrator of one tenant may not force limits, over REST or gRPC, though
+/// it may set the same limits without force.
+#[tokio::test]
+async fn limits_are_forced_by_administrators_of_the_whole_cluster_only() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    for (path, nodes) in [("ocean", 9), ("ocean/deep", 5), ("ocean/deep/trench", 5)] {
+        let request = super::projects::request(path, Some(nodes));
+        root.create_project(&request, None).await.unwrap();
+    }
+    let before = fixture.store.revision();
+    let batch =
+        |force: bool| json!({"changes": [{"path": "ocean/deep", "max_nodes": 3}], "force": force});
+    let (status, told) = ask(&fixture, "warden", Method::PUT, "limits", batch(false)).await;
+    assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
+    let (status, told) = ask(&fixture, "warden", Method::PUT, "limits", batch(true)).await;
+    assert_eq!((status, &told["code"]), (403, &json!("forbidden")));
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("concerns the whole cluster"), "{detail}");
+    let request = v1::SetLimitsRequest {
+        changes: vec![v1::LimitChange {
+            path: "ocean/deep".to_owned(),
+            max_nodes: Some(v1::LimitChangeValue {
+                change: Some(v1::limit_change_value::Change::Set(3)),
+            }),
+            ..Default::default()
+        }],
+        force: true,
+        ..Default::default()
+    };
+    let channel = super::grpc::channel(&fixture).await;
+    let mut projects = v1::projects_client::ProjectsClient::new(channel);
+    let refused = projects.set_limits(super::grpc::by(&fixture, "warden", request.clone()));
+    let refused = refused.await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let problem = Problem::from_grpc(&refused).unwrap();
+    assert_eq!(serde_json::to_value(problem).unwrap(), told);
+    assert_eq!(fixture.store.revision(), before, "nothing was changed");
+
+    let forced = projects.set_limits(super::grpc::by(&fixture, "root", request));
+    forced.await.unwrap();
+    let deep = root.project("ocean/deep").await.unwrap();
+    assert_eq!((deep.limits.max_nodes, deep.overcommitted), (Some(3), true));
+}
+
+#[tokio::test]
+async fn headroom_names_every_level_and_no_project_takes_its_place() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let room = root.headroom("atlas/physics/simulation").await.unwrap();
+    assert_eq!((room.nodes, room.allocations), (Some(10), None));
+    let levels: Vec<_> = room
+        .levels
+        .iter()
+        .map(|level| level.path.as_str())
+        .collect();
+    assert_eq!(
+        levels,
+        ["atlas/physics/simulation", "atlas/physics", "atlas"]
+    );
+    let unknown = root.headroom("atlas/none").await.unwrap_err();
+    assert!(matches!(unknown, ClientError::NotFound(_)), "{unknown:?}");
+    let taken = super::projects::request("atlas/headroom", Some(1));
+    let taken = root.create_project(&taken, None).await.unwrap_err();
+    assert_eq!(taken.problem().unwrap().field.as_deref(), Some("path"));
+    let hidden = fixture.client("diver").headroom("atlas").await.unwrap_err();
+    assert!(matches!(hidden, ClientError::NotFound(_)), "{hidden:?}");
+}
+
+#[tokio::test]
+async fn the_limits_of_the_cluster_are_set_left_alone_and_lifted() {
+    let fixture = ApiFixture::furnished().await;
+    let limits = "system/limits";
+    let (_, told) = ask(&fixture, "eye", Method::GET, limits, Value::Null).await;
+    assert_eq!(
+        told,
+        json!({"sensitive_pool_size": null, "limit_policy": "strict"})
+    );
+    let set = json!({"sensitive_pool_size": 32});
+    assert_eq!(
+        ask(&fixture, "op", Method::PUT, limits, set.clone())
+            .await
+            .0,
+        403
+    );
+    assert_eq!(
+        ask(&fixture, "warden", Method::PUT, limits, set.clone())
+            .await
+            .0,
+        403
+    );
+    let (_, told) = ask(&fixture, "root", Method::PUT, limits, set).await;
+    assert_eq!(told["sensitive_pool_size"], 32);
+    let (_, told) = ask(&fixture, "root", Method::PUT, limits, json!({})).await;
+    assert_eq!(told["sensitive_pool_size"], 32);
+    let (status, told) = ask(&fixture, "root", Method::PUT, limits, json!({"pool": 1})).await;
+    assert_eq!((status, &told["field"]), (400, &json!("pool")));
+    let lift = json!({"sensitive_pool_size": null});
+    let (_, told) = ask(&fixture, "root", Method::PUT, limits, lift).await;
+    assert_eq!(told["sensitive_pool_size"], Value::Null);
+    let policy = |name: &str| json!({"limit_policy": name});
+    let place = "system/limit-policy";
+    let (status, told) = ask(&fixture, "root", Method::PUT, place, policy("loose")).await;
+    assert_eq!((status, &told["field"]), (400, &json!("limit_policy")));
+    let (_, told) = ask(&fixture, "root", Method::PUT, place, policy("flat")).await;
+    assert_eq!(told["limit_policy"], "flat");
+    let over = super::projects::request("atlas/many", Some(1_000));
+    fixture
+        .client("root")
+        .create_project(&over, None)
+        .await
+        .unwrap();
+    let (status, told) = ask(&fixture, "root", Method::PUT, place, policy("strict")).await;
+    assert_eq!((status, &told["code"]), (409, &json!("limit_conflict")));
+}
+
+/// A job that passed submission and no longer fits waits, shows the reason, and is not proposed again until there is
+/// headroom at every level.
+#[tokio::test]
+async fn what_lost_its_room_waits_for_headroom_and_goes_on_when_there_is_some() {
+    let fixture = ApiFixture::furnished().await;
+    let root = fixture.client("root");
+    let id = fixture.submit("alice", "atlas/web", 2).await;
+    let update = ProjectUpdate {
+        max_nodes: Patch::Set(1),
+        ..ProjectUpdate::default()
+    };
+    root.update_project("atlas/web", &update).await.unwrap();
+    let lease = LeaseName::new("schedule.default").unwrap();
+    let acquire = Command::AcquireLease {
+        lease: lease.clone(),
+        holder: "c1".to_owned(),
+        ttl_ms: 60_000,
+    };
+    let leased = fixture.service_answer(acquire).unwrap();
+    let lattice_quorum_types::Outcome::Leased { epoch, .. } = leased.outcome else {
+        panic!("{leased:?}")
+    };
+    let fence = || Fence {
+        lease: lease.clone(),
+        epoch,
+    };
+    let vcluster = VclusterName::new("default").unwrap();
+    let held = Lease::new(lease.clone(), "c1".to_owned());
+    let mut schedule = Schedule::new(fixture.core.clone(), held, vcluster);
+    let report = schedule.reconcile(fence()).await;
+    assert_eq!((report.proposed, report.waiting), (0, 1));
+    let view = root.allocation(id).await.unwrap();
+    println!("{view:#?}");
+    assert_eq!(view.state, AllocationState::Pending.as_str());
+    let reason = view.reason.unwrap();
+    assert!(reason.contains("waiting for quota headroom"), "{reason}");
+    assert!(
+        reason.contains("project \"atlas/web\" max_nodes (current: 0, requested: 2, limit: 1)"),
+        "{reason}"
+    );
+    let update = ProjectUpdate {
+        max_nodes: Patch::Set(2),
+        ..ProjectUpdate::default()
+    };
+    root.update_project("atlas/web", &update).await.unwrap();
+    schedule.reconcile(fence()).await;
+    let view = root.allocation(id).await.unwrap();
+    assert!(!view.reason.unwrap_or_default().contains("quota"));
+}

@@ -1,0 +1,167 @@
+//! A class that its node announces as incomplete is unknown everywhere, although its last reading is complete. Power
+//! readings of a node's own meter.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use crate::{
+    Caller, Role,
+    ops::{baselines, nodes},
+};
+use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_engine::{
+    Look,
+    bmc::Parts,
+    tasks::testing::{
+        id,
+        world::{NODE, World},
+    },
+};
+use lattice_hwprobe::{
+    Class, ClassMark, ClassRecord, Inventory, LimitState, Milliwatts, Power, Reading,
+};
+use std::collections::BTreeMap;
+
+fn record(class: Class, key: &str, value: &str) -> ClassRecord {
+    let mut record = ClassRecord::new(class);
+    record.require(key, Reading::Present(value));
+    record
+}
+
+fn nic() -> ClassRecord {
+    record(Class::Nic, "nic.0.firmware", "28.3")
+}
+
+fn kernel() -> ClassRecord {
+    record(Class::Kernel, "kernel.osrelease", "6.8")
+}
+
+/// A node with NICs that change with every reading, and an unchanged kernel.
+fn restless() -> World {
+    let world = World::new();
+    world.is_read();
+    let marks = Class::ALL.into_iter().map(|class| match class {
+        Class::Nic => (class, ClassMark::Incomplete),
+        Class::Kernel => (class, kernel().state().mark()),
+        _ => (class, ClassMark::Disabled),
+    });
+    world.gossips(marks.collect());
+    let mut says = world.says.lock().unwrap();
+    says.preimages = vec![kernel().encode()];
+    let records = Class::ALL.into_iter().map(|class| match class {
+        Class::Nic => nic(),
+        Class::Kernel => kernel(),
+        _ => ClassRecord::disabled(class, "switched off at the node"),
+    });
+    let records = records.map(|record| (record.class, record)).collect();
+    says.inventory = Some(Inventory {
+        records,
+        ..Inventory::default()
+    });
+    drop(says);
+    world
+}
+
+const WHY: &str = "the node publishes the class as incomplete";
+
+#[tokio::test]
+async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {
+    let world = restless();
+    let core = &world.core;
+    let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
+    let records = core.records(&id(NODE), &Class::ALL).await.unwrap();
+    let records: BTreeMap<Class, ClassRecord> = records.into_iter().collect();
+    for told in [&whole.records, &records] {
+        assert_eq!(told[&Class::Nic].state().digest(), None, "{told:?}");
+        assert_eq!(
+            told[&Class::Nic].get("nic.probe.reads"),
+            Reading::failed(WHY)
+        );
+        let firmware = told[&Class::Nic].get("nic.0.firmware");
+        assert_eq!(firmware, Reading::Present("28.3".into()));
+        assert_eq!(told[&Class::Kernel].state(), kernel().state());
+    }
+    let beside = core.diff(&id(NODE), &id(NODE)).await.unwrap();
+    let keys: Vec<&str> = beside.iter().map(|d| &*d.key).collect();
+    assert!(keys.contains(&"nic.probe.reads"), "{beside:?}");
+}
+
+#[tokio::test]
+async fn a_class_that_does_not_hold_still_is_no_model_and_keeps_no_other_from_being_one() {
+    let world = restless();
+    let operator = Caller {
+        name: "olga".into(),
+        role: Role::Operator,
+        tenants: None,
+        ends_at: None,
+    };
+    let like = |name: &'static str, classes: &[&str]| {
+        let classes = classes.iter();
+        let request = BaselineRequest {
+            nodes: Some(NODE.to_owned()),
+            from_node: Some(NODE.to_owned()),
+            classes: classes
+                .map(|class| ((*class).to_owned(), ClassForm::default()))
+                .collect(),
+            ..BaselineRequest::default()
+        };
+        baselines::set(&world.core, &operator, name, request, None, false)
+    };
+    let refused = like("nics", &["nic"]).await.unwrap_err();
+    assert_eq!(
+        (refused.status, refused.field.as_deref()),
+        (400, Some("classes.nic"))
+    );
+    assert!(refused.detail.contains(WHY), "{}", refused.detail);
+    like("all", &[]).await.unwrap();
+    world.fold();
+    let view = world.core.view();
+    let kept = view.baselines.all().next().unwrap();
+    let classes: Vec<&str> = kept
+        .record
+        .definition
+        .classes
+        .keys()
+        .map(|c| &**c)
+        .collect();
+    assert_eq!(classes, ["kernel"]);
+}
+
+#[tokio::test]
+async fn a_nodes_own_meter_says_nothing_of_a_limit_that_its_bmc_may_keep() {
+    use LimitState::{Absent, Set, Uncapped, Unknown};
+    let world = restless();
+    let core = &world.core;
+    for (has_bmc, told, shown) in [
+        (false, Absent, Absent),
+        (false, Uncapped, Uncapped),
+        (true, Absent, Unknown),
+        (true, Uncapped, Unknown),
+        (true, Set, Set),
+    ] {
+        if has_bmc {
+            core.bmc.put_parts(id(NODE), Parts::naming([]));
+        }
+        let measured = Power {
+            draw: Reading::Present(Milliwatts(400_000)),
+            limit_state: told,
+            ..Power::default()
+        };
+        {
+            let mut says = world.says.lock().unwrap();
+            says.inventory.as_mut().unwrap().power = Some(measured);
+        }
+        let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
+        let power = whole.power.unwrap();
+        assert_eq!(power.limit_state, shown, "{has_bmc} {told}");
+        assert_eq!(power.draw, Reading::Present(Milliwatts(400_000)));
+        let operator = Caller {
+            name: "olga".into(),
+            role: Role::Operator,
+            tenants: None,
+            ends_at: None,
+        };
+        let node = nodes::show(core, &operator, NODE).await.unwrap();
+        let power = node.power.unwrap();
+        assert_eq!(power.limit_state, shown.to_string(), "{has_bmc} {told}");
+        assert_eq!(power.draw_watts, Some(400));
+    }
+}
