@@ -6,46 +6,34 @@
 mod earliest;
 
 use crate::{
-    availability::{OpenCount, OpenCounts},
+    backfill::{
+        availability::{OpenCount, OpenCounts},
+        earliest_start::Floors,
+        hold_sets::Aheads,
+        holds::{self, By, Gap},
+    },
     bits::BitSet,
-    choose::{Ask, Between, Chosen, choose_modest},
-    contention::Rivals,
-    earliest_start::Floors,
-    eligible::{Eligible, EligibleSets},
+    capacity::{power::Power, storage::Storage},
+    eligibility::sets::Eligible,
     explain::Blocker,
-    factors::Score,
-    headroom::{Headroom, Paths},
-    hold_sets::{self, Aheads},
-    holds::{By, Gap},
-    machine::{Machine, NEVER},
-    plan::{Layout, Placement, Plan, Reservation},
-    policy::Policy,
-    pool::Pool,
-    power::Power,
-    queue::{Job, Queue},
+    input::CycleInput,
+    limits::{headroom::Headroom, pool::Pool},
+    plan::{
+        Plan,
+        placement::{Layout, Placement, Reservation},
+        waiting::{Waiting, Waits},
+    },
+    priority::factors::Score,
+    queue::Job,
     queue_order::Scorer,
-    storage::Storage,
-    view::ClusterView,
-    waiting::{Waiting, Waits},
+    selection::{
+        choose::{Ask, Between, Chosen, choose_modest},
+        contention::Rivals,
+    },
+    walltime::NEVER,
 };
-use lattice_quorum_types::{AllocationId, UnixMillis, command::ExpectedNode};
+use lattice_quorum_types::{UnixMillis, command::ExpectedNode};
 use std::{cmp::Reverse, collections::BTreeMap};
-
-/// Input of a plan; planning changes none of it.
-#[derive(Clone, Copy)]
-pub(crate) struct CycleInput<'a> {
-    pub(crate) view: &'a ClusterView,
-    pub(crate) policy: &'a Policy,
-    pub(crate) machine: &'a Machine,
-    pub(crate) queue: &'a Queue,
-    pub(crate) sets: &'a EligibleSets,
-    pub(crate) paths: &'a Paths,
-    pub(crate) now: UnixMillis,
-    /// Job for which a start is estimated, with or without a reservation.
-    pub(crate) estimated: Option<AllocationId>,
-    /// Whether the plan explains why other jobs wait.
-    pub(crate) tells: bool,
-}
 
 pub(crate) struct Cycle<'a> {
     given: CycleInput<'a>,
@@ -580,7 +568,7 @@ impl<'a> Cycle<'a> {
         }
         self.storage.take(job, Some(starts_at), end);
         let could_use = &self.eligible(set).nodes;
-        let made = hold_sets::Blocked {
+        let made = holds::Blocked {
             by: job.id,
             starts_at,
             ends_at: end,

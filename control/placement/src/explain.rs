@@ -1,7 +1,7 @@
 //! Explanations: why an allocation is not placed, with the nodes dropped by each constraint, what is missing, and the
 //! expected start.
 
-use crate::factors::Score;
+use crate::priority::factors::Score;
 use lattice_quorum_types::{
     AllocationId, ProjectPath, UnixMillis, id::ReservationName, refusal::Level,
 };

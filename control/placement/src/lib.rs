@@ -9,57 +9,50 @@
 //! groups that hold it (the tightest fit, so that large gaps stay for large jobs), weighed against one conformance
 //! group. The first blocked jobs get a [`Reservation`]. Later jobs start only if they do not delay it, judged by the
 //! exact nodes, and by power and bandwidth over time. Nodes that operators reserve stay free of other jobs for the time
-//! of the reservation (`windows.rs`). Every waiting job gets an [`Explanation`].
+//! of the reservation (`machine/windows.rs`). Every waiting job gets an [`Explanation`].
 //!
 //! Start with [`Planner`], then read `cycle.rs`, in which the steps form a list.
 #![forbid(unsafe_code)]
 
-mod availability;
+mod backfill;
 mod bits;
-mod choose;
-mod contention;
+mod capacity;
 mod cycle;
-mod earliest_start;
-mod eligible;
+mod eligibility;
 mod explain;
-pub mod factors;
-mod feasibility;
 mod fraction;
-mod gpu_model;
-mod headroom;
-mod hold_sets;
-mod holds;
-mod index;
+mod input;
+mod limits;
 mod machine;
 pub mod movement;
 mod plan;
 mod planner;
-mod policy;
-mod pool;
-mod power;
-mod power_fit;
-mod profile;
+mod priority;
 mod queue;
 mod queue_order;
 pub mod record;
-mod storage;
+mod selection;
 #[cfg(test)]
 mod tests;
 mod view;
-mod waiting;
-mod windows;
+mod walltime;
 
-pub use earliest_start::Floors;
+pub use backfill::earliest_start::Floors;
+pub use eligibility::feasibility::{Impossible, Within, check_possible, check_possible_within};
 pub use explain::{Blocker, Constraint, Explanation, Step};
-pub use factors::{Factors, Score, budget as budget_factor};
-pub use feasibility::{Impossible, Within, check_possible, check_possible_within};
 pub use fraction::{Fraction, InvalidFraction};
-pub use plan::{Layout, Placement, Plan, Reservation};
+pub use plan::{
+    Plan,
+    placement::{Layout, Placement, Reservation},
+    waiting::Waiting,
+};
 pub use planner::Planner;
-pub use policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights};
-pub use queue::UNBOUNDED_WALLTIME_MS;
+pub use priority::{
+    factors::{self, Factors, Score, budget as budget_factor},
+    policy::{InvalidWeight, Policy, Profile, RawWeights, Reservations, Weights},
+};
 pub use view::{
     Budget, Charge, ClusterView, ConformanceKey, Delta, DomainView, Health, LevelView, Liveness,
     LoanView, NodeFacts, NodeView, Owner, PendingView, RunningView, StorageView, TenantView,
 };
-pub use waiting::Waiting;
+pub use walltime::UNBOUNDED_WALLTIME_MS;

@@ -1,32 +1,20 @@
 //! Machine: the present state of the nodes, which are fit, which are free, and when the others become free. Kept from
 //! plan to plan; an update costs only the changed nodes.
 
+pub(crate) mod condition;
+pub(crate) mod index;
+pub(crate) mod windows;
+
 use crate::{
     bits::BitSet,
-    eligible::Condition,
-    index::Index,
-    queue::UNBOUNDED_WALLTIME_MS,
-    view::{Before, ClusterView, Health, Liveness, LoanView, NodeView, RunningView},
-    windows::Windows,
+    view::{Before, ClusterView, LoanView, NodeView, RunningView},
+    walltime::{NEVER, UNBOUNDED_WALLTIME_MS, expected_end},
 };
+use condition::Condition;
+use index::Index;
 use lattice_quorum_types::{AllocationId, NodeId};
 use std::{collections::BTreeMap, slice};
-
-/// Free time of a node that is not known to become free.
-pub(crate) const NEVER: u64 = u64::MAX;
-
-/// Shortest expected continuation of an allocation past its end, milliseconds.
-const OVERRUN: u64 = 60_000;
-
-/// Expected end of an allocation that must end at `at`. The cause of an overrun is unknown (a node may be unreachable),
-/// so the allocation is expected to continue for as long again. A waiting job then does not hold nodes back for an end
-/// that never comes.
-pub(crate) fn expected_end(at: u64, now: u64) -> u64 {
-    match now.checked_sub(at) {
-        None => at,
-        Some(over) => now.saturating_add(over.max(OVERRUN)),
-    }
-}
+use windows::Windows;
 
 /// State of the nodes, by their numbers in the index.
 #[derive(Debug)]
@@ -318,41 +306,4 @@ fn is_as_fit(old: &NodeView, new: &NodeView) -> bool {
         && old.borrowed == new.borrowed
         && old.facts.liveness == new.facts.liveness
         && old.facts.health == new.facts.health
-}
-
-impl Condition {
-    pub(crate) fn none(size: usize) -> Self {
-        Self {
-            in_service: BitSet::empty(size),
-            promised: BitSet::empty(size),
-            alive: BitSet::empty(size),
-            usable: BitSet::empty(size),
-            healthy: BitSet::empty(size),
-            unclaimed: BitSet::empty(size),
-            home: BitSet::empty(size),
-            claimed: BTreeMap::new(),
-        }
-    }
-
-    fn clear(&mut self, n: usize, owner: Option<&crate::view::Owner>) {
-        if let Some(set) = owner.and_then(|owner| self.claimed.get_mut(owner)) {
-            set.remove(n);
-        }
-        self.claimed.retain(|_, set| !set.is_empty());
-    }
-
-    fn set(&mut self, n: usize, node: &NodeView) {
-        self.in_service.put(n, node.in_service);
-        self.promised.put(n, node.promised);
-        self.alive.put(n, node.facts.liveness == Liveness::Alive);
-        self.usable.put(n, node.facts.health.is_usable());
-        self.healthy.put(n, node.facts.health == Health::Healthy);
-        self.unclaimed.put(n, node.owner.is_none());
-        self.home.put(n, !node.borrowed);
-        if let Some(owner) = &node.owner {
-            let size = self.unclaimed.capacity();
-            let claimed = self.claimed.entry(owner.clone());
-            claimed.or_insert_with(|| BitSet::empty(size)).insert(n);
-        }
-    }
 }

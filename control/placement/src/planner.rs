@@ -2,13 +2,13 @@
 
 use crate::{
     bits::BitSet,
-    cycle::{Cycle, CycleInput},
-    eligible::EligibilityCache,
-    factors::Score,
-    headroom::Paths,
+    cycle::Cycle,
+    eligibility::sets::EligibilityCache,
+    input::CycleInput,
+    limits::headroom::Paths,
     machine::Machine,
     plan::Plan,
-    policy::Policy,
+    priority::{factors::Score, policy::Policy},
     queue::{Job, Queue},
     queue_order::{Scorer, order},
     view::{ClusterView, Delta, DomainView, PendingView, RunningView},

@@ -1,23 +1,22 @@
 //! Queue of jobs as rows: the fields that a cycle reads, with all names as numbers. Kept from plan to plan.
 
-use crate::{
-    eligible::{Request, key},
-    fraction::Fraction,
-    view::PendingView,
-    windows::Naming,
-};
-use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+pub(crate) mod interned;
+pub(crate) mod request;
 
-/// Duration that a job without a walltime counts in sums, milliseconds.
-pub const UNBOUNDED_WALLTIME_MS: u64 = 24 * 3_600_000;
+use crate::{
+    fraction::Fraction, machine::windows::Naming, view::PendingView,
+    walltime::UNBOUNDED_WALLTIME_MS,
+};
+use interned::{Interned, NONE};
+use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis, spec::Spread};
+use request::{Request, key};
+use std::{collections::BTreeMap, sync::Arc};
+
 /// Largest contribution of one job to a sum, so that no sum overflows.
 const MOST_ASKED: u128 = 1 << 96;
 const UNKNOWN: u64 = u64::MAX;
 /// Largest duration in a request: one less than the value for unknown.
 const LONGEST: u64 = UNKNOWN - 1;
-/// Number that stands for no entry.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// One pending job, in one cache line: a cycle reads jobs in the order of their scores.
 #[derive(Debug, Clone, Copy)]
@@ -235,53 +234,5 @@ impl Queue {
             class: job.class,
             spread: job.constraints.spread,
         }
-    }
-}
-
-/// Interned values by number.
-#[derive(Debug)]
-pub(crate) struct Interned<T> {
-    things: Vec<T>,
-    /// Numbers in the order of their values.
-    order: Vec<u32>,
-}
-
-impl<T> Default for Interned<T> {
-    fn default() -> Self {
-        Self {
-            things: Vec::new(),
-            order: Vec::new(),
-        }
-    }
-}
-
-impl<T> Interned<T> {
-    /// Number of the value that `compare` finds equal; a missing value is added.
-    fn number(&mut self, compare: impl Fn(&T) -> Ordering, make: impl FnOnce() -> T) -> u32 {
-        let found = self
-            .order
-            .binary_search_by(|n| compare(&self.things[*n as usize]));
-        match found {
-            Ok(place) => self.order[place],
-            Err(place) => {
-                // At most one per job, and there are fewer than 2^32 jobs.
-                let number = self.things.len() as u32;
-                self.things.push(make());
-                self.order.insert(place, number);
-                number
-            }
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.things.len()
-    }
-
-    pub(crate) fn get(&self, number: u32) -> &T {
-        &self.things[number as usize]
-    }
-
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.things.iter()
     }
 }

@@ -1,10 +1,15 @@
 //! Queue order: by score, then by age, then by id.
 
 use crate::{
-    cycle::CycleInput,
-    eligible::{Eligible, by_span, span_of},
-    factors::{self, Factors, Score},
-    policy::Policy,
+    eligibility::{
+        sets::Eligible,
+        span::{by_span, span_of},
+    },
+    input::CycleInput,
+    priority::{
+        factors::{self, Factors, Score},
+        policy::Policy,
+    },
     queue::Job,
     view::TenantView,
 };

@@ -4,8 +4,8 @@
 //! again. The lines contain no programs or environments of jobs.
 
 use crate::{
-    plan::{Placement, Plan},
-    policy::Policy,
+    plan::{Plan, placement::Placement},
+    priority::policy::Policy,
     view::{ClusterView, Delta, PendingView},
 };
 use lattice_quorum_types::{

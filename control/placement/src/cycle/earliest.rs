@@ -2,11 +2,11 @@
 
 use super::Cycle;
 use crate::{
+    backfill::holds::{Ahead, Gap},
     bits::BitSet,
-    choose::Chosen,
-    holds::{Ahead, Gap},
-    machine::NEVER,
     queue::Job,
+    selection::choose::Chosen,
+    walltime::NEVER,
 };
 
 impl Cycle<'_> {

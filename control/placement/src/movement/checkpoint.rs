@@ -89,7 +89,7 @@ pub struct Input<'a> {
     pub waiting: &'a Waiting,
     /// Whether preemption may choose the allocation at all.
     pub preemptible: bool,
-    /// f6, [`crate::factors::backlog`]: depth of the queue.
+    /// f6, [`crate::priority::factors::backlog`]: depth of the queue.
     pub backlog: crate::Fraction,
 }
 

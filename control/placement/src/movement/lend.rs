@@ -25,7 +25,7 @@ mod tests;
 
 use super::preempt::{Protection, Work, by_nature};
 use crate::{
-    policy::Policy as Solver,
+    priority::policy::Policy as Solver,
     view::{ClusterView, PendingView},
 };
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, VclusterName};

@@ -24,7 +24,7 @@ pub(super) use guard::by_nature;
 pub use lattice_quorum_types::scheduler::MAX_VICTIMS as MOST_VICTIMS;
 
 use crate::{
-    policy::Policy as Solver,
+    priority::policy::Policy as Solver,
     view::{ClusterView, PendingView, RunningView},
 };
 use cost::Prospect;

@@ -1,7 +1,7 @@
 //! State kept from plan to plan, and state that a plan keeps for itself.
 
 use super::{arbitrary::*, build::*};
-use crate::{eligible::EligibilityCache, machine::Machine, queue::Queue, *};
+use crate::{eligibility::sets::EligibilityCache, machine::Machine, queue::Queue, *};
 use lattice_quorum_types::{AllocationId, NodeId, spec::Constraints};
 use proptest::{
     collection::{btree_map, vec},

@@ -1,7 +1,7 @@
 //! Numbers from the scheduling algorithm's document.
 
 use super::build::*;
-use crate::{factors, *};
+use crate::{priority::factors, *};
 use lattice_quorum_types::{AllocationId, ProjectPath, UnixMillis};
 
 const HOUR: u64 = 3_600_000;

@@ -9,12 +9,12 @@ use super::{
     How, Input, Member, NodeOwnership, NotLent, Wanting, loan_release_at, may_borrow, reclaim::Item,
 };
 use crate::{
+    backfill::hold_sets::Aheads,
     bits::BitSet,
-    eligible::{EligibilityCache, Eligible, EligibleSets},
-    factors,
-    hold_sets::Aheads,
+    eligibility::sets::{EligibilityCache, Eligible, EligibleSets},
     machine::Machine,
     movement::preempt::{Cost, Work},
+    priority::factors,
     queue::{Job, Queue},
     view::{PendingView, RunningView},
 };

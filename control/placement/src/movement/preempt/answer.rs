@@ -1,7 +1,7 @@
 //! Result of a preemption choice.
 
 use super::{Cost, Protection};
-use crate::{explain::Blocker, plan::Layout};
+use crate::{explain::Blocker, plan::placement::Layout};
 use lattice_quorum_types::{AllocationId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

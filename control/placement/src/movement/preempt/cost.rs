@@ -3,9 +3,9 @@
 
 use super::{Input, Work};
 use crate::{
-    factors,
-    queue::UNBOUNDED_WALLTIME_MS,
+    priority::factors,
     view::{PendingView, RunningView},
+    walltime::UNBOUNDED_WALLTIME_MS,
 };
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};

@@ -2,15 +2,16 @@
 
 use super::{Input, search::Candidate};
 use crate::{
+    backfill::hold_sets::Aheads,
     bits::BitSet,
-    cycle::{Cycle, CycleInput},
-    eligible::{EligibilityCache, Eligible, EligibleSets},
+    cycle::Cycle,
+    eligibility::sets::{EligibilityCache, Eligible, EligibleSets},
     explain::Blocker,
-    headroom::Paths,
-    hold_sets::Aheads,
+    input::CycleInput,
+    limits::headroom::Paths,
     machine::Machine,
-    plan::Placement,
-    policy::{Policy, Reservations},
+    plan::placement::Placement,
+    priority::policy::{Policy, Reservations},
     queue::Queue,
     queue_order::Scorer,
     view::{ClusterView, LevelView, PendingView},

@@ -8,7 +8,7 @@ use super::Source;
 use crate::{
     explain::Blocker,
     planner::Planner,
-    policy::{Policy, Reservations},
+    priority::policy::{Policy, Reservations},
     view::{ClusterView, NodeView, PendingView},
 };
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, command::ExpectedNode, spec::Spread};

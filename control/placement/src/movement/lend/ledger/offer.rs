@@ -3,8 +3,8 @@
 use super::{Ledger, Wants};
 use crate::{
     bits::BitSet,
-    choose::{Ask, Between, choose_modest},
     movement::lend::NotLent,
+    selection::choose::{Ask, Between, choose_modest},
 };
 
 impl Ledger<'_> {

@@ -5,7 +5,7 @@
 //! adds fewer nodes. Otherwise it may not, since a group of costly nodes may use the power that two others need. Sets
 //! of fewer groups are then tried, exhaustively if there are few groups.
 
-use crate::{bits::BitSet, index::Index, power::PowerLeft};
+use crate::{bits::BitSet, capacity::power::PowerLeft, machine::index::Index};
 use std::cmp::Reverse;
 
 /// Most sets of groups tried for one set of nodes: all sets of 8 groups.

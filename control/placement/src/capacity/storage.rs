@@ -1,11 +1,11 @@
 //! Bandwidth of storage systems over time.
 
+use super::profile::Profile;
 use crate::{
     explain::Blocker,
-    machine::expected_end,
-    profile::Profile,
     queue::{Job, Queue},
     view::ClusterView,
+    walltime::expected_end,
 };
 
 /// Remaining bandwidth of each system, and the bandwidth that queued jobs request.

@@ -1,7 +1,8 @@
 //! Counts of open nodes for thousands of jobs in a row. Within a plan, nodes are only taken. A count is made once for
 //! all jobs with the same possible nodes, and updated with the nodes taken since.
 
-use crate::{bits::BitSet, eligible::EligibleSets, hold_sets::Places, holds::Ahead, index::Index};
+use super::{hold_sets::Places, holds::Ahead};
+use crate::{bits::BitSet, eligibility::sets::EligibleSets, machine::index::Index};
 
 /// Count for all jobs of one set of nodes that end before the same reservations start.
 #[derive(Debug)]

@@ -3,7 +3,10 @@
 
 use crate::{
     explain::Blocker,
-    queue::{Interned, NONE, Project},
+    queue::{
+        Project,
+        interned::{Interned, NONE},
+    },
     view::{ClusterView, LevelView},
 };
 use lattice_quorum_types::{

@@ -3,7 +3,13 @@
 //! `w4·f4 + w9·f9` weighs node sets of two kinds: one over all candidates, and one inside each conformance group that
 //! is large enough. If power does not suffice for all candidates, each set must fit the power budget.
 
-use crate::{bits::BitSet, factors, index::Index, policy::Weights, power::PowerLeft, power_fit};
+use super::power_fit;
+use crate::{
+    bits::BitSet,
+    capacity::power::PowerLeft,
+    machine::index::Index,
+    priority::{factors, policy::Weights},
+};
 use lattice_quorum_types::spec::Spread;
 use std::{
     cmp::{Ordering, Reverse},

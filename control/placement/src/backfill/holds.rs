@@ -1,7 +1,7 @@
 //! Nodes held back from jobs, and from when: by reservations of blocked jobs made so far in a plan, and by reservation
 //! windows of operators.
 
-use crate::{bits::BitSet, hold_sets::Blocked, machine::NEVER, queue::NONE, windows::Windows};
+use crate::{bits::BitSet, machine::windows::Windows, queue::interned::NONE, walltime::NEVER};
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use smallvec::SmallVec;
 use std::{borrow::Cow, cmp::Reverse};
@@ -13,6 +13,15 @@ pub(crate) enum By {
     Job(AllocationId),
     /// An operator's reservation window, by its position among the windows.
     Window(usize),
+}
+
+/// Reservation of a blocked job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Blocked<'n> {
+    pub(crate) by: AllocationId,
+    pub(crate) starts_at: u64,
+    pub(crate) ends_at: Option<u64>,
+    pub(crate) nodes: &'n [usize],
 }
 
 /// One reservation.

@@ -1,8 +1,8 @@
 //! Reservations by group of jobs. A job that names no reservation is kept off all operator windows; a job that names
 //! one is kept off the windows of others. Reservations of blocked jobs apply to every job.
 
-use crate::{bits::BitSet, eligible::EligibleSets, holds::Ahead, windows::Windows};
-use lattice_quorum_types::AllocationId;
+use super::holds::{Ahead, Blocked};
+use crate::{bits::BitSet, eligibility::sets::EligibleSets, machine::windows::Windows};
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// Reservations by group of jobs.
@@ -12,15 +12,6 @@ pub(crate) struct Aheads<'a> {
     of_set: Vec<usize>,
     /// The first entry is for jobs that name no reservation. Jobs kept off by the same windows share one.
     each: Vec<Ahead<'a>>,
-}
-
-/// Reservation of a blocked job.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Blocked<'n> {
-    pub(crate) by: AllocationId,
-    pub(crate) starts_at: u64,
-    pub(crate) ends_at: Option<u64>,
-    pub(crate) nodes: &'n [usize],
 }
 
 impl<'a> Aheads<'a> {

@@ -1,10 +1,8 @@
 //! Feasibility check: whether a vCluster could ever satisfy a request, by the hardware of its nodes. Temporary states
 //! (drained, unreachable, faulty, held) do not count. An unknown property of a node may match any request.
 
-use crate::{
-    gpu_model::GpuModels,
-    view::{ConformanceKey, NodeFacts},
-};
+use super::gpu_model::GpuModels;
+use crate::view::{ConformanceKey, NodeFacts};
 use lattice_quorum_types::{NodeId, VclusterName, id::ReservationName, spec::Constraints};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,7 +6,8 @@
 //! - A job that names one gets nodes of that reservation while it holds, and is kept off those that others have
 //!   reserved too.
 
-use crate::{bits::BitSet, explain::Blocker, index::Index, machine::NEVER};
+use super::index::Index;
+use crate::{bits::BitSet, explain::Blocker, walltime::NEVER};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis, id::ReservationName, reservation::ReservationSpec,
 };

@@ -1,10 +1,10 @@
 //! Waiting jobs of a plan, with explanations. There may be a hundred thousand of them, and few explanations are ever
 //! read. Common parts are therefore stored once, and explanations are built on request.
 
+use super::placement::Placement;
 use crate::{
-    eligible::EligibleSets,
+    eligibility::sets::EligibleSets,
     explain::{Blocker, Constraint, Explanation, Step, told_as},
-    plan::Placement,
     queue::Job,
     queue_order::Scorer,
 };

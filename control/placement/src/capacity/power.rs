@@ -1,11 +1,11 @@
 //! Power budgets of domains over time. The power of a node counts in its domain and in all domains that contain it.
 
+use super::profile::Profile;
 use crate::{
     bits::BitSet,
-    index::Index,
-    machine::{Machine, NEVER},
-    profile::Profile,
+    machine::{Machine, index::Index},
     view::{ClusterView, DomainView},
+    walltime::NEVER,
 };
 
 /// Remaining power of each domain, over time.

@@ -1,6 +1,6 @@
 //! Nodes that rarer requests in the queue need: among equally good sets, a job gets one without them.
 
-use crate::{bits::BitSet, eligible::EligibleSets};
+use crate::{bits::BitSet, eligibility::sets::EligibleSets};
 
 /// Requests of queued jobs by number of fitting nodes: the fewer nodes fit, the harder a request is to serve elsewhere.
 #[derive(Debug)]

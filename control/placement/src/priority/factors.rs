@@ -1,7 +1,8 @@
 //! The nine factors of a job's score, and the budget factor. Each implements one line of the scheduling algorithm's
 //! document; comments state what the document leaves open.
 
-use crate::{fraction::Fraction, policy::Weights};
+use super::policy::Weights;
+use crate::fraction::Fraction;
 use serde::{Deserialize, Serialize};
 
 /// Highest priority class.

@@ -1,0 +1,59 @@
+//! Requests: the node requirements of jobs, shared by jobs with equal constraints.
+
+use crate::machine::windows::{Named, Naming, Windows};
+use lattice_quorum_types::{NodeId, spec::Constraints};
+
+/// Node requirements shared by jobs with equal constraints; sensitive jobs share only among themselves. The layout is
+/// not part of the requirements.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) constraints: Constraints,
+    pub(crate) sensitive: bool,
+    /// Whether lent nodes are excluded.
+    pub(crate) home_only: bool,
+    /// The reservation that the jobs name, with their user and project.
+    pub(crate) naming: Option<Naming>,
+}
+
+impl Request {
+    pub(crate) fn key(&self) -> Key<'_> {
+        key(
+            &self.constraints,
+            (self.sensitive, self.home_only),
+            self.naming.as_ref(),
+        )
+    }
+
+    pub(crate) fn named(&self, windows: &Windows) -> Option<Named> {
+        Some(windows.named(self.naming.as_ref()?))
+    }
+}
+
+/// All fields of a request, as a comparison key.
+pub(crate) type Key<'a> = (
+    (bool, bool),
+    &'a [String],
+    Option<u32>,
+    Option<u64>,
+    &'a [String],
+    &'a [NodeId],
+    &'a [NodeId],
+    Option<&'a Naming>,
+);
+
+pub(crate) fn key<'a>(
+    wanted: &'a Constraints,
+    (sensitive, home_only): (bool, bool),
+    naming: Option<&'a Naming>,
+) -> Key<'a> {
+    (
+        (sensitive, home_only),
+        &wanted.gpu_models,
+        wanted.gpus_per_node,
+        wanted.memory_bytes,
+        &wanted.features,
+        &wanted.nodelist,
+        &wanted.exclude,
+        naming,
+    )
+}
