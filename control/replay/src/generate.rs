@@ -4,7 +4,10 @@
 //! one to five times as long and rounded up to usual values. Arrivals are a Poisson process with a daily cycle. The
 //! generator models no site; Lublin and Feitelson (JPDC 63(11), 2003) have a model.
 
-use crate::trace::{Job, Request, UNKNOWN, Unit, Workload};
+use crate::{
+    request::Request,
+    trace::{Job, UNKNOWN, Unit, Workload},
+};
 use lattice_rng::Rng;
 use std::f64::consts::TAU;
 

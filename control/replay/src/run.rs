@@ -228,7 +228,7 @@ pub fn terms(workload: &Workload, machine: &Machine) -> Terms {
                 has_groups: cluster.has_groups(),
                 parties,
                 party_of,
-                targets_ms: cluster.targets_of(workload),
+                targets_ms: cluster.targets_of(&workload.requests),
             }
         }
     }

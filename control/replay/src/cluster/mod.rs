@@ -13,7 +13,10 @@ mod tests;
 pub use machines::{Machine, Machines};
 pub use schedulers::Schedulers;
 
-use crate::trace::{InputError, Lines, Request, Workload};
+use crate::{
+    lines::{InputError, Lines},
+    request::Request,
+};
 use lattice_placement::{
     Charge, ClusterView, ConformanceKey, Health, Liveness, NodeFacts, NodeView, Policy,
 };
@@ -266,10 +269,10 @@ impl Cluster {
         found.map(|(name, _)| name)
     }
 
-    /// Targets of the wait by request of a workload, milliseconds.
-    pub fn targets_of(&self, workload: &Workload) -> Vec<Option<u64>> {
+    /// Targets of the wait by request, milliseconds.
+    pub fn targets_of(&self, requests: &[Request]) -> Vec<Option<u64>> {
         let target = |request: &Request| self.targets_ms.get(&self.class_of(request)).copied();
-        workload.requests.iter().map(target).collect()
+        requests.iter().map(target).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Simulated agents: launches, checkpoint requests and GPU utilization, as over the network. `None`: no answer arrives.
 
 use super::{
-    deeds::Event,
+    event::Event,
     machine::{Machine, Process, Write},
     nature::Nature,
     plant::Plant,

@@ -8,9 +8,8 @@ mod waiting;
 mod work;
 
 use super::{
-    machine::Machine,
+    machine::{Machine, PingState},
     scene::{SENSITIVE, Scene},
-    site::PingState,
     truth::Truth,
 };
 use lattice_quorum_state::State;

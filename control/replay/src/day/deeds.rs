@@ -1,10 +1,11 @@
 //! Events that control does not cause: users submit, processes start and end, nodes fail and return.
 
 use super::{
-    machine::Machine,
+    event::Event,
+    machine::{Machine, PingState},
     plant::Plant,
     scene::{Deed, START},
-    site::{Inner, PingState, ended},
+    site::{Inner, ended},
 };
 use lattice_quorum_types::{
     AllocationId, Command, NodeId,
@@ -22,27 +23,6 @@ const SUSPECT_MS: u64 = 3_000;
 const UNREACHABLE_MS: u64 = 32_000;
 /// Time from a boot to the report of the agent's journal, milliseconds.
 const JOURNAL_MS: u64 = 3_000;
-
-/// Simulation event.
-#[derive(Debug)]
-pub(super) enum Event {
-    Deed(Deed),
-    /// A rank's process has started.
-    Started(NodeId, AttemptKey),
-    /// The job of an attempt is complete.
-    Finished(AttemptKey),
-    /// A rank's walltime is over.
-    Overdue(NodeId, AttemptKey),
-    /// A process that received a request to end has ended.
-    Gone(NodeId, AttemptKey),
-    /// The agent reports an attempt that never started there as stopped.
-    NeverHere(NodeId, AttemptKey),
-    Suspected(NodeId, u64),
-    Unreachable(NodeId, u64),
-    Back(NodeId),
-    /// The agent reports the processes of the previous boot as lost.
-    Journal(NodeId),
-}
 
 impl Inner {
     /// Creates projects, vClusters and nodes.

@@ -36,6 +36,17 @@ impl Machine {
     }
 }
 
+/// Outcome of control's pings to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PingState {
+    /// The agent answers, with this boot id.
+    Alive(String),
+    /// The agent has not answered lately.
+    Suspect,
+    /// The node is unreachable.
+    Unreachable,
+}
+
 /// Process of one rank.
 #[derive(Debug)]
 pub(super) struct Process {

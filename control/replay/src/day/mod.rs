@@ -12,6 +12,7 @@
 mod agents;
 mod checks;
 mod deeds;
+mod event;
 mod machine;
 mod nature;
 mod plant;
@@ -22,11 +23,12 @@ mod site;
 mod tests;
 mod truth;
 
+pub use machine::PingState;
 pub use nature::{Answers, Nature};
 pub use plant::Plant;
 pub use report::{Report, Sum};
 pub use scene::{BORROWER, DAY_MS, Deed, OWNER, Part, SENSITIVE, SERVICES, START, Scene};
-pub use site::{PingState, Site};
+pub use site::Site;
 
 use lattice_quorum_types::UnixMillis;
 

@@ -2,8 +2,8 @@
 
 use super::{
     checks::Checks,
-    deeds::Event as Deeds,
-    machine::Machine,
+    event::Event as Deeds,
+    machine::{Machine, PingState},
     plant::Plant,
     report::{Counts, Report},
     scene::{START, Scene},
@@ -27,17 +27,6 @@ pub(super) const SERVICE: &str = "service:control/c1";
 /// Cluster of one day. Clones share the same site.
 #[derive(Debug, Clone)]
 pub struct Site(Arc<Mutex<Inner>>);
-
-/// Outcome of control's pings to a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PingState {
-    /// The agent answers, with this boot id.
-    Alive(String),
-    /// The agent has not answered lately.
-    Suspect,
-    /// The node is unreachable.
-    Unreachable,
-}
 
 #[derive(Debug)]
 pub(super) struct Inner {

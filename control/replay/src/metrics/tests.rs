@@ -1,7 +1,7 @@
 //! Metrics of small schedules, compared with values calculated by hand.
 
 use super::*;
-use crate::trace::{Request, UNKNOWN};
+use crate::{request::Request, trace::UNKNOWN};
 
 /// Measures jobs of (submit, run, size, tenant, start), in seconds.
 fn measured(of: &[(u64, u64, u32, u32, Option<u64>)], terms: Terms) -> Metrics {

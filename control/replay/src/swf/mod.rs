@@ -14,7 +14,7 @@ pub use parse::{COLUMNS, SwfError};
 pub(crate) use parse::{add_comment, parse_record};
 pub use replayable::{ReplayJob, SkipReason, Skipped};
 
-use crate::trace::InputError;
+use crate::lines::InputError;
 use std::{io::Read, path::Path};
 
 /// Status of a job, column 11.

@@ -1,7 +1,7 @@
 //! Parser of the Standard Workload Format. Every error names line and column.
 
 use super::{HeaderLine, Status, SwfRecord, Trace};
-use crate::trace::{InputError, Lines};
+use crate::lines::{InputError, Lines};
 use std::{fmt, io::Read, str::FromStr};
 
 /// Names of the columns, in order, for error messages.

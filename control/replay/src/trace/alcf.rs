@@ -2,7 +2,8 @@
 //! seconds or from 0), run time in seconds, nodes, and two columns that do not affect a schedule. Jobs have whole
 //! nodes; the logs have no estimates and no users.
 
-use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use crate::{lines::Line, request::Request};
 
 const COLUMNS: [&str; 4] = ["Job_name", "Submit", "Runtime", "Nodes"];
 

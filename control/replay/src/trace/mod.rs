@@ -5,7 +5,6 @@
 //! skipped and reported with the reason.
 
 mod alcf;
-mod input;
 mod openb;
 mod recorded;
 mod sacct;
@@ -14,11 +13,13 @@ mod swf;
 #[cfg(test)]
 mod tests;
 
-pub use input::{InputError, Line, Lines};
 pub use skip::{Skip, Skipped};
 
-use crate::cluster::Cluster;
-use lattice_quorum_types::spec::Constraints;
+use crate::{
+    cluster::Cluster,
+    lines::{InputError, Line, Lines},
+    request::Request,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -90,19 +91,6 @@ impl Unit {
             Self::Nodes => "nodes",
         }
     }
-}
-
-/// Request of a job beyond size and time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Request {
-    /// Queue or partition.
-    pub queue: Option<String>,
-    /// Quality of service.
-    pub qos: Option<String>,
-    /// Priority class; `None` where the trace has none.
-    pub class: Option<u8>,
-    /// Constraints on the nodes.
-    pub constraints: Constraints,
 }
 
 /// A recorded workload.

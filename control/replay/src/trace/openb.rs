@@ -1,7 +1,8 @@
 //! Reader for tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023, `openb_pod_list_*.csv`), with a header
 //! line. A task requests a part of one node; here each task is a job with one node. Cite Weng et al., USENIX ATC 2023.
 
-use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use crate::{lines::Line, request::Request};
 use lattice_quorum_types::spec::Constraints;
 
 const NAME: &str = "name";

@@ -2,8 +2,8 @@
 //! cluster has every node that was in service at some time, and limits and weights as they were at the end. Assigned
 //! nodes and their times are not taken from the record.
 
-use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
-use crate::cluster::Cluster;
+use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use crate::{cluster::Cluster, lines::Line, request::Request};
 use lattice_placement::{
     ClusterView, PendingView, Policy,
     record::{self, Changed, Outcome, RECORD_FORMAT},

@@ -4,7 +4,8 @@
 //!
 //! Times are Slurm's local times without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
 
-use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use crate::{lines::Line, request::Request};
 use jiff::civil::DateTime;
 use lattice_quorum_types::spec::Constraints;
 

@@ -1,7 +1,11 @@
 //! Reader for the Standard Workload Format.
 
-use super::{Builder, Job, Line, Reader, Request, Skip, UNKNOWN, Unit, Workload};
-use crate::swf::{HeaderLine, SwfRecord, add_comment, header_number, parse_record};
+use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use crate::{
+    lines::Line,
+    request::Request,
+    swf::{HeaderLine, SwfRecord, add_comment, header_number, parse_record},
+};
 
 /// Reader for the Standard Workload Format.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Reader for records of a control's decisions.
 
-use crate::trace::{InputError, Lines};
+use crate::lines::{InputError, Lines};
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, VclusterName};
 use std::path::{Path, PathBuf};

@@ -5,10 +5,10 @@ use super::*;
 use crate::{
     cluster::Cluster,
     generate::{Plan as Made, generate},
+    lines::Lines,
     live::{self, Judge, Options},
     policy,
     schedule::{Served, Watch},
-    trace::Lines,
 };
 use lattice_placement::{
     ClusterView, Delta, Plan, Policy,

@@ -1,0 +1,25 @@
+//! Events of the simulation, by what they concern.
+
+use super::scene::Deed;
+use lattice_quorum_types::{NodeId, wire::AttemptKey};
+
+/// Simulation event.
+#[derive(Debug)]
+pub(super) enum Event {
+    Deed(Deed),
+    /// A rank's process has started.
+    Started(NodeId, AttemptKey),
+    /// The job of an attempt is complete.
+    Finished(AttemptKey),
+    /// A rank's walltime is over.
+    Overdue(NodeId, AttemptKey),
+    /// A process that received a request to end has ended.
+    Gone(NodeId, AttemptKey),
+    /// The agent reports an attempt that never started there as stopped.
+    NeverHere(NodeId, AttemptKey),
+    Suspected(NodeId, u64),
+    Unreachable(NodeId, u64),
+    Back(NodeId),
+    /// The agent reports the processes of the previous boot as lost.
+    Journal(NodeId),
+}
