@@ -1,21 +1,29 @@
 //! Conversion between the REST types and the messages of `lattice.v1`.
 
 use crate::{
-    accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
-    allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
-    amount::{Amount, Hours, Parts},
-    conformance::{DiffView, DifferenceView},
-    explanation::{ExplanationView, ScoreView},
-    node::NodeView,
-    outlook::OutlookView,
+    cluster::status::StatusView,
+    jobs::{
+        allocation::{AllocationRequest, AllocationView, ConstraintsBody, RankView, Submitted},
+        explanation::{ExplanationView, ScoreView},
+        outlook::OutlookView,
+    },
+    nodes::{
+        conformance::{DiffView, DifferenceView},
+        node::NodeView,
+    },
+    notation::amount::{Amount, Hours, Parts},
     page::Page,
     problem::FieldError,
-    project::{
-        LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView, UsageView,
+    tenancy::{
+        accounting::{
+            AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference,
+        },
+        project::{
+            LimitChangeBody, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView, UsageView,
+        },
+        tenant::{HeadroomView, SystemLimitsUpdate, SystemLimitsView, TenantUpdate, TenantView},
+        usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
     },
-    status::StatusView,
-    tenant::{HeadroomView, SystemLimitsUpdate, SystemLimitsView, TenantUpdate, TenantView},
-    usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
     v1,
 };
 use lattice_quorum_types::limit::Patch;
@@ -149,7 +157,7 @@ impl From<AllocationView> for v1::Allocation {
         // The view's walltime was formatted from milliseconds, so reading it back cannot fail.
         let walltime_s = a
             .walltime
-            .and_then(|text| crate::duration::parse(&text).ok())
+            .and_then(|text| crate::notation::duration::parse(&text).ok())
             .map(|ms| ms.div_ceil(1_000));
         Self {
             id: a.id.0,

@@ -8,45 +8,15 @@
 //! `proto/`; [`convert`] converts between the two, so that one function serves both.
 #![forbid(unsafe_code)]
 
-pub mod accounting;
-pub mod allocation;
-pub mod amount;
-pub mod audit;
-pub mod authority;
-pub mod baseline;
-pub mod begin;
-pub mod certificate;
-pub mod claim;
-pub mod conformance;
+mod cluster;
 pub mod convert;
-pub mod dag;
-pub mod dependency;
-pub mod duration;
-pub mod event;
-pub mod explanation;
-pub mod health;
-pub mod history;
-pub mod inventory;
-pub mod movement;
-pub mod nearest;
-pub mod node;
-mod number;
-pub mod outlook;
+mod jobs;
+mod nodes;
+mod notation;
 pub mod page;
 pub mod problem;
-pub mod project;
-pub mod quorum;
-pub mod reservation;
-pub mod scheduler;
-pub mod schema;
-pub mod status;
-pub mod tenant;
-pub mod text;
-pub mod token;
-pub mod usage;
-pub mod vcluster;
-pub mod x509;
-pub mod yaml;
+mod tenancy;
+mod trust;
 
 /// Messages and services of `lattice.v1`.
 #[allow(missing_docs, clippy::all, rust_2018_idioms)]
@@ -57,7 +27,13 @@ pub mod v1 {
     pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("lattice");
 }
 
-pub use allocation::{AllocationRequest, AllocationView, Submitted};
+pub use cluster::{event, quorum, status};
+pub use jobs::allocation::{AllocationRequest, AllocationView, Submitted};
+pub use jobs::{allocation, dag, dependency, explanation, outlook};
+pub use nodes::{baseline, claim, conformance, health, history, inventory, node};
+pub use notation::{amount, begin, duration, nearest, schema, text, yaml};
 pub use page::Page;
 pub use problem::Problem;
-pub use token::{TokenCreated, TokenRequest};
+pub use tenancy::{accounting, movement, project, reservation, scheduler, tenant, usage, vcluster};
+pub use trust::token::{TokenCreated, TokenRequest};
+pub use trust::{audit, authority, certificate, token, x509};

@@ -4,7 +4,6 @@
 
 mod grpc;
 
-use crate::dag::field_of;
 use lattice_quorum_types::{
     Refusal,
     refusal::{Level, LimitFault},
@@ -24,6 +23,11 @@ pub struct FieldError {
     pub field: String,
     /// What is wrong with the value.
     pub reason: String,
+}
+
+/// Returns the path of the field of a DAG's member, as errors name it.
+pub fn field_of(member: &str, field: &str) -> String {
+    format!("members.{member}.{field}")
 }
 
 /// Level of the project tree at which a request would exceed a limit.

@@ -1,13 +1,15 @@
 //! Administration: tokens, certificates, CAs, drains, audit.
 
 use crate::{
-    audit::{self, AuditHeadView, AuditView},
-    authority::AuthorityView,
-    certificate::CertificateView,
-    node::{Drained, Undrained},
+    nodes::node::{Drained, Undrained},
     page::Page,
-    project::Changed,
-    token::{TokenCreated, TokenRequest, TokenView, once},
+    tenancy::project::Changed,
+    trust::{
+        audit::{self, AuditHeadView, AuditView},
+        authority::AuthorityView,
+        certificate::CertificateView,
+        token::{TokenCreated, TokenRequest, TokenView, once},
+    },
     v1,
 };
 

@@ -2,15 +2,17 @@
 
 use super::filled;
 use crate::{
-    baseline::{
-        BaselineRequest, BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView,
-        ClassForm, ClassRuleView, CohortForm, ReleaseRequest, VersionView,
+    nodes::{
+        baseline::{
+            BaselineRequest, BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView,
+            ClassForm, ClassRuleView, CohortForm, ReleaseRequest, VersionView,
+        },
+        conformance::{
+            DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView,
+            NotReadView, UnknownView,
+        },
+        history::{ChangesView, FleetChangeView},
     },
-    conformance::{
-        DriftReportView, DriftView, GroupView, GroupsView, HeldValue, NoMajorityView, NotReadView,
-        UnknownView,
-    },
-    history::{ChangesView, FleetChangeView},
     v1,
 };
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Terms of requests, and allocation progress.
 
 use crate::{
-    allocation::{
+    jobs::allocation::{
         CheckpointBody, CheckpointsView, DagPlaceView, DependencyBody, DependencyView, ElementView,
         JobBody, KeptView, MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
     },

@@ -1,14 +1,13 @@
 //! DAGs and reservations.
 
 use crate::{
-    dag::{
+    jobs::dag::{
         AfterBody, DagEdgeView, DagJudged, DagMemberJudged, DagMemberView, DagRequest,
         DagSubmitted, DagView, EdgeBody, GraphEdgeView, GraphNodeView, GraphView, MemberRequest,
-        field_of,
     },
     page::Page,
-    problem::FieldError,
-    reservation::{ReservationConflictView, ReservationRequest, ReservationView},
+    problem::{FieldError, field_of},
+    tenancy::reservation::{ReservationConflictView, ReservationRequest, ReservationView},
     v1,
 };
 use lattice_quorum_types::Revision;

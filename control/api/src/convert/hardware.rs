@@ -2,10 +2,14 @@
 
 use super::filled;
 use crate::{
-    claim::{ClaimView, Claimed, Released},
-    health::{ClearRequest, NodeHealthView, ReasonView},
-    history::{HistoryEntryView, KeyChangeView, NodeEventView},
-    node::{BmcLooked, ClassView, DrainView, FactsView, HealthView, NodeView, PowerView, Reprobed},
+    nodes::{
+        claim::{ClaimView, Claimed, Released},
+        health::{ClearRequest, NodeHealthView, ReasonView},
+        history::{HistoryEntryView, KeyChangeView, NodeEventView},
+        node::{
+            BmcLooked, ClassView, DrainView, FactsView, HealthView, NodeView, PowerView, Reprobed,
+        },
+    },
     page::Page,
     v1,
 };

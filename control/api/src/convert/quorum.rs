@@ -1,7 +1,7 @@
 //! Quorum: members and membership changes.
 
 use crate::{
-    quorum::{QuorumMemberView, QuorumStep, QuorumView},
+    cluster::quorum::{QuorumMemberView, QuorumStep, QuorumView},
     v1,
 };
 

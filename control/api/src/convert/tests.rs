@@ -4,42 +4,50 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use crate::{
-    accounting::{AccountingStatus, ParkedView, ReconcileView, TotalDifference},
-    allocation::{
-        CheckpointBody, CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView,
-        MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
+    cluster::quorum::{QuorumMemberView, QuorumStep, QuorumView},
+    jobs::{
+        allocation::{
+            CheckpointBody, CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView,
+            MetricBody, ScaleBody, TallyView, WaitsForView, WritingView,
+        },
+        dag::{
+            DagEdgeView, DagMemberJudged, DagMemberView, DagView, GraphEdgeView, GraphNodeView,
+            GraphView,
+        },
+        explanation::{ExplanationView, FactorView, ScoreView, StepView},
     },
-    amount::{Amount, Hours, Parts},
-    baseline::{
-        BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
-        CohortForm, VersionView,
+    nodes::{
+        baseline::{
+            BaselineSet, BaselineStanding, BaselineView, BrakeState, BrakeView, ClassRuleView,
+            CohortForm, VersionView,
+        },
+        claim::ClaimView,
+        conformance::{
+            DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
+            NoMajorityView, NotReadView, UnknownView,
+        },
+        health::{NodeHealthView, ReasonView},
+        history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
+        node::{
+            BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView,
+            PowerView, Reprobed,
+        },
     },
-    claim::ClaimView,
-    conformance::{
-        DiffView, DifferenceView, DriftReportView, DriftView, GroupView, GroupsView, HeldValue,
-        NoMajorityView, NotReadView, UnknownView,
-    },
-    dag::{
-        DagEdgeView, DagMemberJudged, DagMemberView, DagView, GraphEdgeView, GraphNodeView,
-        GraphView,
-    },
-    explanation::{ExplanationView, FactorView, ScoreView, StepView},
-    health::{NodeHealthView, ReasonView},
-    history::{ChangesView, FleetChangeView, HistoryEntryView, KeyChangeView, NodeEventView},
-    movement::{CheckpointSettingsView, MovementView, PreemptionView, ScalingView, SharingView},
-    node::{
-        BmcLooked, ClassView, DrainView, FactsView, HealthView, HolderView, NodeView, PowerView,
-        Reprobed,
-    },
+    notation::amount::{Amount, Hours, Parts},
     page::Page,
-    project::{LimitsBody, ProjectView, UsageView},
-    quorum::{QuorumMemberView, QuorumStep, QuorumView},
-    reservation::{ReservationConflictView, ReservationView},
-    scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
-    tenant::TenantView,
-    usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
+    tenancy::{
+        accounting::{AccountingStatus, ParkedView, ReconcileView, TotalDifference},
+        movement::{
+            CheckpointSettingsView, MovementView, PreemptionView, ScalingView, SharingView,
+        },
+        project::{LimitsBody, ProjectView, UsageView},
+        reservation::{ReservationConflictView, ReservationView},
+        scheduler::{AllReservations, ReservationsView, SchedulerView, WeightsView},
+        tenant::TenantView,
+        usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
+        vcluster::VclusterView,
+    },
     v1,
-    vcluster::VclusterView,
 };
 use lattice_quorum_types::{AllocationId, Revision};
 use std::{

@@ -4,12 +4,14 @@
 use crate::{
     page::Page,
     problem::FieldError,
-    scheduler::{
-        AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsChange,
-        WeightsView, wrong,
+    tenancy::{
+        scheduler::{
+            AllReservations, ReservationsView, SchedulerChange, SchedulerView, WeightsChange,
+            WeightsView, wrong,
+        },
+        vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
     },
     v1::{self, reservations::Which},
-    vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
 
 impl From<VclusterView> for v1::Vcluster {

@@ -4,9 +4,9 @@ use super::{allocations::sight, elements, paging, propose, read, submit, unexpec
 use crate::caller::Caller;
 use lattice_api::{
     allocation::{RequestContext, stop_of},
-    dag::{DagJudged, DagRequest, DagSubmitted, DagView, field_of},
+    dag::{DagJudged, DagRequest, DagSubmitted, DagView},
     page::Page,
-    problem::{Kind, Problem},
+    problem::{Kind, Problem, field_of},
 };
 use lattice_engine::{Core, View};
 use lattice_quorum_types::{

@@ -1,0 +1,242 @@
+//! Allocation progress as shown: dependencies, array and DAG membership, job checkpoints.
+
+use super::Sight;
+use crate::notation::{duration, text};
+use lattice_quorum_types::{
+    AllocationId,
+    array::IndexSet,
+    course::{
+        AfterCheckpoint, Course, DagPlace, Element, MoveReason, SavedCheckpoint, Tally, Writing,
+    },
+    terms::{Dependency, WaitsFor},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Dependency on another allocation, as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DependencyView {
+    /// Required end of the other allocation: `success`, `failure`, `any` or `corresponding`.
+    pub condition: String,
+    /// Allocation that must end first.
+    #[schema(value_type = u64)]
+    pub on: AllocationId,
+}
+
+/// Array elements by state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TallyView {
+    /// All elements.
+    pub elements: u32,
+    /// Elements that wait for nodes.
+    pub pending: u32,
+    /// Elements that wait for the same index of another array.
+    pub blocked: u32,
+    /// Elements that have their own allocation, which has not ended.
+    pub running: u32,
+    /// Elements that completed.
+    pub completed: u32,
+    /// Elements that failed.
+    pub failed: u32,
+    /// Elements that were cancelled, before or after they held nodes.
+    pub cancelled: u32,
+}
+
+/// Position of an allocation in a job array.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ElementView {
+    /// Allocation number of the array.
+    #[schema(value_type = u64)]
+    pub array: AllocationId,
+    /// Element index, as in `LATTICE_ARRAY_INDEX`.
+    pub index: u32,
+}
+
+/// Position of an allocation in a DAG.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DagPlaceView {
+    /// DAG number.
+    pub dag: u64,
+    /// Member name in the DAG.
+    pub member: String,
+}
+
+/// Complete job checkpoint, from which the allocation can resume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeptView {
+    /// Checkpoint number.
+    pub number: u32,
+    /// Directory of the checkpoint.
+    pub directory: String,
+    /// Time of the request. Later progress is not in the checkpoint.
+    pub asked_at: String,
+    /// Time at which the checkpoint was complete.
+    pub written_at: String,
+    /// Duration from the request to completion.
+    pub took: String,
+    /// Attempt that wrote the checkpoint.
+    pub attempt: u32,
+    /// Size, bytes; absent unless every rank reported its part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Run time that the checkpoint covers, over all attempts that led to it.
+    pub progress: String,
+}
+
+/// Job checkpoint that is being written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WritingView {
+    /// Checkpoint number.
+    pub number: u32,
+    /// Target directory.
+    pub directory: String,
+    /// Time of the request.
+    pub asked_at: String,
+    /// Deadline, after which the checkpoint is abandoned.
+    pub until: String,
+    /// Whether the deadline was extended once.
+    pub extended: bool,
+    /// Ranks that have written their part.
+    pub ranks_written: u32,
+    /// Why the allocation gives up its nodes after the checkpoint; absent if it keeps running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub makes_room: Option<String>,
+}
+
+/// Job checkpoints of an allocation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheckpointsView {
+    /// Checkpoints requested.
+    pub asked: u32,
+    /// Checkpoints that failed.
+    pub failed: u32,
+    /// Why the last failed checkpoint failed; absent for callers without access to the workload, since the reason may
+    /// quote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_because: Option<String>,
+    /// Newest complete checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptView>,
+    /// Checkpoint that is being written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writing: Option<WritingView>,
+}
+
+/// What a blocked allocation waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaitsForView {
+    /// Dependencies that have not ended.
+    #[schema(value_type = Vec<u64>)]
+    pub allocations: Vec<AllocationId>,
+    /// Allocation that holds the mutex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub mutex: Option<AllocationId>,
+}
+
+fn count(all: &IndexSet) -> u32 {
+    u32::try_from(all.len()).unwrap_or(u32::MAX)
+}
+
+impl From<&Tally> for TallyView {
+    fn from(tally: &Tally) -> Self {
+        let (pending, blocked) = (count(&tally.pending), count(&tally.blocked));
+        let cancelled = count(&tally.cancelled).saturating_add(tally.stopped);
+        let (running, completed, failed) = (tally.alive, tally.completed, tally.failed);
+        let all = [pending, blocked, running, completed, failed, cancelled];
+        Self {
+            elements: all.into_iter().fold(0, u32::saturating_add),
+            pending,
+            blocked,
+            running,
+            completed,
+            failed,
+            cancelled,
+        }
+    }
+}
+
+impl From<&Dependency> for DependencyView {
+    fn from(dependency: &Dependency) -> Self {
+        Self {
+            condition: dependency.condition.to_string(),
+            on: dependency.on,
+        }
+    }
+}
+
+impl From<&Element> for ElementView {
+    fn from(element: &Element) -> Self {
+        Self {
+            array: element.array,
+            index: element.index,
+        }
+    }
+}
+
+impl From<&DagPlace> for DagPlaceView {
+    fn from(place: &DagPlace) -> Self {
+        Self {
+            dag: place.dag.0,
+            member: place.member.clone(),
+        }
+    }
+}
+
+impl From<&SavedCheckpoint> for KeptView {
+    fn from(kept: &SavedCheckpoint) -> Self {
+        Self {
+            number: kept.number,
+            directory: kept.directory.clone(),
+            asked_at: text::time(kept.asked_at),
+            written_at: text::time(kept.written_at),
+            took: duration::format(kept.took_ms),
+            attempt: kept.attempt,
+            bytes: kept.bytes,
+            progress: duration::format(kept.progress_ms),
+        }
+    }
+}
+
+impl From<&Writing> for WritingView {
+    fn from(writing: &Writing) -> Self {
+        Self {
+            number: writing.number,
+            directory: writing.directory.clone(),
+            asked_at: text::time(writing.asked_at),
+            until: text::time(writing.until),
+            extended: writing.extended,
+            ranks_written: u32::try_from(writing.written.len()).unwrap_or(u32::MAX),
+            makes_room: match &writing.then {
+                AfterCheckpoint::GoOn => None,
+                AfterCheckpoint::MakeRoom { reason } => Some(reason.to_string()),
+                AfterCheckpoint::Suspend { by } => {
+                    let by = by.clone();
+                    Some(MoveReason::Asked { by }.to_string())
+                }
+            },
+        }
+    }
+}
+
+impl CheckpointsView {
+    /// Returns `None` for an allocation for which no checkpoint was ever requested.
+    pub(super) fn of(course: &Course, sight: Sight) -> Option<Self> {
+        (course.checkpoints > 0).then(|| Self {
+            asked: course.checkpoints,
+            failed: course.failed_checkpoints,
+            failed_because: (course.failed_because.clone()).filter(|_| sight == Sight::Full),
+            kept: course.kept.as_ref().map(Into::into),
+            writing: course.writing.as_deref().map(Into::into),
+        })
+    }
+}
+
+impl From<&WaitsFor> for WaitsForView {
+    fn from(waits: &WaitsFor) -> Self {
+        Self {
+            allocations: waits.allocations.iter().copied().collect(),
+            mutex: waits.mutex,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Allocations as shown.
+
+use super::{
+    CheckpointBody, CheckpointsView, ConstraintsBody, DagPlaceView, DependencyView, ElementView,
+    REDACTED, REQUEUES, ScaleBody, Sight, TallyView, WaitsForView, demand, name_of,
+};
+use crate::notation::{duration, text};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, Revision,
+    allocation::{RankExit, RankPhase, StopCause},
+    hostlist,
+    spec::Workload,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// Rank as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RankView {
+    /// Rank number, from 0.
+    pub rank: u32,
+    /// Node of the rank.
+    pub node: String,
+    /// `assigned`, `running`, `ended`, `leaving` or `left`.
+    pub phase: String,
+    /// Start of the phase, by the node's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How the rank ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<String>,
+}
+
+/// Workload, as far as the caller may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkloadView {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// Names of the environment variables; every value reads `<redacted>`.
+    pub env: BTreeMap<String, String>,
+    /// Working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// File for standard output, as requested; absent: kept as logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// File for standard error, as requested; absent: kept as logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl From<&Workload> for WorkloadView {
+    fn from(w: &Workload) -> Self {
+        Self {
+            argv: w.argv.clone(),
+            script: w.script.clone(),
+            env: w
+                .env
+                .keys()
+                .map(|name| (name.clone(), REDACTED.to_owned()))
+                .collect(),
+            working_dir: w.working_dir.clone(),
+            output: w.output.stdout.clone(),
+            error: w.output.stderr.clone(),
+        }
+    }
+}
+
+/// Allocation as shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AllocationView {
+    /// Allocation number.
+    #[schema(value_type = u64)]
+    pub id: AllocationId,
+    /// User that submitted the allocation.
+    pub user: String,
+    /// Free-text name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Project for limits and usage.
+    pub project: String,
+    /// vCluster that schedules the allocation.
+    pub vcluster: String,
+    /// `blocked`, `pending`, `held`, `starting`, `running`, `checkpointing`, `stopping`, `suspended`, `completed`,
+    /// `failed` or `cancelled`.
+    pub state: String,
+    /// Time at which the allocation entered its state.
+    pub state_since: String,
+    /// Time of the submit.
+    pub submitted_at: String,
+    /// Time at which the allocation first began to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// Time at which the allocation ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// Number of nodes requested.
+    pub nodes: u32,
+    /// Nodes of the current or last attempt, as a hostlist; empty before the first attempt.
+    pub nodelist: String,
+    /// Attempt number: counts assignments.
+    pub attempt: u32,
+    /// Longest run time; absent when unbounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walltime: Option<String>,
+    /// Priority class.
+    pub class: u8,
+    /// Whether all nodes must share one conformance group.
+    pub sensitive: bool,
+    /// Requirements on the nodes.
+    pub constraints: ConstraintsBody,
+    /// Policy after the loss of a node: `never`, `once` or `always`.
+    pub requeue: String,
+    /// Fraction of the input data that is on the hot tier, 0 to 1; absent when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_ready: Option<f64>,
+    /// Time to write a job checkpoint; absent if the request gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_time: Option<String>,
+    /// Storage bandwidth that the allocation needs while it runs, GB/s by storage system.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub storage_gb_s: BTreeMap<String, f64>,
+    /// Allocations that must end first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<DependencyView>,
+    /// Mutex: of the same user's allocations with this mutex, one is eligible at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutex: Option<String>,
+    /// Earliest start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin_at: Option<String>,
+    /// Time by which the allocation must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<String>,
+    /// Indices of a job array, and how many of its elements run at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<String>,
+    /// How the allocation writes job checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointBody>,
+    /// Scaling of the number of nodes by a metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleBody>,
+    /// Reservation that provides the nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// Array elements by state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tally: Option<TallyView>,
+    /// Array of which this allocation is an element.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<ElementView>,
+    /// DAG of which this allocation is a member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dag: Option<DagPlaceView>,
+    /// What the allocation waits for, while it is blocked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsForView>,
+    /// Number of preemptions.
+    #[serde(default)]
+    pub preempted: u32,
+    /// Job checkpoints; absent if none was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<CheckpointsView>,
+    /// Ranks of the current or last attempt.
+    pub ranks: Vec<RankView>,
+    /// Why the allocation is being, or was, stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+    /// Why the allocation waits, as of the last scheduling cycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Workload; absent when the caller may not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadView>,
+    /// Revision of the last change.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+}
+
+/// Describes how a rank ended. The reason for a failed start may quote the program, the directory or variables, which
+/// are part of the workload.
+fn exit_text(exit: &RankExit, sight: Sight) -> String {
+    match (exit, sight) {
+        (RankExit::SpawnFailed { .. }, Sight::Outline) => "could not start".to_owned(),
+        _ => exit.to_string(),
+    }
+}
+
+/// Describes a stop cause, without details that `sight` does not permit.
+fn stop_text(stop: &StopCause, sight: Sight) -> String {
+    match stop {
+        StopCause::RankFailed { rank, exit } => format!("rank {rank}: {}", exit_text(exit, sight)),
+        _ => stop.to_string(),
+    }
+}
+
+/// Describes why an allocation is being, or was, stopped. For an array the text includes the number of affected
+/// elements.
+pub fn stop_of(a: &Allocation, sight: Sight) -> Option<String> {
+    let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
+    let Some(tally) = a.course.tally.as_deref().map(TallyView::from) else {
+        return said;
+    };
+    let (all, cancelled) = (tally.elements, tally.cancelled);
+    match (a.state, cancelled) {
+        (AllocationState::Failed, 0) => {
+            Some(format!("{} of its {all} elements failed", tally.failed))
+        }
+        (AllocationState::Failed, _) => Some(format!(
+            "{} of its {all} elements failed, and {cancelled} were cancelled",
+            tally.failed
+        )),
+        (_, 0) => said,
+        (_, cancelled) if cancelled == all => said,
+        _ => Some(format!("{cancelled} of its {all} elements: {}", said?)),
+    }
+}
+
+fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sight) -> RankView {
+    let (phase, since, exit) = match &r.phase {
+        RankPhase::Assigned => ("assigned", None, None),
+        RankPhase::Running { at } => ("running", Some(*at), None),
+        RankPhase::Ended { at, exit } => ("ended", Some(*at), Some(exit_text(exit, sight))),
+        RankPhase::Leaving { running } => ("leaving", *running, None),
+        RankPhase::Left { at, exit } => ("left", Some(*at), Some(exit_text(exit, sight))),
+    };
+    RankView {
+        rank: u32::try_from(rank).unwrap_or(u32::MAX),
+        node: r.node.to_string(),
+        phase: phase.to_owned(),
+        since: since.map(text::time),
+        exit,
+    }
+}
+
+impl AllocationView {
+    /// Returns the record as shown to a caller with this sight.
+    pub fn new(a: &Allocation, sight: Sight) -> Self {
+        let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
+        let (terms, course) = (&a.spec.terms, &a.course);
+        Self {
+            id: a.id,
+            user: a.user.clone(),
+            name: a.spec.name.clone(),
+            project: a.spec.project.to_string(),
+            vcluster: a.spec.vcluster.to_string(),
+            state: a.state.to_string(),
+            state_since: text::time(a.state_since),
+            submitted_at: text::time(a.submitted_at),
+            started_at: a.started_at.map(text::time),
+            ended_at: a.ended_at.map(text::time),
+            nodes: a.spec.nodes,
+            nodelist: hostlist::fold(a.kept_nodes()),
+            attempt: a.attempt,
+            walltime: a.spec.walltime_ms.map(duration::format),
+            class: a.spec.class,
+            sensitive: a.spec.sensitive,
+            constraints: (&a.spec.constraints).into(),
+            requeue: name_of(&REQUEUES, &a.spec.requeue).to_owned(),
+            data_ready,
+            checkpoint_time,
+            storage_gb_s,
+            dependencies: terms.after.iter().map(Into::into).collect(),
+            mutex: terms.mutex.clone(),
+            begin_at: terms.begin_at.map(text::time),
+            deadline_at: terms.deadline_at.map(text::time),
+            array: terms.array.as_ref().map(ToString::to_string),
+            checkpoint: terms.checkpoint.as_ref().map(Into::into),
+            scale: terms.scale.as_ref().map(Into::into),
+            reservation: terms.reservation.as_ref().map(ToString::to_string),
+            tally: course.tally.as_deref().map(Into::into),
+            element: course.element.as_ref().map(Into::into),
+            dag: course.dag.as_ref().map(Into::into),
+            waits_for: None,
+            preempted: course.preempted,
+            checkpoints: CheckpointsView::of(course, sight),
+            ranks: a
+                .ranks
+                .iter()
+                .enumerate()
+                .map(|(n, r)| rank_view(n, r, sight))
+                .collect(),
+            stop: stop_of(a, sight),
+            reason: None,
+            workload: (sight == Sight::Full).then(|| (&a.spec.workload).into()),
+            revision: a.revision,
+        }
+    }
+}

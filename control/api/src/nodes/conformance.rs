@@ -1,0 +1,175 @@
+//! Conformance: groups, drift, differences.
+
+use super::baseline::BrakeView;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Conformance group: nodes that share a digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupView {
+    /// Class, several classes separated by commas, or `all` for the node fingerprint.
+    pub class: String,
+    /// Shared digest, 64 hex digits.
+    pub digest: String,
+    /// Members of the group, as a hostlist.
+    pub nodes: String,
+    /// Number of members.
+    pub count: u32,
+    /// Time at which the first member got this digest, from the nodes' histories. Without such a history line it is the
+    /// time at which the answering control first saw the digest. The same applies to members after the first 500 of all
+    /// groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seen: Option<String>,
+}
+
+/// Conformance groups of one scope.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupsView {
+    /// Groups, largest first.
+    pub groups: Vec<GroupView>,
+    /// Nodes with an unknown digest, as a hostlist. An unknown digest is equal to no other.
+    pub unknown: String,
+    /// Nodes that do not read the requested classes at all.
+    #[serde(default)]
+    pub not_read: Vec<NotReadView>,
+}
+
+/// Nodes that do not read a class, by configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NotReadView {
+    /// Nodes, as a hostlist.
+    pub nodes: String,
+    /// Why the class is not read: `no BMC configured`.
+    pub why: String,
+}
+
+/// Drift of a node in one key.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
+pub struct DriftView {
+    /// Node name.
+    pub node: String,
+    /// Class.
+    pub class: String,
+    /// Key, e.g. `nic.0.firmware`.
+    pub key: String,
+    /// Expected value: of the baseline, or of the cohort's majority.
+    pub expected: String,
+    /// Value of the node.
+    pub found: String,
+    /// Reference: `baseline h100 v3`, or `cohort` if no baseline applies to the node.
+    #[serde(default)]
+    pub by: String,
+    /// Name of the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Policy: `warn`, `deprioritise` or `drain`.
+    #[serde(default)]
+    pub policy: String,
+    /// `strict`: the node gets no new sensitive allocation. Left out if no baseline applies to the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitive: Option<String>,
+    /// Time since when the key has this value, from the node's history. Without a history line, the time since when the
+    /// answering control has seen the node's present record of the class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Whether the value was already present at the first reading, so that the drift may be older.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub since_or_before: bool,
+    /// For drift from a cohort: the cohort (vendor, product, GPUs).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cohort: Option<String>,
+    /// For drift from a cohort: number of nodes with a known value, this node included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u32>,
+    /// For drift from a cohort: number of those nodes with the majority's value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<u32>,
+    /// Set if the node does not answer: the time of the state shown, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
+}
+
+/// Value of a key without a majority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HeldValue {
+    /// Value as shown.
+    pub value: String,
+    /// Nodes with this value, as a hostlist.
+    pub nodes: String,
+}
+
+/// Key on which a cohort has no majority, so that none of its nodes drifts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NoMajorityView {
+    /// Cohort: vendor, product, GPUs.
+    pub cohort: String,
+    /// Class.
+    pub class: String,
+    /// Key.
+    pub key: String,
+    /// Each value with its nodes.
+    pub values: Vec<HeldValue>,
+}
+
+/// Class of a node with unknown conformance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnknownView {
+    /// Node name.
+    pub node: String,
+    /// Class.
+    pub class: String,
+    /// Why the conformance is unknown.
+    pub why: String,
+    /// Baseline that applies to the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+}
+
+/// Drift report. A node is compared with its baseline if one applies, else with the majority of its cohort.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriftReportView {
+    /// Drift by node, class and key.
+    pub drifted: Vec<DriftView>,
+    /// Keys without a majority.
+    pub no_majority: Vec<NoMajorityView>,
+    /// Classes with unknown conformance.
+    pub unknown: Vec<UnknownView>,
+    /// Nodes without a reference (no baseline; cohort unknown or smaller than four), as a hostlist.
+    pub alone: String,
+    /// Nodes for which the data needed for a comparison is missing or pending, as a hostlist. These nodes are not known
+    /// to conform.
+    #[serde(default)]
+    pub pending: String,
+    /// Set while automatic draining is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brake: Option<BrakeView>,
+}
+
+/// Key on which two sides differ, or may differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DifferenceView {
+    /// Class.
+    pub class: String,
+    /// Key.
+    pub key: String,
+    /// Value of the left side as shown; states other than a value are in angle brackets.
+    pub left: String,
+    /// Value of the right side as shown.
+    pub right: String,
+    /// `differs`, or `unknown` if a side is unknown. `moved`, on the key `parts` of a class: both sides have the same
+    /// parts in different places.
+    pub verdict: String,
+}
+
+/// Key-by-key comparison of two nodes or groups, or of a node with its cohort's majority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiffView {
+    /// Left side: a node, or for a group its digest, its number of nodes and the node compared.
+    pub left: String,
+    /// Right side: a node or group as on the left, or `majority of` and the cohort.
+    pub right: String,
+    /// Keys that differ, or are unknown on one side.
+    pub differences: Vec<DifferenceView>,
+}

@@ -1,0 +1,168 @@
+//! Amounts: decimal numbers in the API, stored as integers of a small unit (hours in milliseconds, fractions in
+//! millionths). Integers compare and add exactly, and are shown as they were given.
+
+use lattice_quorum_types::{
+    budget::{HOUR_MS, WHOLE_PPM},
+    limit::Patch,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use std::{fmt, str::FromStr};
+
+/// Largest number, hours or multiples of the whole. Above it a JSON number is no longer exact.
+const MOST: f64 = 1e9;
+
+/// Hours, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hours(pub u64);
+
+/// Fraction of the whole, in millionths: 0.15 is 150,000.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Parts(pub u64);
+
+/// Amount that is stored as an integer of a small unit.
+pub trait Amount: Copy {
+    /// Small units per 1.
+    const ONE: u64;
+    /// Name of the quantity, for errors.
+    const WHAT: &'static str;
+    /// Creates the amount from small units.
+    fn of(small: u64) -> Self;
+    /// Returns the amount in small units.
+    fn small(self) -> u64;
+
+    /// Returns the amount as a decimal number.
+    fn number(self) -> f64 {
+        self.small() as f64 / Self::ONE as f64
+    }
+    /// Creates the amount from a decimal number, rounded to the small unit.
+    ///
+    /// # Errors
+    /// A number below 0 or above a billion, or NaN.
+    fn from_number(number: f64) -> Result<Self, String> {
+        if !(0.0..=MOST).contains(&number) {
+            return Err(format!(
+                "{number} is not a valid number of {}; give 0 or more",
+                Self::WHAT
+            ));
+        }
+        Ok(Self::of((number * Self::ONE as f64).round() as u64))
+    }
+}
+
+impl Amount for Hours {
+    const ONE: u64 = HOUR_MS;
+    const WHAT: &'static str = "hours";
+    fn of(small: u64) -> Self {
+        Self(small)
+    }
+    fn small(self) -> u64 {
+        self.0
+    }
+}
+
+impl Amount for Parts {
+    const ONE: u64 = WHOLE_PPM;
+    const WHAT: &'static str = "parts of the whole";
+    fn of(small: u64) -> Self {
+        Self(small)
+    }
+    fn small(self) -> u64 {
+        self.0
+    }
+}
+
+macro_rules! amount {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.number().fmt(f)
+            }
+        }
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                let number = text.parse::<f64>();
+                let number = number.map_err(|_| format!("{text:?} is not a number"))?;
+                Self::from_number(number)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_f64(self.number())
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Self::from_number(f64::deserialize(from)?).map_err(D::Error::custom)
+            }
+        }
+    };
+}
+amount!(Hours);
+amount!(Parts);
+
+/// Change to an optional amount, as a field: a number sets it, `null` removes it, and a field left out keeps it.
+pub(crate) mod patch {
+    use super::{Amount, Deserialize, Deserializer, Patch, Serialize, Serializer};
+    use crate::notation::amount::{Hours, Parts};
+
+    fn write<A: Amount + Serialize, S: Serializer>(
+        patch: &Patch,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match patch {
+            Patch::Set(small) => A::of(*small).serialize(to),
+            Patch::Unlimited | Patch::Unchanged => to.serialize_none(),
+        }
+    }
+    fn read<'de, A: Amount + Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Patch, D::Error> {
+        let given = Option::<A>::deserialize(from)?;
+        Ok(given.map_or(Patch::Unlimited, |amount| Patch::Set(amount.small())))
+    }
+
+    pub(crate) mod hours {
+        use super::{Deserializer, Hours, Patch, Serializer, read, write};
+        pub(crate) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
+            write::<Hours, S>(patch, to)
+        }
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
+            read::<Hours, D>(from)
+        }
+    }
+    pub(crate) mod parts {
+        use super::{Deserializer, Parts, Patch, Serializer, read, write};
+        pub(crate) fn serialize<S: Serializer>(patch: &Patch, to: S) -> Result<S::Ok, S::Error> {
+            write::<Parts, S>(patch, to)
+        }
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Patch, D::Error> {
+            read::<Parts, D>(from)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_amount_comes_back_as_it_was_given() {
+        for text in ["0", "0.15", "1.5", "87500", "100000", "150000.25", "0.001"] {
+            assert_eq!(text.parse::<Hours>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Parts>().unwrap().to_string(), text);
+        }
+        assert_eq!("100000".parse::<Hours>().unwrap(), Hours(360_000_000_000));
+        assert_eq!("0.15".parse::<Parts>().unwrap(), Parts(150_000));
+    }
+
+    #[test]
+    fn what_is_no_amount_is_refused() {
+        for text in ["-1", "NaN", "inf", "1e10", "many", ""] {
+            assert!(text.parse::<Hours>().is_err(), "{text}");
+            assert!(text.parse::<Parts>().is_err(), "{text}");
+        }
+        assert!(serde_json::from_str::<Hours>("-0.5").is_err());
+    }
+}

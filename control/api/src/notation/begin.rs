@@ -1,0 +1,311 @@
+//! Future times of allocations (begin, deadline): `2026-12-01T08:00`, `16:00`, `tomorrow`, `now+1hour`. A time without
+//! an offset is in UTC: users submit from machines in many time zones, and the cluster has one clock.
+
+use super::{duration, text};
+use jiff::{civil::DateTime, tz::TimeZone};
+use lattice_quorum_types::UnixMillis;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// Why a text is not a future time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMoment {
+    /// Not a known format.
+    #[error(
+        "{text:?} is not a valid time; write 2026-12-01, 2026-12-01T08:00 (UTC, or with an offset \
+         such as +01:00), 16:00, noon, midnight, today, tomorrow, now, or now+1hour"
+    )]
+    Unread {
+        /// Text as given.
+        text: String,
+    },
+    /// A format of Slurm that is not supported.
+    #[error("{text:?}: {reason}")]
+    Unsupported {
+        /// Text as given.
+        text: String,
+        /// Why the format is not supported, and what to write instead.
+        reason: &'static str,
+    },
+    /// Text after `now+` that is not a duration.
+    #[error("{text:?}: a duration must follow now+, like now+90minutes, now+2days or now+1h30m")]
+    Distance {
+        /// Text as given.
+        text: String,
+    },
+    /// More than [`duration::MAX_MS`] away.
+    #[error("{text:?} is more than ten years away")]
+    TooFar {
+        /// Text as given.
+        text: String,
+    },
+    /// A deadline that has passed.
+    #[error(
+        "{text:?} is {}, which is in the past; the time is {}",
+        text::time(*.at),
+        text::time(*.now)
+    )]
+    Past {
+        /// Text as given.
+        text: String,
+        /// Time that the text means.
+        at: UnixMillis,
+        /// Current time.
+        now: UnixMillis,
+    },
+}
+
+/// Reads the earliest start of an allocation. A time of day means its next occurrence; a past time is valid and has no
+/// effect.
+///
+/// # Errors
+/// What is wrong with the text, and how to write it.
+pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+    let at = moment(text, now)?;
+    match at.since(now) > duration::MAX_MS {
+        true => Err(InvalidMoment::TooFar {
+            text: text.to_owned(),
+        }),
+        false => Ok(at),
+    }
+}
+
+/// Reads a deadline.
+///
+/// # Errors
+/// As [`begin`], and for a time that is not in the future.
+pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+    let at = begin(text, now)?;
+    match at > now {
+        true => Ok(at),
+        false => Err(InvalidMoment::Past {
+            text: text.to_owned(),
+            at,
+            now,
+        }),
+    }
+}
+
+/// Checks the format only. Whether the time is in the future, and not too far, depends on the cluster's clock.
+///
+/// # Errors
+/// How to write a time.
+pub fn check(text: &str) -> Result<(), InvalidMoment> {
+    moment(text, UnixMillis(0)).map(drop)
+}
+
+fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
+    let word = text.trim().to_ascii_lowercase();
+    let today = now.0 - now.0 % DAY_MS;
+    // Today's occurrence, or tomorrow's if today's has passed.
+    let next = |of_day: u64| match today + of_day {
+        at if at >= now.0 => UnixMillis(at),
+        at => UnixMillis(at.saturating_add(DAY_MS)),
+    };
+    match word.as_str() {
+        "now" => return Ok(now),
+        "today" => return Ok(UnixMillis(today)),
+        "tomorrow" => return Ok(UnixMillis(today.saturating_add(DAY_MS))),
+        "midnight" => return Ok(next(0)),
+        "noon" => return Ok(next(DAY_MS / 2)),
+        _ => {}
+    }
+    if let Some(distance) = word.strip_prefix("now+") {
+        let ahead = length(distance).ok_or_else(|| InvalidMoment::Distance {
+            text: text.to_owned(),
+        })?;
+        return Ok(now.after(ahead));
+    }
+    if let Some(of_day) = text::clock(&word) {
+        return Ok(next(of_day));
+    }
+    date(text.trim()).ok_or_else(|| match unsupported(&word) {
+        Some(reason) => InvalidMoment::Unsupported {
+            text: text.to_owned(),
+            reason,
+        },
+        None => InvalidMoment::Unread {
+            text: text.to_owned(),
+        },
+    })
+}
+
+/// Reads a date and time with an offset, or in UTC.
+fn date(text: &str) -> Option<UnixMillis> {
+    if let Some(at) = text::read_time(text) {
+        return Some(at);
+    }
+    let civil: DateTime = text.parse().ok()?;
+    let at = civil.to_zoned(TimeZone::UTC).ok()?;
+    u64::try_from(at.timestamp().as_millisecond())
+        .ok()
+        .map(UnixMillis)
+}
+
+/// Units spelled out; the short forms are those of [`duration::parse`].
+const UNITS: [(&str, u64); 5] = [
+    ("second", 1_000),
+    ("minute", 60_000),
+    ("hour", 3_600_000),
+    ("day", DAY_MS),
+    ("week", 7 * DAY_MS),
+];
+
+/// Returns the milliseconds of `60` (seconds), `90minutes`, `2 days` and `1h30m`.
+fn length(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let unit = unit.trim_start();
+    let is_unit = |name: &str| {
+        unit.strip_prefix(name)
+            .is_some_and(|rest| matches!(rest, "" | "s"))
+    };
+    match UNITS.iter().find(|(name, _)| is_unit(name)) {
+        Some((_, ms)) => count.parse::<u64>().ok()?.checked_mul(*ms),
+        None if unit.is_empty() => count.parse::<u64>().ok()?.checked_mul(1_000),
+        // A text with colons is a time of day, not a duration.
+        None if text.contains(':') => None,
+        None => duration::parse(text).ok(),
+    }
+}
+
+/// Returns why a format that Slurm accepts is not supported here.
+fn unsupported(word: &str) -> Option<&'static str> {
+    if matches!(word, "fika" | "teatime") || word.ends_with("am") || word.ends_with("pm") {
+        return Some("times of day use the 24-hour clock; write 16:00 for 4 pm");
+    }
+    let is_date = word.len() > 3
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b"/.:-".contains(&b));
+    let is_other =
+        is_date && (word.contains('/') || word.contains('.') || !word.contains([':', '-']));
+    is_other.then_some("month and day are ambiguous; write 2026-12-01")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Tuesday, 2023-11-14T22:13:20.123Z.
+    const NOW: UnixMillis = UnixMillis(1_700_000_000_123);
+
+    #[test]
+    fn moments_to_come_are_read_as_people_write_them() {
+        for (text, wanted) in [
+            ("now", "2023-11-14T22:13:20.123Z"),
+            ("now+60", "2023-11-14T22:14:20.123Z"),
+            ("now+1hour", "2023-11-14T23:13:20.123Z"),
+            ("NOW+1Hour", "2023-11-14T23:13:20.123Z"),
+            ("now+30minutes", "2023-11-14T22:43:20.123Z"),
+            ("now+90seconds", "2023-11-14T22:14:50.123Z"),
+            ("now+2days", "2023-11-16T22:13:20.123Z"),
+            ("now+2 days", "2023-11-16T22:13:20.123Z"),
+            ("now+1week", "2023-11-21T22:13:20.123Z"),
+            ("now+1h30m", "2023-11-14T23:43:20.123Z"),
+            ("now+0hours", "2023-11-14T22:13:20.123Z"),
+            // This time has passed today, so it means tomorrow's.
+            ("16:00", "2023-11-15T16:00:00.000Z"),
+            ("23:00", "2023-11-14T23:00:00.000Z"),
+            ("9:30", "2023-11-15T09:30:00.000Z"),
+            ("22:13:20", "2023-11-15T22:13:20.000Z"),
+            ("22:13:21", "2023-11-14T22:13:21.000Z"),
+            ("midnight", "2023-11-15T00:00:00.000Z"),
+            ("noon", "2023-11-15T12:00:00.000Z"),
+            ("today", "2023-11-14T00:00:00.000Z"),
+            ("tomorrow", "2023-11-15T00:00:00.000Z"),
+            ("2026-12-01", "2026-12-01T00:00:00.000Z"),
+            ("2026-12-01T08:00", "2026-12-01T08:00:00.000Z"),
+            (" 2026-12-01T08:00:30 ", "2026-12-01T08:00:30.000Z"),
+            ("2026-12-01T08:00Z", "2026-12-01T08:00:00.000Z"),
+            ("2026-12-01T08:00+01:00", "2026-12-01T07:00:00.000Z"),
+            ("2026-12-01 08:00", "2026-12-01T08:00:00.000Z"),
+            ("2024-02-29", "2024-02-29T00:00:00.000Z"),
+            // A past time has no effect.
+            ("2020-01-01", "2020-01-01T00:00:00.000Z"),
+        ] {
+            let at = begin(text, NOW).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(text::time(at), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused_with_what_to_write() {
+        for (text, why) in [
+            ("", "is not a valid time; write 2026-12-01,"),
+            ("soon", "is not a valid time"),
+            ("yesterday", "is not a valid time"),
+            ("1 hour", "is not a valid time"),
+            ("25:00", "is not a valid time"),
+            ("16:60", "is not a valid time"),
+            ("2023-02-29", "is not a valid time"),
+            ("2023-13-01", "is not a valid time"),
+            ("1969-12-31", "is not a valid time"),
+            ("tomorrow+1hour", "is not a valid time"),
+            ("now-1hour", "is not a valid time"),
+            ("now+", "a duration must follow now+"),
+            ("now+1fortnight", "a duration must follow now+"),
+            ("now+01:30", "a duration must follow now+"),
+            ("now+-5minutes", "a duration must follow now+"),
+            (
+                "now+99999999999999999999days",
+                "a duration must follow now+",
+            ),
+            ("now+5000days", "is more than ten years away"),
+            ("2090-01-01", "is more than ten years away"),
+            ("4pm", "write 16:00 for 4 pm"),
+            ("4:30 PM", "write 16:00 for 4 pm"),
+            ("teatime", "write 16:00 for 4 pm"),
+            ("120126", "write 2026-12-01"),
+            ("12/01/26", "write 2026-12-01"),
+            ("12.01.26", "write 2026-12-01"),
+            ("12/01-16:00", "write 2026-12-01"),
+        ] {
+            let error = begin(text, NOW).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+            assert!(deadline(text, NOW).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_to_come() {
+        assert_eq!(deadline("now+1hour", NOW), Ok(NOW.after(3_600_000)));
+        for (text, why) in [
+            (
+                "today",
+                "is 2023-11-14T00:00:00.000Z, which is in the past; the time is \
+                 2023-11-14T22:13:20.123Z",
+            ),
+            ("now", "which is in the past"),
+            ("2020-01-01", "which is in the past"),
+        ] {
+            let error = deadline(text, NOW).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_of_day_is_within_a_day(now in 0..4_102_444_800_000_u64, minute in 0..1_440_u64) {
+            let text = format!("{:02}:{:02}", minute / 60, minute % 60);
+            let at = begin(&text, UnixMillis(now)).unwrap();
+            prop_assert!(at.0 >= now && at.0 - now < DAY_MS);
+            prop_assert_eq!(at.0 % DAY_MS, minute * 60_000);
+        }
+
+        #[test]
+        fn what_is_shown_is_read_back(at in 0..4_102_444_800_000_u64) {
+            let at = UnixMillis(at);
+            prop_assert_eq!(begin(&text::time(at), at), Ok(at));
+        }
+
+        #[test]
+        fn no_text_is_too_strange(text in "[a-z0-9:+/. TZ-]{0,24}", now: u64) {
+            let _ = begin(&text, UnixMillis(now));
+            let _ = begin(&format!("now+{text}"), UnixMillis(now));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Fields of a change that `null` resets.
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads a field so that `null` differs from a field left out.
+pub(crate) fn given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(from).map(Some)
+}

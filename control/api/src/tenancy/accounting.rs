@@ -1,0 +1,106 @@
+//! Accounting: delivery status, and reconciliation with the accounting system.
+
+use crate::notation::amount::Hours;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Status of the delivery of usage to the accounting system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AccountingStatus {
+    /// Whether accounting is configured.
+    pub enabled: bool,
+    /// Whether the control that answers is the control that sends to the accounting system. Another control has only
+    /// part of these values.
+    pub acts: bool,
+    /// `waldur`; `null` if accounting is not configured.
+    pub provider: Option<String>,
+    /// Version of the accounting system; `null` until the first request to it has succeeded.
+    pub version: Option<String>,
+    /// Time at which the accounting system last had all usage; `null` if that has not happened since this control
+    /// started.
+    pub pushed_at: Option<String>,
+    /// Why the last delivery failed; `null` if it succeeded or there was none yet.
+    pub failure: Option<String>,
+    /// Time of the next retry.
+    pub retry_at: Option<String>,
+    /// Number of the newest usage record.
+    pub last: u64,
+    /// Number of the newest usage record that the accounting system has acknowledged.
+    pub acknowledged: u64,
+    /// Events in memory.
+    pub in_memory: u64,
+    /// Maximum number of events in memory.
+    pub buffer_size: u64,
+    /// Events that are on disk only.
+    pub on_disk: u64,
+    /// Maximum number of events on disk.
+    pub disk_buffer_max_events: u64,
+    /// Whether the disk buffer is full, so that the next event is dropped.
+    pub full: bool,
+    /// Events dropped since the cluster was founded. Totals stay correct, and `reconcile` sends dropped events again.
+    pub dropped: u64,
+    /// Events sent since this control started.
+    pub sent: u64,
+    /// Usage reports sent since this control started.
+    pub reported: u64,
+    /// Requests that the accounting system rejects. Each is retried every 15 minutes and delays no other request.
+    pub parked: Vec<ParkedView>,
+}
+
+/// Request that the accounting system rejects.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParkedView {
+    /// Subject of the request.
+    pub what: String,
+    /// Time of the first rejection.
+    pub since: String,
+    /// Reason that the accounting system gave.
+    pub reason: String,
+}
+
+/// Months to compare with the recorded usage and to correct.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReconcileRequest {
+    /// Begin of the range: `2026-03-01`, or with a time. Every month that overlaps the range is included.
+    pub since: String,
+    /// End of the range, exclusive.
+    pub until: String,
+    /// Compare only, and correct nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Result of a reconciliation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReconcileView {
+    /// Totals that differ, or differed, from the recorded usage; empty if all totals are right.
+    pub differences: Vec<TotalDifference>,
+}
+
+/// Total that differs, or differed, from the recorded usage.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TotalDifference {
+    /// Project path.
+    pub project: String,
+    /// vCluster name.
+    pub vcluster: String,
+    /// Month: `2026-11`.
+    pub month: String,
+    /// `gpu_hours` or `node_hours`.
+    pub component: String,
+    /// Total in the accounting system before the reconciliation, hours.
+    #[schema(value_type = f64)]
+    pub had: Hours,
+    /// Recorded usage, hours.
+    #[schema(value_type = f64)]
+    pub used: Hours,
+    /// `found`, `corrected` or `not_bookable`.
+    pub outcome: String,
+    /// Why the total could not be corrected.
+    pub reason: Option<String>,
+}

@@ -1,0 +1,187 @@
+//! Reservations: nodes that only certain users and projects may use in a time window.
+
+use crate::{
+    notation::{begin, duration, text},
+    problem::FieldError,
+};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, hostlist,
+    reservation::{Reservation, ReservationSpec},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use utoipa::ToSchema;
+
+/// Request for a reservation. Give `nodes`, `groups` or both, and at most one of `until` and `duration`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReservationRequest {
+    /// Nodes, as a hostlist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "gpu[001-016]")]
+    pub nodes: Option<String>,
+    /// Topology groups, expanded to their present nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Start: `2026-12-01T08:00:00Z`, `16:00` (UTC), `tomorrow`, `now+1hour`; now when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// End, exclusive, in the format of `from`. Without `until` and `duration` the reservation lasts until it is
+    /// deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Duration, instead of `until`: `2h`, `1d`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// Users that may use the nodes.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub users: BTreeSet<String>,
+    /// Projects with access to the nodes, including projects below them. Without users and projects the reservation is
+    /// a maintenance window, in which no allocation may use the nodes.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<crate::notation::schema::ProjectPath>, inline)]
+    pub projects: BTreeSet<String>,
+    /// Free-text reason.
+    pub reason: String,
+    /// Revision of the reservation that this change is based on, 0 for none; the change is rejected if the reservation
+    /// has another revision by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub expected_revision: Option<Revision>,
+}
+
+fn at<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> FieldError {
+    move |error| FieldError {
+        field: field.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.trim().is_empty())
+}
+
+impl ReservationRequest {
+    /// Converts the request for the quorum. `grouped` are the nodes of the request's groups.
+    ///
+    /// # Errors
+    /// The first field that cannot be read.
+    pub fn spec(
+        &self,
+        now: UnixMillis,
+        grouped: BTreeSet<NodeId>,
+    ) -> Result<ReservationSpec, FieldError> {
+        let mut nodes = grouped;
+        if let Some(list) = given(&self.nodes) {
+            nodes.extend(hostlist::expand(list).map_err(at("nodes"))?);
+        }
+        if nodes.is_empty() {
+            return Err(at("nodes")(
+                "name nodes, as gpu[001-016], or groups that have some",
+            ));
+        }
+        let from = match given(&self.from) {
+            Some(text) => begin::begin(text, now).map_err(at("from"))?,
+            None => now,
+        };
+        let projects = self.projects.iter();
+        let projects = projects.map(|path| ProjectPath::new(path).map_err(at("projects")));
+        Ok(ReservationSpec {
+            nodes,
+            from,
+            until: self.until(now, from)?,
+            users: self.users.clone(),
+            projects: projects.collect::<Result<_, _>>()?,
+            reason: self.reason.clone(),
+        })
+    }
+
+    fn until(&self, now: UnixMillis, from: UnixMillis) -> Result<Option<UnixMillis>, FieldError> {
+        match (given(&self.until), given(&self.duration)) {
+            (None, None) => Ok(None),
+            (Some(text), None) => begin::begin(text, now).map(Some).map_err(at("until")),
+            (None, Some(text)) => {
+                let ms = duration::parse(text).map_err(at("duration"))?;
+                Ok(Some(from.after(ms)))
+            }
+            (Some(_), Some(_)) => Err(at("duration")(
+                "it sets the end, and so does `until`; give one of them",
+            )),
+        }
+    }
+}
+
+/// Allocation on nodes of a reservation that it may not use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReservationConflictView {
+    /// Allocation number.
+    #[schema(value_type = u64)]
+    pub allocation: AllocationId,
+    /// Reserved nodes that the allocation holds, as a hostlist.
+    pub nodes: String,
+    /// End of the walltime; absent if the allocation has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+/// Reservation as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReservationView {
+    /// Reservation name.
+    pub name: String,
+    /// Nodes, as a hostlist.
+    pub nodes: String,
+    /// Number of nodes.
+    pub node_count: u32,
+    /// Start, from which other allocations cannot use the nodes.
+    pub from: String,
+    /// End, exclusive; absent: until it is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Whether the reservation is in effect now.
+    pub active: bool,
+    /// Users that may use the nodes, as far as the caller may see them.
+    pub users: Vec<String>,
+    /// Projects with access to the nodes, as far as the caller may see them.
+    pub projects: Vec<String>,
+    /// Whether the caller may use the nodes.
+    pub usable: bool,
+    /// Free-text reason.
+    pub reason: String,
+    /// Principal that created or last changed the reservation.
+    pub by: String,
+    /// Revision of the last change.
+    #[schema(value_type = u64)]
+    pub revision: Revision,
+    /// Allocations that may not use the reservation, but hold its nodes now and may still do so when it starts. The
+    /// list has only those that the caller may see. A reservation stops no allocation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<ReservationConflictView>,
+}
+
+impl ReservationView {
+    /// Creates the view with all users and projects. The caller of this function fills in `usable` and `conflicts`.
+    pub fn new(reservation: &Reservation, now: UnixMillis) -> Self {
+        let Reservation {
+            name,
+            spec,
+            by,
+            revision,
+        } = reservation;
+        Self {
+            name: name.to_string(),
+            nodes: hostlist::fold(&spec.nodes),
+            node_count: u32::try_from(spec.nodes.len()).unwrap_or(u32::MAX),
+            from: text::time(spec.from),
+            until: spec.until.map(text::time),
+            active: spec.meets(now, Some(1)),
+            users: spec.users.iter().cloned().collect(),
+            projects: spec.projects.iter().map(ToString::to_string).collect(),
+            usable: false,
+            reason: spec.reason.clone(),
+            by: by.clone(),
+            revision: *revision,
+            conflicts: Vec::new(),
+        }
+    }
+}
