@@ -3,7 +3,6 @@
 //! Search order: a file given explicitly, `LATTICE_CONTEXT`, the user's default
 //! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a running demo.
 
-use crate::{Client, ClientError, Endpoint};
 use lattice_host::private_file::{self, ExposedFile};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -33,16 +32,6 @@ impl std::fmt::Debug for ContextFile {
         f.debug_struct("ContextFile")
             .field("server", &self.server)
             .finish_non_exhaustive()
-    }
-}
-
-impl From<ContextFile> for Endpoint {
-    fn from(context: ContextFile) -> Self {
-        Self {
-            url: context.server,
-            ca_pem: context.ca_pem,
-            token: context.token.into(),
-        }
     }
 }
 
@@ -110,18 +99,6 @@ fn user_default() -> Option<PathBuf> {
         None => PathBuf::from(std::env::var_os("HOME")?).join(".config"),
     };
     Some(config.join("lattice/context.json"))
-}
-
-impl Client {
-    /// Creates a client for the cluster that the `lattice` command would use: that of the context file, or of the
-    /// search order of this module.
-    ///
-    /// # Errors
-    /// [`ClientError::Context`] if there is no context, and the errors of [`Client::new`].
-    pub fn discover(context: Option<&Path>) -> Result<Self, ClientError> {
-        let found = find(context)?.ok_or(ContextError::None)?;
-        Self::new(found.into())
-    }
 }
 
 /// Finds and reads the context to use; `None` if there is none.

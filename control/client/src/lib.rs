@@ -30,6 +30,7 @@ mod conformance;
 pub mod context;
 mod dags;
 mod decisions;
+mod discover;
 mod error;
 mod events;
 mod history;
