@@ -3,8 +3,8 @@
 
 use super::{
     bmcs::Bmcs,
-    fixtures::DemoNode,
-    verdict::{GroupLine, PLANTED},
+    fixtures::{DemoNode, PLANTED},
+    groups::GroupLine,
 };
 use crate::progress::Progress;
 use anyhow::Context as _;

@@ -54,6 +54,33 @@ impl DemoNode {
     }
 }
 
+/// Difference that was planted in the captured hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planted {
+    pub tree: &'static str,
+    pub key: &'static str,
+}
+
+impl Planted {
+    /// Whether the difference is in this node's tree.
+    pub fn is_in(&self, node: &DemoNode) -> bool {
+        let tree = node.root.as_ref().and_then(|root| root.file_name());
+        tree.is_some_and(|tree| tree == self.tree)
+    }
+}
+
+/// Firmware of one NIC and one kernel argument: see the `ORIGIN` file of each tree.
+pub const PLANTED: [Planted; 2] = [
+    Planted {
+        tree: "gpu005",
+        key: "nic.0.firmware",
+    },
+    Planted {
+        tree: "gpu108",
+        key: "kernel.cmdline",
+    },
+];
+
 /// Data of the demo: `fixtures/` of the source tree.
 #[derive(Debug, Clone)]
 pub struct Fixtures {

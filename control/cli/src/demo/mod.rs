@@ -9,6 +9,7 @@ mod change;
 mod cluster;
 mod fixtures;
 mod folder;
+mod groups;
 mod play;
 mod scenario;
 mod verdict;

@@ -1,40 +1,18 @@
 //! Results of the scenario, and their comparison with the expected ones.
 
-use super::{change::Changed, fixtures::DemoNode, play::Played};
+use super::{
+    change::Changed,
+    fixtures::{DemoNode, PLANTED},
+    groups::GroupLine,
+    play::Played,
+};
 use crate::output::{self, Columns, Format};
-use lattice_api::conformance::{DriftView, GroupView};
+use lattice_api::conformance::DriftView;
 use lattice_client::{Client, ClientError};
 use lattice_hwprobe::Class;
 use lattice_quorum_types::AllocationState;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
-
-/// Difference that was planted in the captured hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planted {
-    tree: &'static str,
-    key: &'static str,
-}
-
-impl Planted {
-    /// Whether the difference is in this node's tree.
-    pub fn is_in(&self, node: &DemoNode) -> bool {
-        let tree = node.root.as_ref().and_then(|root| root.file_name());
-        tree.is_some_and(|tree| tree == self.tree)
-    }
-}
-
-/// Firmware of one NIC and one kernel argument: see the `ORIGIN` file of each tree.
-pub const PLANTED: [Planted; 2] = [
-    Planted {
-        tree: "gpu005",
-        key: "nic.0.firmware",
-    },
-    Planted {
-        tree: "gpu108",
-        key: "kernel.cmdline",
-    },
-];
 
 /// Classes with conformance groups in the result.
 const TOLD: [Class; 7] = [
@@ -46,27 +24,6 @@ const TOLD: [Class; 7] = [
     Class::Cpu,
     Class::Memory,
 ];
-
-/// Nodes that agree in one class.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct GroupLine {
-    /// Class, or `all` for the whole fingerprint.
-    pub class: String,
-    /// Digest, blake3, hex.
-    pub digest: String,
-    /// Nodes, as a hostlist.
-    pub nodes: String,
-}
-
-impl From<GroupView> for GroupLine {
-    fn from(group: GroupView) -> Self {
-        Self {
-            class: group.class,
-            digest: group.digest,
-            nodes: group.nodes,
-        }
-    }
-}
 
 /// Result of the scenario, as `demo --exit -o json` prints it.
 #[derive(Debug, Clone, Serialize)]

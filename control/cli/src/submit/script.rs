@@ -118,7 +118,7 @@ pub fn read(text: &str, outside: &Outside<'_>) -> Header {
     {
         faults.extend(header.others);
     }
-    let job = Job::of(&theirs, &ours, outside);
+    let job = Job::of(|long| slurm::value(&theirs, long), &ours, outside);
     let mut all: Vec<Directive> = Vec::new();
     for said in &theirs {
         match slurm_option(said, &job, &all) {

@@ -1,6 +1,6 @@
 //! Values of Slurm's options, translated.
 
-use super::{Directive, Outside, slurm};
+use super::{Directive, Outside};
 use lattice_api::duration;
 use lattice_quorum_types::hostlist;
 
@@ -43,8 +43,9 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
+    /// `their` returns the value of an option of Slurm, if the script gives it.
     pub fn of(
-        theirs: &'a [slurm::SlurmDirective<'_>],
+        their: impl Fn(&str) -> Option<&'a str>,
         ours: &'a [Directive],
         outside: &Outside<'a>,
     ) -> Self {
@@ -53,7 +54,6 @@ impl<'a> Job<'a> {
             let (_, value) = found.given.words.last()?.split_once('=')?;
             Some(value)
         };
-        let their = |long| slurm::value(theirs, long);
         let nodes = their("nodes").and_then(|nodes| nodes.parse().ok());
         let listed = || count(their("nodelist")?);
         let nodes_here = (our("nodes").and_then(|nodes| nodes.parse().ok()))
