@@ -29,6 +29,7 @@ pub mod probe;
 mod serve;
 mod settings;
 pub mod supervisor;
+mod verdict;
 
 pub use app::App;
 pub use config::{
