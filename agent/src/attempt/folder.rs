@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 /// Upper bound, bytes, for the records of an attempt with a script of usual length.
 const ATTEMPT_ROOM: usize = 64 << 10;
 
+/// File of the last walltime change.
+pub(super) const WALLTIME: &str = "walltime.json";
+
 /// Folder of all attempts.
 #[derive(Debug, Clone)]
 pub struct Attempts {
@@ -297,7 +300,7 @@ impl AttemptDir {
             "supervisor.json",
             "started.json",
             "starting.json",
-            super::walltime::FILE,
+            WALLTIME,
             "stop",
             "lock",
         ] {

@@ -25,6 +25,7 @@
 //! Invariant: each file is complete or absent, so a reader may trust any file that exists.
 
 mod checkpoint;
+mod checkpoint_plan;
 mod durable;
 mod folder;
 mod lock;
@@ -33,7 +34,8 @@ mod record;
 mod tests;
 mod walltime;
 
-pub use checkpoint::{CheckpointPlan, CheckpointState, OrderRecord, job_ended};
+pub use checkpoint::{CheckpointState, OrderRecord, job_ended};
+pub use checkpoint_plan::CheckpointPlan;
 pub use durable::{write_durably, write_durably_from_reserve};
 pub(crate) use folder::others_may_write;
 pub use folder::{AttemptDir, Attempts};

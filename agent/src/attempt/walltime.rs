@@ -1,11 +1,10 @@
 //! Walltime records: changes of an attempt's walltime after its launch.
 
+use super::RecordError;
 use super::durable::write_durably;
-use super::{AttemptDir, RecordError};
+use super::folder::{AttemptDir, WALLTIME};
 use lattice_quorum_types::UnixMillis;
 use serde::{Deserialize, Serialize};
-
-pub(super) const FILE: &str = "walltime.json";
 
 /// Walltime that replaces the one of the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,11 +20,11 @@ pub struct WalltimeRecord {
 impl AttemptDir {
     /// The last walltime change after the launch, if there was one.
     pub fn walltime(&self) -> Result<Option<WalltimeRecord>, RecordError> {
-        self.read(FILE)
+        self.read(WALLTIME)
     }
 
     /// Records a walltime change, durably.
     pub fn write_walltime(&self, walltime: &WalltimeRecord) -> Result<(), RecordError> {
-        self.write(FILE, walltime, write_durably)
+        self.write(WALLTIME, walltime, write_durably)
     }
 }

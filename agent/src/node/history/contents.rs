@@ -1,12 +1,12 @@
 //! Preimages by digest, as files. Every reader verifies them.
 
-use super::journal::{Limits, make_folder};
 use crate::attempt::write_durably;
 use bytes::Bytes;
 use lattice_hwprobe::{ClassRecord, Digest, verify};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Longest preimage that is read back, bytes: the largest known one has about 40 KiB.
@@ -86,9 +86,10 @@ impl Contents {
         }
     }
 
-    /// Removes preimages that no entry from `first_kept` on references, then the oldest others until the limit is met.
+    /// Removes preimages that no entry from `first_kept` on references, then the oldest others until at most
+    /// `most_bytes` are left.
     /// Preimages in `needed` stay.
-    pub(super) fn prune(&mut self, first_kept: u64, needed: &[Digest], limits: &Limits) {
+    pub(super) fn prune(&mut self, first_kept: u64, needed: &[Digest], most_bytes: u64) {
         let mut oldest_first: Vec<(u64, Digest)> = self
             .named
             .iter()
@@ -97,7 +98,7 @@ impl Contents {
             .collect();
         oldest_first.sort_unstable();
         for (last, digest) in oldest_first {
-            if last >= first_kept && self.bytes <= limits.content_bytes {
+            if last >= first_kept && self.bytes <= most_bytes {
                 return;
             }
             let _ = std::fs::remove_file(path(&self.folder, &digest));
@@ -106,6 +107,14 @@ impl Contents {
             }
         }
     }
+}
+
+/// Creates a folder with mode 0700.
+pub(super) fn make_folder(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }
 
 fn path(folder: &Path, digest: &Digest) -> PathBuf {

@@ -6,7 +6,7 @@
 //! - `journal`: id of the journal.
 //! - `<number>.damaged`: a segment as found, if its content had been altered.
 
-use super::contents::Contents;
+use super::contents::{Contents, make_folder};
 use super::line::{Scan, encode, scan};
 use crate::attempt::write_durably;
 use bytes::Bytes;
@@ -15,7 +15,6 @@ use lattice_hwprobe::history::{Checkpoint, Line, Record};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Number of segments that share the event limit. A segment with its share of events is full: events are removed by
@@ -226,7 +225,8 @@ impl Journal {
         }
         let needed: Vec<Digest> = self.checkpoint.digests().collect();
         let first_kept = self.first_kept();
-        self.contents.prune(first_kept, &needed, &self.limits);
+        self.contents
+            .prune(first_kept, &needed, self.limits.content_bytes);
     }
 
     /// Removes the oldest events beyond their limit, and events in favour of entries while the journal is too large.
@@ -451,14 +451,6 @@ fn read_id(path: &Path) -> io::Result<Option<u64>> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Creates a folder with mode 0700.
-pub(super) fn make_folder(path: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
 }
 
 #[cfg(test)]
