@@ -7,54 +7,44 @@
 //! takes no placement decision. It starts what a `Launch` requests and ends what a `Terminate` requests. On its own
 //! it ends only processes without a living supervisor or without a record.
 
-mod accounts;
 mod answers;
 mod block_reason;
-mod checkpoint;
+mod control;
 mod epoch;
-mod follow;
-mod health_gate;
-mod ids;
+mod hooks;
+mod identity;
 mod journal;
-mod launch_acceptance;
+mod lifecycle;
 mod log;
-mod lost;
-mod orphans;
+mod processes;
 mod rank;
-mod recover;
-mod report;
-mod run_as;
-mod runner;
 mod settings;
 mod shared;
-mod spawn;
-mod termination;
-mod trusted;
-mod user_map;
-mod walltime;
-mod wipe;
 
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
-pub use accounts::{Accounts, LookupError};
 pub use block_reason::{Changes, Hindrance};
-pub use ids::{AgentUser, Ids};
-pub use orphans::{HOLD as ORPHAN_HOLD, OrphanPolicy};
-pub use report::{Control, NotReported};
-pub use run_as::{Chosen, RunAs};
-pub use settings::{CheckpointSettings, ExecutorSettings, Hooks, OpenError};
-pub use spawn::OWN_PROGRAM;
-pub use trusted::Untrusted;
-pub use user_map::{UserMap, UserMapError};
+pub use control::{Control, NotReported};
+pub use identity::accounts::{Accounts, LookupError};
+pub use identity::ids::{AgentUser, Ids};
+pub use identity::run_as::{Chosen, RunAs};
+pub use identity::trusted::Untrusted;
+pub use identity::user_map::{UserMap, UserMapError};
+pub use lifecycle::spawn::OWN_PROGRAM;
+pub use settings::{
+    CheckpointSettings, ExecutorSettings, Hooks, ORPHAN_HOLD, OpenError, OrphanPolicy,
+};
 
 use crate::attempt::{AttemptDir, Attempts, RecordError};
 use crate::supervisor::Cgroups;
 use block_reason::Hindrances;
 use epoch::HighestEpoch;
-use health_gate::Gate;
+use hooks::health_gate::Gate;
+use hooks::wipe::{self, WipeAnswer, Wiper};
 use journal::Journal;
 use lattice_mesh::Clock;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{AttemptKey, GateFailed, Wipe, WipeStatus};
+use lifecycle::{follow, recover};
 use parking_lot::Mutex;
 use rank::Rank;
 use shared::Shared;
@@ -64,7 +54,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wipe::{WipeAnswer, Wiper};
 
 /// Checks for exited supervisors while the executor stops: most checks, and the pause between two of them.
 const MOST_LEAVES: u32 = 20;

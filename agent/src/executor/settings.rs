@@ -1,15 +1,30 @@
 //! Executor settings, and errors of opening an executor.
 
-use super::ids::AgentUser;
-use super::orphans::OrphanPolicy;
-use super::run_as::RunAs;
-use super::trusted::{self, Untrusted};
+use super::identity::ids::AgentUser;
+use super::identity::run_as::RunAs;
+use super::identity::trusted::{self, Untrusted};
 use crate::attempt::{Hook, RankHooks, RecordError};
 use crate::gpus::NodeGpus;
 use crate::supervisor::{CgroupError, CgroupSettings};
 use lattice_quorum_types::NodeId;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Time for which unproven orphans keep jobs away from the node. The limit exists because a user could start such
+/// processes again and again.
+pub const ORPHAN_HOLD: Duration = Duration::from_secs(60);
+
+/// Policy for processes of an attempt without a record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanPolicy {
+    /// End the processes, and report the attempt as lost when they have ended.
+    #[default]
+    End,
+    /// Leave the processes alone and log them. The node takes no jobs until they have ended; if no cgroup proves the
+    /// processes, for [`ORPHAN_HOLD`] at most.
+    Report,
+}
 
 /// Settings of an executor.
 #[derive(Debug, Clone)]

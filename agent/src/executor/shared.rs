@@ -3,11 +3,11 @@
 use super::answers::journal;
 use super::block_reason::Hindrances;
 use super::epoch::HighestEpoch;
-use super::health_gate::Gate;
+use super::hooks::health_gate::Gate;
+use super::hooks::wipe::Wiper;
 use super::journal::Journal;
-use super::orphans::Finder;
+use super::processes::search::Finder;
 use super::rank::Rank;
-use super::wipe::Wiper;
 use super::{Control, ExecutorSettings};
 use crate::attempt::{Attempts, ExitRecord, RecordError};
 use crate::supervisor::Cgroups;

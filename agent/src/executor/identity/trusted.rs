@@ -60,12 +60,12 @@ pub enum Untrusted {
 
 /// Checks that only root and the agent's user can change the file at `path`. Returns the path without links: no other
 /// user can replace that file, whereas a link on the way may lead elsewhere later.
-pub(super) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
+pub(in crate::executor) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
     Ok(check(path, agent)?.0)
 }
 
 /// Checks as [`file`] does, and that the file is executable.
-pub(super) fn program(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
+pub(in crate::executor) fn program(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
     let (real, found) = check(path, agent)?;
     if found.mode() & ANY_EXECUTES == 0 {
         return Err(Untrusted::NotExecutable {

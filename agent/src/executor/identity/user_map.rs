@@ -47,7 +47,7 @@ pub enum UserMapError {
 
 /// Entry of a principal in the user map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Mapped {
+pub(in crate::executor) enum Mapped {
     /// The principal runs jobs as this account.
     Account(String),
     /// The principal runs no jobs on this node.
@@ -99,12 +99,12 @@ impl UserMap {
     }
 
     /// Path of the file.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::executor) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Current entry of a principal. Blocks on the disk.
-    pub(super) fn find(&self, principal: &str) -> Mapped {
+    pub(in crate::executor) fn find(&self, principal: &str) -> Mapped {
         let mut now = self.read.lock();
         // A missing file counts as unreadable: the previous map stays.
         let version = std::fs::metadata(&self.path).map(|meta| Version::of(&meta));

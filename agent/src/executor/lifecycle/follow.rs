@@ -1,14 +1,14 @@
 //! Attempt lifecycle: from the launch record to the end.
 
-use super::Shared;
-use super::block_reason::Hindrance;
 use super::lost;
 use super::orphans;
-use super::rank::{Rank, ended};
 use super::report;
 use super::spawn;
 use super::termination;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord, StartingRecord};
+use crate::executor::Shared;
+use crate::executor::block_reason::Hindrance;
+use crate::executor::rank::{Rank, ended};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use rustix::process::Pid;
@@ -106,7 +106,7 @@ async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String
 }
 
 /// Ensures that the attempt ends, and that control receives the end.
-pub(super) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
+pub(in crate::executor) async fn follow(shared: Arc<Shared>, rank: Arc<Rank>) {
     tokio::join!(run(&shared, &rank), report::tell(&shared, &rank));
 }
 

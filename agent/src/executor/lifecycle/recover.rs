@@ -1,9 +1,9 @@
 //! Recovery: attempts that a previous agent left on disk, and removal of old ones.
 
-use super::Shared;
-use super::block_reason::Hindrance;
-use super::rank::ended;
 use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError};
+use crate::executor::Shared;
+use crate::executor::block_reason::Hindrance;
+use crate::executor::rank::ended;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::AttemptKey;
@@ -17,10 +17,10 @@ const KEEP_END: Duration = Duration::from_millis(lattice_quorum_types::command::
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Attempt with its end, if known.
-pub(super) type Unfinished = (AttemptKey, AttemptDir, Option<RankReport>);
+pub(in crate::executor) type Unfinished = (AttemptKey, AttemptDir, Option<RankReport>);
 
 /// Attempts without an end at control. For attempts of an earlier boot, this function writes the end.
-pub(super) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError> {
+pub(in crate::executor) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>, RecordError> {
     let mut left = Vec::new();
     for (key, dir) in shared.attempts.list()? {
         if dir.is_acknowledged() {
@@ -80,7 +80,7 @@ fn after_reboot(
 }
 
 /// Removes attempts that control acknowledged long ago, for as long as the agent runs.
-pub(super) async fn prune_for_ever(shared: Arc<Shared>) {
+pub(in crate::executor) async fn prune_for_ever(shared: Arc<Shared>) {
     loop {
         let at = shared.clone();
         let pruned = tokio::task::spawn_blocking(move || prune(&at, SystemTime::now())).await;

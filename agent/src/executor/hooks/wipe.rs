@@ -38,7 +38,7 @@ struct Record {
 }
 
 /// Runs wipes and records their outcome.
-pub(super) struct Wiper {
+pub(in crate::executor) struct Wiper {
     hook: Option<Hook>,
     /// Whether the site declares that the node needs no wipe.
     is_needless: bool,
@@ -54,19 +54,19 @@ pub(super) struct Wiper {
 }
 
 /// Parameters of [`Wiper::open`].
-pub(super) struct Site<'a> {
-    pub(super) hook: Option<Hook>,
-    pub(super) is_needless: bool,
-    pub(super) node: NodeId,
-    pub(super) boot: String,
-    pub(super) folder: &'a Path,
-    pub(super) agent: String,
-    pub(super) clock: Arc<dyn Clock>,
+pub(in crate::executor) struct Site<'a> {
+    pub(in crate::executor) hook: Option<Hook>,
+    pub(in crate::executor) is_needless: bool,
+    pub(in crate::executor) node: NodeId,
+    pub(in crate::executor) boot: String,
+    pub(in crate::executor) folder: &'a Path,
+    pub(in crate::executor) agent: String,
+    pub(in crate::executor) clock: Arc<dyn Clock>,
 }
 
 impl Wiper {
     /// Opens the wiper with the last record on disk.
-    pub(super) fn open(site: Site<'_>) -> Result<Self, RecordError> {
+    pub(in crate::executor) fn open(site: Site<'_>) -> Result<Self, RecordError> {
         let path = site.folder.join("wipe.json");
         let last = match std::fs::read(&path) {
             Ok(bytes) => Some(read(&path, &bytes)?),
@@ -89,7 +89,7 @@ impl Wiper {
 
     /// Records an interrupted wipe of a previous agent as failed: its progress is unknown. Remaining processes of the
     /// hook are ended first.
-    pub(super) async fn recover(&self) {
+    pub(in crate::executor) async fn recover(&self) {
         let mut last = self.last.lock().await;
         // A wipe that this agent has started since is running, and is left alone.
         let is_cut =
@@ -121,7 +121,11 @@ impl Wiper {
 
     /// Starts a wipe, or returns the status of the same order. Only one wipe runs at a time, and none while jobs run on
     /// the node.
-    pub(super) async fn ask(&self, asked: &Wipe, has_work: bool) -> Result<WipeAnswer, String> {
+    pub(in crate::executor) async fn ask(
+        &self,
+        asked: &Wipe,
+        has_work: bool,
+    ) -> Result<WipeAnswer, String> {
         let mut last = self.last.lock().await;
         if let Some(known) = last.as_ref() {
             if known.number == asked.number {
@@ -155,7 +159,7 @@ impl Wiper {
     }
 
     /// Runs the wipe that [`Wiper::ask`] accepted, and records its outcome.
-    pub(super) async fn run(&self, asked: &Wipe) {
+    pub(in crate::executor) async fn run(&self, asked: &Wipe) {
         let outcome = self.outcome(asked).await;
         tracing::info!(wipe = asked.number, %outcome, "the wipe has ended");
         let mut last = self.last.lock().await;
@@ -259,7 +263,7 @@ impl Wiper {
 
 /// Answer to a wipe order.
 #[derive(Debug)]
-pub(super) enum WipeAnswer {
+pub(in crate::executor) enum WipeAnswer {
     /// The wipe is accepted and must be run now.
     Begun(WipeStatus),
     /// The wipe is running or has ended.

@@ -9,122 +9,28 @@
 //! which processes are ended. An end is recorded only if the cgroup proves the owner of the processes, or if control
 //! requested it.
 
-use super::block_reason::Hindrance;
-use super::lost::{self, until_none_is_left};
-use super::rank::Rank;
-use super::{Executor, Shared};
+use super::lost;
 use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
-use crate::supervisor::{Cgroup, Cgroups, OrphanProcesses, Process, marked, process};
+use crate::executor::block_reason::Hindrance;
+use crate::executor::processes::clearing::{kill, until_none_is_left};
+use crate::executor::processes::search::{Finder, OrphanAttempt};
+use crate::executor::rank::Rank;
+use crate::executor::settings::OrphanPolicy;
+use crate::executor::{Executor, Shared};
+use crate::supervisor::OrphanProcesses;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
-use rustix::process::Pid;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause between two checks of orphans under [`OrphanPolicy::Report`].
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
-/// Time for which unproven orphans keep jobs away from the node. The limit exists because a user could start such
-/// processes again and again.
-pub const HOLD: Duration = Duration::from_secs(60);
-/// Interval of log messages about orphans that outlast [`HOLD`].
+/// Interval of log messages about orphans that outlast [`ORPHAN_HOLD`](crate::executor::ORPHAN_HOLD).
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Policy for processes of an attempt without a record.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OrphanPolicy {
-    /// End the processes, and report the attempt as lost when they have ended.
-    #[default]
-    End,
-    /// Leave the processes alone and log them. The node takes no jobs until they have ended; if no cgroup proves the
-    /// processes, for [`HOLD`] at most.
-    Report,
-}
-
-/// Finds the processes of this agent.
-#[derive(Debug, Clone)]
-pub(super) struct Finder {
-    /// Agent id, the prefix of each process mark.
-    pub(super) agent: String,
-    pub(super) attempts: PathBuf,
-    pub(super) cgroups: Option<Cgroups>,
-}
-
-/// Processes found of one attempt.
-#[derive(Debug, Default)]
-pub(super) struct OrphanAttempt {
-    left: OrphanProcesses,
-    /// Number of supervisors among the processes.
-    supervisors: usize,
-    group: Option<Cgroup>,
-    /// Whether the attempt's cgroup contains some of the processes: only root can place a process there.
-    is_proven: bool,
-}
-
-impl OrphanAttempt {
-    fn is_empty(&self) -> bool {
-        self.left.ours.is_empty()
-    }
-    /// Whether only supervisors are left, which have written the end and are about to exit.
-    fn is_over(&self) -> bool {
-        self.left.ours.len() <= self.supervisors
-    }
-    fn pids(&self) -> Vec<i32> {
-        self.left.ours.iter().map(|process| process.pid).collect()
-    }
-    fn add(&mut self, process: Process) {
-        let is_same =
-            |one: &Process| (one.pid, one.start_ticks) == (process.pid, process.start_ticks);
-        if !self.left.ours.iter().any(is_same) {
-            self.left.ours.push(process);
-        }
-    }
-}
-
-impl Finder {
-    /// All running processes, by attempt. An empty cgroup is listed without processes.
-    fn everything(&self) -> std::io::Result<BTreeMap<AttemptKey, OrphanAttempt>> {
-        let mut found: BTreeMap<AttemptKey, OrphanAttempt> = BTreeMap::new();
-        for one in marked(&self.agent, &self.attempts)? {
-            let of_key = found.entry(one.key).or_default();
-            of_key.add(one.process);
-            of_key.supervisors += usize::from(one.is_supervisor);
-        }
-        let groups = self
-            .cgroups
-            .as_ref()
-            .map_or(Ok(Vec::new()), Cgroups::list)?;
-        for (key, group) in groups {
-            let of_key = found.entry(key).or_default();
-            for pid in group.processes()? {
-                // A process that has ended meanwhile is skipped.
-                if let Some(process) = Pid::from_raw(pid).and_then(|pid| process(pid).ok()) {
-                    of_key.is_proven |= !process.is_gone();
-                    of_key.add(process);
-                }
-            }
-            of_key.group = Some(group);
-        }
-        Ok(found)
-    }
-
-    /// Running processes of one attempt.
-    fn of(&self, key: AttemptKey) -> std::io::Result<OrphanAttempt> {
-        Ok(self.everything()?.remove(&key).unwrap_or_default())
-    }
-
-    fn kill(&self, key: AttemptKey) -> Result<OrphanProcesses, String> {
-        let found = self.of(key).map_err(|error| error.to_string())?;
-        lost::kill(&found.left, found.group.as_ref());
-        Ok(found.left)
-    }
-}
-
 /// Ends the processes of an attempt without a record, and records it as lost when all have ended.
-pub(super) async fn end(shared: &Shared, rank: &Arc<Rank>) {
+pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let (key, finder) = (rank.key(), shared.finder());
     let clearing = until_none_is_left(rank.as_ref(), move || finder.kill(key));
     let search = keeping_work_away(shared, key, clearing).await;
@@ -196,13 +102,13 @@ fn kill_unless_known(
         return Ok(OrphanProcesses::default());
     }
     // Without the cgroup, which a launch may create meanwhile.
-    lost::kill(&found.left, None);
+    kill(&found.left, None);
     Ok(found.left)
 }
 
 impl Executor {
     /// Resumes an attempt without a record if processes of it run, to end and report it. Blocks on `/proc`.
-    pub(super) fn take_up_unseen(&self, key: AttemptKey) -> Option<AttemptStatus> {
+    pub(in crate::executor) fn take_up_unseen(&self, key: AttemptKey) -> Option<AttemptStatus> {
         match self.shared.finder().of(key) {
             Ok(found) if found.is_empty() => None,
             Ok(found) => Some(self.take_up(key, &found.pids())),
@@ -234,7 +140,7 @@ impl Executor {
     }
 
     /// Searches once for processes without a record, after all recorded attempts are followed.
-    pub(super) fn look_for_orphans(&self) {
+    pub(in crate::executor) fn look_for_orphans(&self) {
         let finder = self.shared.finder();
         let everything = match finder.everything() {
             Ok(everything) => everything,
@@ -250,7 +156,7 @@ impl Executor {
             }
             if found.is_empty() {
                 // An empty cgroup that a crash left.
-                lost::kill(&found.left, found.group.as_ref());
+                kill(&found.left, found.group.as_ref());
                 continue;
             }
             let ended_before = self.shared.attempts.dir(key).exit().ok().flatten();

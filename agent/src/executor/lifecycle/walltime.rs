@@ -1,7 +1,8 @@
 //! Walltime changes of a rank after its launch.
 
-use super::{Executor, termination};
+use super::termination;
 use crate::attempt::{AttemptDir, RecordError, WalltimeRecord};
+use crate::executor::Executor;
 use lattice_quorum_types::wire::{
     AttemptKey, LaunchRefused, SetWalltime, WalltimeRefused, WalltimeStatus,
 };
@@ -70,7 +71,11 @@ impl Executor {
     }
 
     /// Whether the attempt's job runs or has yet to start.
-    pub(super) fn is_open(&self, key: AttemptKey, dir: &AttemptDir) -> Result<bool, RecordError> {
+    pub(in crate::executor) fn is_open(
+        &self,
+        key: AttemptKey,
+        dir: &AttemptDir,
+    ) -> Result<bool, RecordError> {
         let rank = self.shared.known().get(&key).cloned();
         let is_open = rank.is_some_and(|rank| !rank.has_ended());
         Ok(is_open && dir.exit()?.is_none() && dir.job_end()?.is_none())

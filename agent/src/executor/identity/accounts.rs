@@ -157,7 +157,7 @@ fn lifetime(answer: &Answer) -> Duration {
 
 /// Whether `text` is safe as a query. It must not be a number. It must not contain characters that a name service or a
 /// command line could interpret differently.
-pub(super) fn is_account_name(text: &str) -> bool {
+pub(in crate::executor) fn is_account_name(text: &str) -> bool {
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let is_of_names = |c: char| c.is_ascii_alphanumeric() || "_.-@".contains(c);
     let is_number = text.chars().all(|c| c.is_ascii_digit());

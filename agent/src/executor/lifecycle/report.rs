@@ -1,8 +1,7 @@
 //! Reports to control, repeated until control acknowledges them.
 
-use super::Shared;
-use super::rank::Rank;
-use futures::future::BoxFuture;
+use crate::executor::Shared;
+use crate::executor::rank::Rank;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::wire::{Report, ReportAnswer};
 use std::sync::Arc;
@@ -13,22 +12,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause: upper bound for the delay of an end after control is reachable again.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Reason that control has not accepted a report; the report is repeated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct NotReported {
-    /// Reason, in words.
-    pub reason: String,
-}
-
-/// Receiver of reports.
-pub trait Control: Send + Sync + 'static {
-    /// Sends the report once, with a timeout of its own.
-    fn report(&self, report: Report) -> BoxFuture<'_, Result<ReportAnswer, NotReported>>;
-}
-
 /// Reports every change of `rank` until control acknowledges the end, then removes the attempt from memory.
-pub(super) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
+pub(in crate::executor) async fn tell(shared: &Shared, rank: &Arc<Rank>) {
     let mut changes = rank.subscribe();
     let mut told: Option<RankReport> = None;
     let mut pause = FIRST_PAUSE;

@@ -19,7 +19,7 @@ pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Executes `program` as the supervisor of `dir`. The supervisor gets no variable of the agent's environment, which may
 /// hold secrets, and creates its own session.
-pub(super) fn supervisor(program: &Path, dir: &AttemptDir) -> io::Result<Child> {
+pub(in crate::executor) fn supervisor(program: &Path, dir: &AttemptDir) -> io::Result<Child> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -37,10 +37,10 @@ pub(super) fn supervisor(program: &Path, dir: &AttemptDir) -> io::Result<Child> 
 }
 
 /// Detects the exit of a process.
-pub(super) struct Gone(AsyncFd<OwnedFd>);
+pub(in crate::executor) struct Gone(AsyncFd<OwnedFd>);
 
 /// Opens a handle on the process that has this id at present.
-pub(super) fn gone(pid: Pid) -> io::Result<Gone> {
+pub(in crate::executor) fn gone(pid: Pid) -> io::Result<Gone> {
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     register(handle).map(Gone)
 }
@@ -57,7 +57,7 @@ fn register(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 impl Gone {
     /// Resolves when the process has exited.
-    pub(super) async fn wait(self) {
+    pub(in crate::executor) async fn wait(self) {
         // Only the runtime's event queue can fail here.
         while let Err(error) = self.0.readable().await {
             tracing::error!(%error, "cannot wait for a process");

@@ -1,7 +1,7 @@
 //! User and group ids: of jobs and of the agent.
 
 /// Id that the kernel reads as "do not change this id".
-pub(super) const NO_ID: u32 = u32::MAX;
+pub(in crate::executor) const NO_ID: u32 = u32::MAX;
 
 /// Uid and gid that a rank switches to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,8 +1,8 @@
 //! Health gate: the site's decision whether a node may return to service.
 
-use super::block_reason::Hindrances;
 use super::runner::Runner;
 use crate::attempt::{Hook, HookName};
+use crate::executor::block_reason::Hindrances;
 use lattice_quorum_types::NodeId;
 use lattice_quorum_types::wire::GateFailed;
 use std::path::Path;
@@ -14,7 +14,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the gate, one run at a time.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(in crate::executor) struct Gate {
     hook: Option<Hook>,
     runner: Runner,
     hindrances: Arc<Hindrances>,
@@ -22,7 +22,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(
+    pub(in crate::executor) fn new(
         hook: Option<Hook>,
         node: NodeId,
         boot_id: String,
@@ -38,12 +38,12 @@ impl Gate {
     }
 
     /// Whether a gate is configured.
-    pub(super) fn is_there(&self) -> bool {
+    pub(in crate::executor) fn is_there(&self) -> bool {
         self.hook.is_some()
     }
 
     /// Runs the gate. Concurrent calls run one after another.
-    pub(super) async fn check(&self) -> Result<(), GateFailed> {
+    pub(in crate::executor) async fn check(&self) -> Result<(), GateFailed> {
         let Some(hook) = &self.hook else {
             return Ok(());
         };
@@ -61,7 +61,7 @@ impl Gate {
 
     /// Runs the gate on an idle node until it has passed once; until then the node takes no jobs. For an agent that
     /// starts on a node without jobs.
-    pub(super) async fn pass_once(self: Arc<Self>, is_idle: impl Fn() -> bool) {
+    pub(in crate::executor) async fn pass_once(self: Arc<Self>, is_idle: impl Fn() -> bool) {
         loop {
             if is_idle() && self.check().await.is_ok() {
                 return;
@@ -71,7 +71,7 @@ impl Gate {
     }
 
     /// Blocks jobs on the node until the first result of the gate.
-    pub(super) fn close(&self) {
+    pub(in crate::executor) fn close(&self) {
         self.hindrances
             .say_gate(Some("it was not run yet".to_owned()));
     }

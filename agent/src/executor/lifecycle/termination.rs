@@ -1,9 +1,9 @@
 //! Termination of ranks. It must work on a disk that takes no writes: a job that cannot be ended holds its nodes for
 //! ever.
 
-use super::Executor;
-use super::rank::{self, Rank};
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
+use crate::executor::Executor;
+use crate::executor::rank::{self, Rank};
 use crate::supervisor;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
@@ -14,12 +14,15 @@ use std::time::Duration;
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends SIGTERM to the living supervisor, if there is one; returns whether there is.
-pub(super) fn signal_supervisor(dir: &AttemptDir) -> Result<bool, RecordError> {
+pub(in crate::executor) fn signal_supervisor(dir: &AttemptDir) -> Result<bool, RecordError> {
     tell_supervisor(dir, Signal::TERM)
 }
 
 /// Sends `signal` to the living supervisor, if there is one; returns whether there is.
-pub(super) fn tell_supervisor(dir: &AttemptDir, signal: Signal) -> Result<bool, RecordError> {
+pub(in crate::executor) fn tell_supervisor(
+    dir: &AttemptDir,
+    signal: Signal,
+) -> Result<bool, RecordError> {
     let found = dir.living_supervisor()?;
     let Some(process) = found.and_then(|pid| supervisor::process(pid).ok()) else {
         return Ok(false);
@@ -34,7 +37,7 @@ impl Executor {
     /// A supervisor reads the note on disk after it has taken its lock, so one that starts later needs no signal. If
     /// the note cannot be written, the agent signals the supervisor once it has started. The returned error then means
     /// only that a crash of the agent before that loses the request.
-    pub(super) fn ask_to_end(&self, rank: &Rank) -> Result<(), RecordError> {
+    pub(in crate::executor) fn ask_to_end(&self, rank: &Rank) -> Result<(), RecordError> {
         rank.want_end();
         let noted = rank.dir().request_stop();
         if let Err(error) = &noted {
@@ -47,7 +50,7 @@ impl Executor {
     }
 
     /// Records an attempt without a record as stopped, to reject a launch of it that arrives later.
-    pub(super) fn stop_unseen(&self, key: AttemptKey) -> AttemptStatus {
+    pub(in crate::executor) fn stop_unseen(&self, key: AttemptKey) -> AttemptStatus {
         let exit = ExitRecord::new(self.shared.clock.now(), RankExit::Stopped);
         if let Err(error) = self.write_stopped(key, &exit) {
             self.shared.journal.failed(&error);

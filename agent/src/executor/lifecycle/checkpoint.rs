@@ -1,7 +1,8 @@
 //! Checkpoint requests to a rank, and their status.
 
-use super::{Executor, termination};
+use super::termination;
 use crate::attempt::{AttemptDir, OrderRecord, RecordError};
+use crate::executor::Executor;
 use lattice_quorum_types::checkpoint::{CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::wire::{AttemptKey, CheckpointRefused, LaunchRefused, WriteCheckpoint};
 use rustix::process::Signal;

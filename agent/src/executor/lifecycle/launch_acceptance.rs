@@ -1,13 +1,13 @@
 //! Launch acceptance: checks, and the record that is written before anything starts.
 
-use super::{Chosen, Hindrance, Shared};
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
+use crate::executor::{Chosen, Hindrance, Shared};
 use lattice_quorum_types::checkpoint::CheckpointSetup;
 use lattice_quorum_types::wire::{AttemptKey, Launch, LaunchRefused};
 
 impl Shared {
     /// Records an attempt, or removes its folder on failure: a rejected launch must not start later.
-    pub(super) fn journal_launch(
+    pub(in crate::executor) fn journal_launch(
         &self,
         key: AttemptKey,
         record: &LaunchRecord,
@@ -22,7 +22,7 @@ impl Shared {
     }
 
     /// Rejects a launch of an earlier boot, and a launch while orphans or unfinished hooks block the node.
-    pub(super) fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
+    pub(in crate::executor) fn check_boot(&self, launch: &Launch) -> Result<(), LaunchRefused> {
         let current = &self.settings.boot_id;
         if let Some(expected) = launch.boot.as_ref().filter(|boot| *boot != current) {
             return Err(LaunchRefused::OtherBoot {
@@ -62,7 +62,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn record(
+    pub(in crate::executor) fn record(
         &self,
         launch: Launch,
         gpus: Option<GpuChoice>,

@@ -24,7 +24,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Runner of one hook of the node; at most one start at a time.
 #[derive(Debug)]
-pub(super) struct Runner {
+pub(in crate::executor) struct Runner {
     name: HookName,
     node: NodeId,
     boot_id: String,
@@ -35,7 +35,12 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Creates a runner that writes the output to `<name>.log` in `folder`.
-    pub(super) fn new(name: HookName, node: NodeId, boot_id: String, folder: &Path) -> Self {
+    pub(in crate::executor) fn new(
+        name: HookName,
+        node: NodeId,
+        boot_id: String,
+        folder: &Path,
+    ) -> Self {
         Self {
             log: folder.join(format!("{}.log", name.as_str())),
             name,
@@ -49,7 +54,7 @@ impl Runner {
     ///
     /// # Errors
     /// Exit code, signal or timeout, with the last line of output; or the reason that the start failed.
-    pub(super) async fn run(
+    pub(in crate::executor) async fn run(
         &self,
         hook: &Hook,
         more: &[(&'static str, String)],
@@ -106,7 +111,7 @@ impl Runner {
     }
 
     /// Description of a run: `what`, and the last line of output.
-    pub(super) async fn told(&self, what: &str) -> String {
+    pub(in crate::executor) async fn told(&self, what: &str) -> String {
         let (what, log) = (what.to_owned(), self.log.clone());
         let told = tokio::task::spawn_blocking(move || with_last_line(&what, &log)).await;
         told.unwrap_or_else(|error| error.to_string())

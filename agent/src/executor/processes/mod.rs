@@ -1,0 +1,4 @@
+//! Processes of attempts on this machine: found, ended and waited for.
+
+pub(super) mod clearing;
+pub(super) mod search;
