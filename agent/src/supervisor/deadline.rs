@@ -1,10 +1,12 @@
 //! Walltime of a job, including changes while the job runs.
 
 use super::complain::complain;
-use super::stop::NEVER;
 use crate::attempt::{AttemptDir, LaunchRecord};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
+
+/// Duration that stands for "never" in timers, close to tokio's own limit.
+pub(super) const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// End of one job's walltime, counted from its start by a monotonic clock.
 pub(super) struct Deadline {

@@ -1,8 +1,9 @@
 //! Rank hooks: site executables around a rank, with a timeout and kept output. No process of a hook remains.
 
 use super::deadline::Deadline;
+use super::processes::kill::Killing;
+use super::processes::reap::{exit_of, reap};
 use super::starter::{self, Cut, Limits, Starting};
-use super::stop::{self, Killing};
 use super::telling::Telling;
 use super::{Signals, capture};
 use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
@@ -74,7 +75,7 @@ pub(super) async fn run(
     let mut killing = started.cut.map(|_| Killing::begin(None));
     let mut status = None;
     loop {
-        let reaped = stop::reap(main);
+        let reaped = reap(main);
         status = status.or(reaped.main);
         if reaped.none_left {
             break;
@@ -104,7 +105,7 @@ pub(super) async fn run(
         _ if is_stopped => return Outcome::Stopped,
         _ if is_late => format!("killed at its deadline of {} s", hook.timeout_ms / 1000),
         Some(status) if status.exit_status() == Some(0) => return Outcome::Passed,
-        Some(status) => stop::exit_of(status).to_string(),
+        Some(status) => exit_of(status).to_string(),
         None => "the kernel kept no status of it".to_owned(),
     };
     failed(name, &with_last_line(&what, &log))
@@ -136,7 +137,7 @@ fn environment(
         ("LATTICE_LOCAL_GID", account.gid.to_string()),
         ("LATTICE_SENSITIVE", u8::from(launch.sensitive).to_string()),
         // The mark identifies the hook's processes after this supervisor was killed.
-        (super::environment::MARK, launch.mark.clone()),
+        (super::program::environment::MARK, launch.mark.clone()),
     ];
     if let Some(end) = end {
         let (word, code) = end_words(&end.exit);

@@ -13,22 +13,15 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod capture;
-mod cgroup;
 mod checkpoint;
-mod child;
 mod complain;
 mod deadline;
-mod environment;
 mod hook;
-mod job;
-mod keyring;
 mod mounts;
 mod orphan_scan;
-mod places;
 mod prepare;
-mod privileges;
-mod process_tree;
-mod script;
+mod processes;
+mod program;
 mod start;
 mod starter;
 mod stop;
@@ -36,12 +29,12 @@ mod telling;
 #[cfg(test)]
 mod testing;
 
-pub(crate) use cgroup::Cgroup;
-pub use cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
 pub(crate) use orphan_scan::{OrphanProcesses, Sought, left_of_attempt, marked, with_variable};
-pub(crate) use process_tree::signal_process;
-pub use process_tree::{Process, process};
+pub(crate) use processes::cgroup::Cgroup;
+pub use processes::cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
+pub(crate) use processes::process_tree::signal_process;
+pub use processes::process_tree::{Process, process};
 
 use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
 use complain::complain;

@@ -1,7 +1,7 @@
 //! Process search: finds processes of an attempt after its supervisor has died.
 
-use super::cgroup::Cgroup;
-use super::process_tree::{Process, all};
+use super::processes::cgroup::Cgroup;
+use super::processes::process_tree::{Process, all};
 use crate::attempt::{Attempts, LaunchRecord, StartedRecord, SupervisorRecord};
 use lattice_quorum_types::AllocationId;
 use lattice_quorum_types::wire::AttemptKey;
@@ -37,7 +37,7 @@ pub(crate) fn left_of_attempt(
     started: Option<&StartedRecord>,
     (folder, sought): (&Path, Sought),
 ) -> io::Result<OrphanProcesses> {
-    let mark = format!("{}={}", super::environment::MARK, launch.mark).into_bytes();
+    let mark = format!("{}={}", super::program::environment::MARK, launch.mark).into_bytes();
     let user = launch.become_user.as_ref();
     let uid = user.map_or_else(|| geteuid().as_raw(), |user| user.uid);
     let first_tick = supervisor.map_or(0, |supervisor| supervisor.start_ticks);
@@ -162,7 +162,7 @@ fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
             own.strip_prefix(name)?.strip_prefix('=')
         })
     };
-    let is_ours = value(super::environment::MARK)?
+    let is_ours = value(super::program::environment::MARK)?
         .strip_prefix(agent)?
         .starts_with('-');
     if !is_ours {
@@ -287,7 +287,7 @@ mod tests {
         let environment = |mark: &str| {
             format!("A=b\0LATTICE_ALLOCATION_ID=12\0LATTICE_ATTEMPT=3\0{MARK}={mark}\0")
         };
-        use super::super::environment::MARK;
+        use super::super::program::environment::MARK;
         let told = |mark: &str| key_in(environment(mark).as_bytes(), "0a1b");
         assert_eq!(told("0a1b-ffff"), Some(key));
         // The mark of another agent, or of a build without agent ids.

@@ -1,14 +1,15 @@
 //! Job start: from the launch record to a running job, without blocking the supervisor.
 
-use super::cgroup::Cgroup;
 use super::complain::complain;
 use super::deadline::Deadline;
+use super::processes::cgroup::Cgroup;
+use super::processes::process_tree;
+use super::program::job;
+use super::program::places;
+use super::program::privileges;
 use super::starter::{Cut, Limits};
 use super::telling::Telling;
-use super::{
-    Signals, SupervisorError, capture, checkpoint, job, notify, places, privileges, process_tree,
-    stop,
-};
+use super::{Signals, SupervisorError, capture, checkpoint, notify, stop};
 use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::wire::LogStream;

@@ -4,9 +4,9 @@
 //! filesystem does. Meanwhile the walltime passes, and a stop request may arrive.
 
 use super::Signals;
-use super::cgroup::Cgroup;
 use super::deadline::Deadline;
-use super::stop::Killing;
+use super::processes::cgroup::Cgroup;
+use super::processes::kill::Killing;
 use rustix::process::Pid;
 use std::convert::Infallible;
 use std::io;

@@ -1,27 +1,23 @@
 //! Job supervision, from the start of a job to the end of its last process.
 
+use super::Signals;
 use super::capture::Capture;
-use super::cgroup::Cgroup;
 use super::checkpoint::Checkpoints;
 use super::deadline::Deadline;
+use super::processes::cgroup::Cgroup;
+use super::processes::kill::Killing;
+use super::processes::process_tree;
+use super::processes::reap::{exit_of, reap};
 use super::starter::Starter;
-use super::{Signals, process_tree};
 use crate::attempt::LaunchRecord;
 use lattice_quorum_types::allocation::RankExit;
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, wait};
+use rustix::process::{Pid, Signal};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// Time between SIGTERM and SIGKILL for processes that outlive the job's first process, unless the configured grace is
 /// shorter.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
-/// First pause before SIGKILL is repeated: processes may have started between listing and signalling.
-const FIRST_REPEAT: Duration = Duration::from_millis(10);
-/// Longest pause between two SIGKILLs: a process that survives SIGKILL is stuck in the kernel.
-const LAST_REPEAT: Duration = Duration::from_secs(1);
-/// Duration that stands for "never" in timers, close to tokio's own limit.
-pub(super) const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Job that was started.
 pub(super) struct Running {
@@ -45,39 +41,6 @@ enum Phase {
     Asked { kill_at: Instant },
     /// SIGKILL was sent and is repeated.
     Killed(Killing),
-}
-
-/// Repeated SIGKILL to all processes below this one.
-pub(super) struct Killing {
-    again_at: Instant,
-    pause: Duration,
-}
-
-impl Killing {
-    /// Sends the first SIGKILL, also to all processes in `group`.
-    pub(super) fn begin(group: Option<&Cgroup>) -> Self {
-        send_kill(group);
-        Self {
-            again_at: Instant::now() + FIRST_REPEAT,
-            pause: FIRST_REPEAT,
-        }
-    }
-    /// Time of the next SIGKILL.
-    pub(super) fn again_at(&self) -> Instant {
-        self.again_at
-    }
-    pub(super) fn again(&mut self, group: Option<&Cgroup>) {
-        send_kill(group);
-        self.pause = (self.pause * 2).min(LAST_REPEAT);
-        self.again_at = Instant::now() + self.pause;
-    }
-}
-
-fn send_kill(group: Option<&Cgroup>) {
-    if let Some(group) = group {
-        group.kill();
-    }
-    process_tree::signal_descendants(&[Signal::KILL]);
 }
 
 impl Phase {
@@ -166,42 +129,4 @@ fn ask(grace: Duration) -> Phase {
 fn is_empty(group: Option<&Cgroup>) -> bool {
     let left = group.map_or(Ok(Vec::new()), Cgroup::processes);
     left.is_ok_and(|left| left.is_empty())
-}
-
-/// Result of reaping.
-pub(super) struct Reaped {
-    /// Status of the first process, if it was reaped.
-    pub(super) main: Option<WaitStatus>,
-    /// Whether no child is left.
-    pub(super) none_left: bool,
-}
-
-/// Reaps all processes that have ended: one SIGCHLD may stand for several of them.
-pub(super) fn reap(main: Pid) -> Reaped {
-    let mut reaped = Reaped {
-        main: None,
-        none_left: false,
-    };
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == main => reaped.main = Some(status),
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return reaped,
-            // ECHILD: no child is left.
-            Err(_) => {
-                reaped.none_left = true;
-                return reaped;
-            }
-        }
-    }
-}
-
-pub(super) fn exit_of(status: WaitStatus) -> RankExit {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => RankExit::Exited { code },
-        (None, Some(signal)) => RankExit::Signaled { signal },
-        (None, None) => RankExit::Lost {
-            evidence: format!("wait status {}", status.as_raw()),
-        },
-    }
 }

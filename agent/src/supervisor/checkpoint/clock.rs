@@ -1,8 +1,8 @@
 //! Monotonic time for checkpoints.
 
 use crate::attempt::OrderRecord;
+use crate::supervisor::deadline::NEVER;
 use crate::supervisor::now;
-use crate::supervisor::stop::NEVER;
 use lattice_quorum_types::UnixMillis;
 use std::time::Duration;
 use tokio::time::Instant;

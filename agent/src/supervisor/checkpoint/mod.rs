@@ -17,7 +17,7 @@ mod user_files;
 mod word;
 
 use super::complain::complain;
-use super::process_tree::{self, Process};
+use super::processes::process_tree::{self, Process};
 use crate::attempt::{AttemptDir, CheckpointPlan, LaunchRecord};
 use callback::{RequestSender, Serving};
 use lattice_quorum_types::checkpoint::CheckpointMode;

@@ -6,7 +6,7 @@ use super::shared::{SharedFile, Stored};
 use super::signal_handlers::{Fate, fate};
 use super::user_files::Eyes;
 use super::word::{Teller, Word};
-use crate::supervisor::process_tree::{Process, signal_process};
+use crate::supervisor::processes::process_tree::{Process, signal_process};
 use lattice_quorum_types::checkpoint::CheckpointFailure;
 use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 //! capability. A filesystem that hangs blocks this thread alone.
 
 use crate::attempt::LocalUser;
-use crate::supervisor::privileges;
+use crate::supervisor::program::privileges;
 use rustix::process::{Gid, geteuid};
 use rustix::thread::set_thread_groups;
 use std::io;

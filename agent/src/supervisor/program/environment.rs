@@ -7,7 +7,7 @@ use lattice_quorum_types::hostlist;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Variable that holds [`LaunchRecord::mark`].
-pub(super) const MARK: &str = "LATTICE_ATTEMPT_MARK";
+pub(in crate::supervisor) const MARK: &str = "LATTICE_ATTEMPT_MARK";
 
 /// Variables with which a job selects its GPUs itself.
 const VISIBILITY: [&str; 5] = [
@@ -72,7 +72,9 @@ fn checkpoints(launch: &LaunchRecord) -> Vec<(&'static str, String)> {
 
 /// Environment of the job, in order of increasing precedence: defaults, selected GPUs, the user's variables, and
 /// variables that only Lattice may set. If the user selects GPUs, the selection here is omitted.
-pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>, String> {
+pub(in crate::supervisor) fn environment(
+    launch: &LaunchRecord,
+) -> Result<Vec<(String, String)>, String> {
     let account = &launch.account;
     let mut all = vec![
         ("PATH".to_owned(), PATH.to_owned()),
@@ -113,9 +115,9 @@ pub(super) fn environment(launch: &LaunchRecord) -> Result<Vec<(String, String)>
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::super::testing::launch;
     use super::*;
     use crate::attempt::CheckpointPlan;
+    use crate::supervisor::testing::launch;
     use lattice_quorum_types::checkpoint::{CheckpointMode, CheckpointSetup, Restore};
     use std::collections::BTreeMap;
 

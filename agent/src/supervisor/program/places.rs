@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Working directory of a rank.
-pub(super) fn working_dir(launch: &LaunchRecord) -> PathBuf {
+pub(in crate::supervisor) fn working_dir(launch: &LaunchRecord) -> PathBuf {
     match &launch.workload.working_dir {
         Some(dir) => PathBuf::from(dir),
         None => launch.account.home.clone(),
@@ -16,7 +16,7 @@ pub(super) fn working_dir(launch: &LaunchRecord) -> PathBuf {
 }
 
 /// User's file for an output stream, if one is configured.
-pub(super) fn output_file(
+pub(in crate::supervisor) fn output_file(
     launch: &LaunchRecord,
     stream: LogStream,
 ) -> Result<Option<PathBuf>, String> {
@@ -34,17 +34,17 @@ pub(super) fn output_file(
 }
 
 /// Program, paths and user of a child.
-pub(super) struct Places {
-    pub(super) program: String,
-    pub(super) directory: PathBuf,
-    pub(super) stdout: Option<PathBuf>,
-    pub(super) stderr: Option<PathBuf>,
-    pub(super) user: String,
+pub(in crate::supervisor) struct Places {
+    pub(in crate::supervisor) program: String,
+    pub(in crate::supervisor) directory: PathBuf,
+    pub(in crate::supervisor) stdout: Option<PathBuf>,
+    pub(in crate::supervisor) stderr: Option<PathBuf>,
+    pub(in crate::supervisor) user: String,
 }
 
 impl Places {
     /// Values for `program` of this launch.
-    pub(super) fn of(launch: &LaunchRecord, program: &str) -> Result<Self, String> {
+    pub(in crate::supervisor) fn of(launch: &LaunchRecord, program: &str) -> Result<Self, String> {
         Ok(Self {
             program: program.to_owned(),
             directory: working_dir(launch),
@@ -55,7 +55,7 @@ impl Places {
     }
 
     /// Text for the present step of a child.
-    pub(super) fn at(&self, step: Option<Step>) -> String {
+    pub(in crate::supervisor) fn at(&self, step: Option<Step>) -> String {
         match step {
             None => "its fork".to_owned(),
             Some(Step::Session | Step::Parent) => "its ties to its supervisor".to_owned(),
@@ -71,7 +71,7 @@ impl Places {
     }
 
     /// Text for the failed step of a child.
-    pub(super) fn explain(&self, step: Option<Step>, error: &io::Error) -> String {
+    pub(in crate::supervisor) fn explain(&self, step: Option<Step>, error: &io::Error) -> String {
         match step {
             None | Some(Step::Program) => format!("{}: {error}", self.program),
             Some(Step::Session | Step::Parent) => format!("its supervisor went: {error}"),
@@ -105,8 +105,8 @@ fn output_at(path: Option<&Path>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::launch;
     use super::*;
+    use crate::supervisor::testing::launch;
 
     #[test]
     fn an_output_file_is_below_the_working_directory_and_knows_its_rank() {

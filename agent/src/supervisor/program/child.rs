@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 /// names the step that hangs or has failed. `exec` itself can only return an errno, and nothing while it hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Step {
+pub(in crate::supervisor) enum Step {
     Session = 1,
     Cgroup,
     User,
@@ -34,7 +34,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) fn of(byte: u8) -> Option<Self> {
+    pub(in crate::supervisor) fn of(byte: u8) -> Option<Self> {
         let all = [
             Self::Session,
             Self::Cgroup,
@@ -52,7 +52,7 @@ impl Step {
 }
 
 /// Working directory of the job.
-pub(super) enum Directory {
+pub(in crate::supervisor) enum Directory {
     /// This directory; failure ends the start.
     Wanted(CString),
     /// This directory, or `/` if it cannot be entered.
@@ -60,20 +60,20 @@ pub(super) enum Directory {
 }
 
 /// Everything that a child needs before it executes the program.
-pub(super) struct Child {
-    pub(super) supervisor: Pid,
+pub(in crate::supervisor) struct Child {
+    pub(in crate::supervisor) supervisor: Pid,
     /// `cgroup.procs` of the job's cgroup.
-    pub(super) cgroup: Option<OwnedFd>,
-    pub(super) user: Option<Becomes>,
-    pub(super) directory: Directory,
-    pub(super) stdout: Option<CString>,
-    pub(super) stderr: Option<CString>,
+    pub(in crate::supervisor) cgroup: Option<OwnedFd>,
+    pub(in crate::supervisor) user: Option<Becomes>,
+    pub(in crate::supervisor) directory: Directory,
+    pub(in crate::supervisor) stdout: Option<CString>,
+    pub(in crate::supervisor) stderr: Option<CString>,
     /// Pipe that receives each [`Step`].
-    pub(super) steps: OwnedFd,
+    pub(in crate::supervisor) steps: OwnedFd,
 }
 
 /// User that the child switches to.
-pub(super) struct Becomes {
+pub(in crate::supervisor) struct Becomes {
     uid: Uid,
     gid: Gid,
     groups: Vec<Gid>,
@@ -81,7 +81,7 @@ pub(super) struct Becomes {
 
 impl Becomes {
     /// Ids to switch to; `None` if an id is root's, or one that the kernel reads as "do not change".
-    pub(super) fn of(user: &LocalUser) -> Option<Self> {
+    pub(in crate::supervisor) fn of(user: &LocalUser) -> Option<Self> {
         let is_nobodys = |id: u32| id == 0 || id == u32::MAX;
         if is_nobodys(user.uid) || is_nobodys(user.gid) {
             return None;
@@ -110,7 +110,7 @@ impl Becomes {
 
 impl Child {
     /// Sets up the process for the job, up to but excluding exec.
-    pub(super) fn become_job(&self) -> rustix::io::Result<()> {
+    pub(in crate::supervisor) fn become_job(&self) -> rustix::io::Result<()> {
         self.at(Step::Session);
         setsid()?;
         if let Some(procs) = &self.cgroup {

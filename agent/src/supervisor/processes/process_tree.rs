@@ -1,6 +1,6 @@
 //! Process tree below a supervisor, read from `/proc`.
 
-use super::complain::complain;
+use crate::supervisor::complain::complain;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;
@@ -53,7 +53,7 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 }
 
 /// All processes. Processes that end meanwhile are skipped.
-pub(super) fn all() -> io::Result<Vec<Process>> {
+pub(in crate::supervisor) fn all() -> io::Result<Vec<Process>> {
     let pids = std::fs::read_dir("/proc")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     Ok(pids
@@ -79,7 +79,7 @@ fn descendants() -> io::Result<Vec<Process>> {
 }
 
 /// Sends `signals` to every process below this one.
-pub(super) fn signal_descendants(signals: &[Signal]) {
+pub(in crate::supervisor) fn signal_descendants(signals: &[Signal]) {
     let below = match descendants() {
         Ok(below) => below,
         Err(error) => {

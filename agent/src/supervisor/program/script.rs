@@ -12,13 +12,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const DEFAULT_INTERPRETER: &str = "/bin/sh";
 
 /// Script that child processes can read.
-pub(super) struct Script {
+pub(in crate::supervisor) struct Script {
     held: OwnedFd,
     interpreter: Vec<String>,
 }
 
 /// Creates the sealed file with this text.
-pub(super) fn hold(text: &str) -> io::Result<Script> {
+pub(in crate::supervisor) fn hold(text: &str) -> io::Result<Script> {
     // Without close-on-exec: the job's interpreter opens the file.
     let held = memfd_create("lattice-script", MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(held);
@@ -36,7 +36,7 @@ pub(super) fn hold(text: &str) -> io::Result<Script> {
 
 impl Script {
     /// Command line that runs the script.
-    pub(super) fn argv(&self) -> Vec<String> {
+    pub(in crate::supervisor) fn argv(&self) -> Vec<String> {
         let mut argv = self.interpreter.clone();
         argv.push(format!("/proc/self/fd/{}", self.held.as_raw_fd()));
         argv

@@ -231,7 +231,7 @@ impl Cgroups {
 
 /// Mount point of cgroup version 2.
 fn mounted() -> Result<PathBuf, CgroupError> {
-    super::mounts::find(mount_point).ok_or(CgroupError::NotMounted)
+    crate::supervisor::mounts::find(mount_point).ok_or(CgroupError::NotMounted)
 }
 
 /// Parses `… <mount point> <options> … - cgroup2 <source> <options>`.
@@ -265,7 +265,7 @@ impl Cgroup {
     }
 
     /// Creates the cgroup with its limits, and opens its `cgroup.procs`.
-    pub(super) fn make(record: &CgroupRecord) -> io::Result<(Self, OwnedFd)> {
+    pub(in crate::supervisor) fn make(record: &CgroupRecord) -> io::Result<(Self, OwnedFd)> {
         let group = Self::at(&record.path);
         std::fs::create_dir_all(&group.path)?;
         if let Some(bytes) = record.memory_max {
@@ -284,7 +284,7 @@ impl Cgroup {
     }
 
     /// Moves this process to the supervisors' cgroup next to the attempt's.
-    pub(super) fn enter_supervisors(record: &CgroupRecord) -> io::Result<()> {
+    pub(in crate::supervisor) fn enter_supervisors(record: &CgroupRecord) -> io::Result<()> {
         let beside = record.path.with_file_name(SUPERVISORS);
         std::fs::create_dir_all(&beside)?;
         std::fs::write(beside.join("cgroup.procs"), "0")
@@ -317,7 +317,7 @@ impl Cgroup {
     }
 
     /// Number of processes that the kernel killed for lack of memory.
-    pub(super) fn killed_for_memory(&self) -> u64 {
+    pub(in crate::supervisor) fn killed_for_memory(&self) -> u64 {
         let events = std::fs::read_to_string(self.path.join("memory.events"));
         let of_line = |line: &str| line.strip_prefix("oom_kill ")?.parse().ok();
         events.map_or(0, |events| events.lines().find_map(of_line).unwrap_or(0))

@@ -1,13 +1,13 @@
 //! First process of the job.
 
 use super::child::{Becomes, Child, Directory, Step};
-use super::complain::complain;
 use super::environment::environment;
 use super::places::Places;
 use super::privileges;
 use super::script::{self, Script};
-use super::starter::{self, Starting};
 use crate::attempt::{LaunchRecord, LocalUser};
+use crate::supervisor::complain::complain;
+use crate::supervisor::starter::{self, Starting};
 use rustix::fs::fchown;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Gid, Uid, geteuid, getpid};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Job that is ready to start.
-pub(super) struct Prepared {
+pub(in crate::supervisor) struct Prepared {
     command: Command,
     /// Script that the child opens.
     script: Option<Script>,
@@ -28,19 +28,22 @@ pub(super) struct Prepared {
 }
 
 /// Supervisor's side of a job.
-pub(super) struct Job {
+pub(in crate::supervisor) struct Job {
     places: Places,
     steps: OwnedFd,
     step: Option<Step>,
     /// Read end of the output pipe; `None`: the job writes into a file of the user.
-    pub(super) stdout: Option<OwnedFd>,
+    pub(in crate::supervisor) stdout: Option<OwnedFd>,
     /// Read end of the error pipe; `None`: the job writes into a file of the user.
-    pub(super) stderr: Option<OwnedFd>,
+    pub(in crate::supervisor) stderr: Option<OwnedFd>,
 }
 
 /// Prepares the start in a separate session, as the recorded user, in the job's cgroup (`procs` is its `cgroup.procs`),
 /// without a way to gain privileges. The error text is for the user.
-pub(super) fn prepare(launch: &LaunchRecord, procs: Option<OwnedFd>) -> Result<Prepared, String> {
+pub(in crate::supervisor) fn prepare(
+    launch: &LaunchRecord,
+    procs: Option<OwnedFd>,
+) -> Result<Prepared, String> {
     let script: Option<Script> = match &launch.workload.script {
         Some(text) => Some(script::hold(text).map_err(|e| format!("cannot hold the script: {e}"))?),
         None => None,
@@ -79,7 +82,7 @@ pub(super) fn prepare(launch: &LaunchRecord, procs: Option<OwnedFd>) -> Result<P
 
 impl Prepared {
     /// Starts the process.
-    pub(super) fn start(self) -> io::Result<(Starting, Job)> {
+    pub(in crate::supervisor) fn start(self) -> io::Result<(Starting, Job)> {
         // The forking thread needs no more privileges than the main thread.
         let starting = starter::start(self.command, self.script, privileges::give_up)?;
         Ok((starting, self.job))
@@ -88,13 +91,13 @@ impl Prepared {
 
 impl Job {
     /// Present step of the child before its program runs.
-    pub(super) fn at(&mut self) -> String {
+    pub(in crate::supervisor) fn at(&mut self) -> String {
         let step = self.step();
         self.places.at(step)
     }
 
     /// Reason that the child failed.
-    pub(super) fn explain(&mut self, error: &io::Error) -> String {
+    pub(in crate::supervisor) fn explain(&mut self, error: &io::Error) -> String {
         let step = self.step();
         self.places.explain(step, error)
     }

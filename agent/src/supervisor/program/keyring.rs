@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// Replaces the inherited session keyring by an empty one. For use between fork and exec, as the job's user, which then
 /// owns the keyring: one system call only.
-pub(super) fn leave_session() -> rustix::io::Result<()> {
+pub(in crate::supervisor) fn leave_session() -> rustix::io::Result<()> {
     match join_anonymous() {
         Err(errno) if is_without_keyrings(errno) => Ok(()),
         joined => joined,

@@ -1,6 +1,6 @@
 //! Privileges of a supervisor and of a job.
 
-use super::complain::complain;
+use crate::supervisor::complain::complain;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -13,7 +13,7 @@ const MOST_CAPABILITIES: u32 = 63;
 
 /// Drops all privileges except those needed to end the job's processes, for good: no program executed from here on can
 /// gain more. Applies to the calling thread only, so each thread of a supervisor calls it.
-pub(super) fn give_up() {
+pub(in crate::supervisor) fn give_up() {
     if let Err(error) = keep_what_ending_needs() {
         complain(format_args!(
             "privileges that are not needed could not be dropped: {error}"
@@ -43,7 +43,7 @@ fn keep_what_ending_needs() -> io::Result<()> {
 }
 
 /// Empties the bounding set: no program executed from here on gets a capability from its file. Makes system calls only.
-pub(super) fn empty_bounding_set() -> rustix::io::Result<()> {
+pub(in crate::supervisor) fn empty_bounding_set() -> rustix::io::Result<()> {
     for number in 0..=MOST_CAPABILITIES {
         let one = CapabilitySet::from_bits_retain(1 << number);
         match remove_capability_from_bounding_set(one) {
@@ -60,7 +60,7 @@ pub(super) fn empty_bounding_set() -> rustix::io::Result<()> {
 }
 
 /// Drops all capabilities. For use between fork and exec, as the job's user: system calls only.
-pub(super) fn drop_all() -> rustix::io::Result<()> {
+pub(in crate::supervisor) fn drop_all() -> rustix::io::Result<()> {
     clear_ambient_capability_set()?;
     set_capabilities(
         None,
@@ -75,7 +75,7 @@ pub(super) fn drop_all() -> rustix::io::Result<()> {
 
 /// Whether `/proc` is mounted with `hidepid`.
 fn processes_are_hidden() -> bool {
-    super::mounts::find(hides_processes).unwrap_or(false)
+    crate::supervisor::mounts::find(hides_processes).unwrap_or(false)
 }
 
 /// Parses the mount table; `None` if it has no row for `/proc`.
