@@ -1,8 +1,9 @@
 //! Gossip cell that this process is a member of.
 
 use crate::{
-    Belief, CellName, CellStats, Member, NotPublishable, Published, Snapshot, admission::Door,
-    run::Texts, text,
+    Belief, CellName, CellStats, Member, NotPublishable, Published, Snapshot,
+    admission::Door,
+    text::{self, Texts},
 };
 use lattice_mesh::Identity;
 use std::{fmt, sync::Arc};

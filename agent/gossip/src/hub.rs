@@ -1,30 +1,30 @@
 //! Gossip of one process: its cells, and the dispatch of messages to them.
 
-use crate::{Cell, CellConfig, CellName, JoinError, Published, admission::Door, run, text};
+use crate::{
+    Cell, CellConfig, JoinError, Published,
+    admission::Door,
+    frame::{MESSAGE_KIND, split},
+    registry::{CellRegistration, CellRegistry},
+    run, text,
+};
 use bytes::Bytes;
 use lattice_mesh::{Caller, Mesh, Role, Router};
-use parking_lot::Mutex;
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-/// Mesh message kind of gossip: `[length of cell name u8][cell name][chitchat's bytes]`.
-pub const MESSAGE_KIND: u16 = 1;
 /// Roles that take part. Quorum members do not: gossip must add no load to them.
 const MEMBERS: &[Role] = &[Role::Agent, Role::Control];
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
-pub(crate) type Doors = Mutex<HashMap<String, Arc<Door>>>;
-
 /// Gossip of one process. Clones share it.
 #[derive(Clone, Default)]
 pub struct Gossip {
-    doors: Arc<Doors>,
+    cells: CellRegistry,
 }
 
 impl fmt::Debug for Gossip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cells: Vec<CellName> = self.doors.lock().values().map(|d| d.name.clone()).collect();
-        write!(f, "Gossip({cells:?})")
+        write!(f, "Gossip({:?})", self.cells.names())
     }
 }
 
@@ -38,9 +38,9 @@ impl Gossip {
     /// mesh serves; cells may be joined at any time after.
     #[must_use]
     pub fn route(&self, router: Router) -> Router {
-        let doors = self.doors.clone();
+        let cells = self.cells.clone();
         router.messages(MESSAGE_KIND, MEMBERS, move |caller, bytes| {
-            deliver(&doors, caller, bytes);
+            deliver(&cells, caller, bytes);
         })
     }
 
@@ -71,52 +71,17 @@ impl Gossip {
 
     /// Registers a door; `None` if its cell has one already.
     pub(crate) fn place(&self, door: Arc<Door>) -> Option<CellRegistration> {
-        let mut doors = self.doors.lock();
-        if doors.contains_key(door.name.as_str()) {
-            return None;
-        }
-        doors.insert(door.name.as_str().to_owned(), door.clone());
-        let doors = self.doors.clone();
-        Some(CellRegistration { doors, door })
+        self.cells.place(door)
     }
 }
 
-/// Registration of a cell in its process, removed on drop.
-pub(crate) struct CellRegistration {
-    doors: Arc<Doors>,
-    pub(crate) door: Arc<Door>,
-}
-
-impl Drop for CellRegistration {
-    fn drop(&mut self) {
-        self.door.close();
-        self.doors.lock().remove(self.door.name.as_str());
-    }
-}
-
-fn deliver(doors: &Doors, caller: Caller, message: Bytes) {
+fn deliver(cells: &CellRegistry, caller: Caller, message: Bytes) {
     let Some((name, bytes)) = split(&message) else {
         tracing::debug!(peer = %caller.identity, "gossip message without a cell dropped");
         return;
     };
-    let door = doors.lock().get(name).cloned();
-    match door {
+    match cells.door(name) {
         Some(door) => door.deliver(caller, bytes),
         None => tracing::debug!(peer = %caller.identity, "gossip message of another cell dropped"),
     }
-}
-
-fn split(message: &Bytes) -> Option<(&str, Bytes)> {
-    let (&length, rest) = message.split_first()?;
-    let name = rest.get(..usize::from(length))?;
-    let bytes = message.slice(1 + name.len()..);
-    Some((std::str::from_utf8(name).ok()?, bytes))
-}
-
-/// Prefix of every message of a cell.
-pub(crate) fn header(cell: &CellName) -> Vec<u8> {
-    // A cell name has at most 64 bytes.
-    let mut header = vec![u8::try_from(cell.as_str().len()).unwrap_or(u8::MAX)];
-    header.extend_from_slice(cell.as_str().as_bytes());
-    header
 }

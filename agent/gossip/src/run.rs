@@ -5,9 +5,10 @@ use crate::{
     Cell, CellConfig, JoinError, Snapshot,
     admission::Door,
     codec::Codec,
-    hub::CellRegistration,
+    registry::CellRegistration,
     snapshot::{Roster, node_name},
     stats::add,
+    text::Texts,
     transport::{MeshSocket, MeshTransport, StateSlot},
 };
 use chitchat::{
@@ -41,8 +42,6 @@ const LOOKS_PER_INTERVAL: u32 = 4;
 const CONTROLS_TOLD: usize = 3;
 /// Longest wait for the server to end; then it is abandoned.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
-
-pub(crate) type Texts = Arc<BTreeMap<String, String>>;
 
 /// State that successive runs of the server share.
 struct Runner {

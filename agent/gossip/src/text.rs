@@ -16,7 +16,7 @@
 //! A reader ignores unknown and unreadable keys, and lists them.
 
 use crate::{Boot, Health, HistoryMark, Load, NotPublishable, Power, Published};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Most keys of a member.
 const MAX_KEYS: usize = 32;
@@ -28,6 +28,9 @@ const MAX_TOTAL_BYTES: usize = 4096;
 const MAX_CLASS_BYTES: usize = 32;
 /// Most unreadable keys listed per member: a hostile member could have thousands.
 const MAX_NAMED: usize = 8;
+
+/// Published texts of this process by key, shared by its cell and the cell's server.
+pub(crate) type Texts = Arc<BTreeMap<String, String>>;
 
 const FINGERPRINT: &str = "fp.";
 const IDENTITY: &str = "id";

@@ -1,10 +1,10 @@
 //! Transport of chitchat over the mesh.
 
 use crate::{
-    CellName, MESSAGE_KIND, Seed,
+    CellName, Seed,
     admission::{Door, Inbound},
     codec::Codec,
-    hub::header,
+    frame::{MESSAGE_KIND, header},
     snapshot::identity_of,
     stats::add,
 };

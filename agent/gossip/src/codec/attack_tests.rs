@@ -5,7 +5,7 @@ use super::{
     tests::{Bench, peer, syn, text_of},
     *,
 };
-use crate::{Gossip, MESSAGE_KIND, hub::header, run::fixture};
+use crate::{Gossip, MESSAGE_KIND, frame::header, run::fixture};
 use bytes::Bytes;
 use lattice_mesh::{Expect, Role, Router};
 use lattice_rng::Rng;

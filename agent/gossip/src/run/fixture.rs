@@ -5,7 +5,7 @@ use super::start_with;
 use crate::{
     Cell, CellConfig, Published, Seed, Snapshot,
     admission::Door,
-    hub::CellRegistration,
+    registry::CellRegistration,
     text::{self, tests::full as everything},
 };
 use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
