@@ -6,75 +6,75 @@
 //!
 //! Start with [`Mesh::bind`] and [`Mesh::peer`]; `examples/echo.rs` runs both ends. `README.md` describes the framing
 //! on the wire.
+//!
+//! The modules form layers; each imports only those above it in this list:
+//!
+//! 1. `clock`, `encoding`, `limits`, `retry`, and `pki`: identities, certificates, signatures.
+//! 2. `trust`: credentials, trust bundles and the trust in force.
+//! 3. `issuance`: the contract of the members that issue certificates and bundles.
+//! 4. `rpc`: frames, errors, the router; `config` and `error`: settings and errors of an endpoint.
+//! 5. `transport`: QUIC and TLS configurations, verification in handshakes.
+//! 6. `endpoint`: shared state, and the life of a connection; `peer`: the calling side.
+//! 7. `enrolment` and `outdated`: the two protocols of processes that the mesh protocol cannot serve.
+//! 8. `mesh`: the public handle, and its acceptor.
+//! 9. `renewal`: certificates and trust bundles that stay up to date.
 #![forbid(unsafe_code)]
 
-mod admission;
-mod apply;
-mod bundle;
-pub mod ca;
-mod ca_proof;
-mod call;
 mod clock;
 mod config;
-mod connection_drain;
-mod credentials;
+mod encoding;
 mod endpoint;
-mod enrol;
+mod enrolment;
 mod error;
-mod identity;
-mod in_use;
-mod limiter;
+mod issuance;
+mod limits;
 mod mesh;
-mod message;
 mod outdated;
 mod peer;
+mod pki;
 mod renewal;
-mod reset;
-mod router;
-mod serve;
-mod signature;
-mod simulated;
-mod statement;
-mod store;
-mod tls;
-mod token;
-mod token_bucket;
+mod retry;
+mod rpc;
+mod transport;
 mod trust;
-mod trust_rpc;
-mod verify;
-mod wire;
 
-pub use apply::{Applied, TrustState};
-pub use bundle::{
-    BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revoked,
-    SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
-};
-pub use ca::{Authority, BACKDATING, CaError, Validity};
-pub use ca_proof::{OfficeProof, OfficeSession};
-pub use call::Items;
 pub use clock::{Clock, SystemClock};
 pub use config::MeshConfig;
-pub use credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey};
-pub use endpoint::{Traffic, backoff};
-pub use enrol::{
-    EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller, Issued, enrol, enrol_at_any,
-    enrol_key, enrol_with,
+pub use endpoint::{state::Traffic, trust_change::Applied};
+pub use enrolment::client::{EnrolError, Enrolled, enrol, enrol_at_any, enrol_key, enrol_with};
+pub use error::MeshError;
+pub use issuance::{
+    enroller::{EnrolRefused, EnrolRequest, Enroller, Issued},
+    rpc::{GetTrust, PushTrust, Renew, RenewRefused},
 };
-pub use error::{CallError, MeshError, MessageDropped};
-pub use identity::{Expect, Identity, InvalidIdentity};
-pub use in_use::retry_while_in_use;
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
+pub use limits::token_bucket::{Crowd, RateLimit, RateLimiter};
 pub use mesh::{Mesh, WeakMesh};
-pub use message::MAX_MESSAGE_BYTES;
-pub use peer::Peer;
-pub use renewal::{
-    AskMembers, RenewError, RenewRefused, Renewal, RenewalSettings, RenewalSource, RenewalState,
-    keep_renewed,
+pub use peer::{call::Items, handle::Peer};
+pub use pki::{
+    authority::{Authority, CaError},
+    identity::{Expect, Identity, InvalidIdentity},
+    office::{OfficeProof, OfficeSession},
+    pin::Pin,
+    validity::{BACKDATING, Validity},
 };
-pub use router::{Caller, Failed, ItemSender, Router, Served};
-pub use simulated::{Answers, Item, Opened, Wire};
-pub use statement::{Signed, Signer, StatementRefused};
-pub use token::{InvalidToken, JoinToken, Pin};
-pub use token_bucket::{Crowd, RateLimit, RateLimiter};
-pub use trust::Standing;
-pub use trust_rpc::{GetTrust, PushTrust, Renew};
+pub use renewal::{
+    AskMembers, RenewError, Renewal, RenewalSettings, RenewalSource, RenewalState, keep_renewed,
+};
+pub use retry::{backoff::backoff, in_use::retry_while_in_use};
+pub use rpc::{
+    error::CallError,
+    message::{MAX_MESSAGE_BYTES, MessageDropped},
+    router::{Caller, Failed, ItemSender, Router, Served},
+    simulated::{Answers, Item, Opened, Wire},
+};
+pub use trust::{
+    bundle::{
+        BundleRefused, BundleSignature, MAX_AUTHORITIES, MAX_BUNDLE_BYTES, MAX_REVOKED, Revoked,
+        SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
+    },
+    credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey},
+    in_force::{Standing, TrustState},
+    statement::{Signed, Signer, StatementRefused},
+    token::{InvalidToken, JoinToken},
+};

@@ -1,19 +1,32 @@
 //! Mesh endpoint: one UDP socket that serves and dials.
 
+mod accept;
+mod served;
+mod statement;
+mod trust;
+
 use crate::{
-    Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
-    admission::Door,
-    endpoint::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN, Core},
+    Answers, Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
+    endpoint::state::Core,
+    limits::admission::Door,
     outdated::BundleServer,
-    peer::PeerState,
-    reset::RandomIds,
-    serve::{Acceptor, accept_loop},
-    simulated::{Answers, NoSocket},
-    tls::{Strangers, client_config, provider, server_config},
-    trust::{Trust, TrustStore},
+    peer::handle::PeerState,
+    pki::crypto::provider,
+    rpc::simulated::NoSocket,
+    transport::{
+        close::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN},
+        tls::{Strangers, client_config, server_config},
+    },
+    trust::{
+        in_force::{Trust, TrustStore},
+        reset::RandomIds,
+    },
 };
+use accept::{Acceptor, accept_loop};
 use lattice_quorum_types::UnixMillis;
+use parking_lot::Mutex;
 use std::{
+    collections::HashMap,
     fmt, io,
     net::{SocketAddr, UdpSocket},
     sync::{Arc, Weak},
@@ -37,6 +50,7 @@ pub struct Mesh {
 
 struct Owner {
     core: Arc<Core>,
+    peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
 }
 
 /// Weak handle on a [`Mesh`], for handlers: it does not keep the endpoint alive.
@@ -61,7 +75,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.core.cancel.cancel();
         self.core.quic.close(CLOSE_SHUTDOWN.into(), b"shut down");
-        self.core.peers.lock().clear();
+        self.peers.lock().clear();
     }
 }
 
@@ -105,7 +119,10 @@ impl Mesh {
         let local_addr = quic.local_addr().map_err(bind_error)?;
         let core = Arc::new(Core::new(quic, local_addr, trust, client, config));
         Ok(Self {
-            owner: Arc::new(Owner { core }),
+            owner: Arc::new(Owner {
+                core,
+                peers: Mutex::default(),
+            }),
         })
     }
 
@@ -172,7 +189,7 @@ impl Mesh {
     /// Returns a handle on the peer at `addr`. The endpoint dials on first use.
     pub fn peer(&self, addr: SocketAddr, expect: Expect) -> Peer {
         let core = self.core();
-        let mut peers = core.peers.lock();
+        let mut peers = self.owner.peers.lock();
         if peers.len() >= PEERS_BEFORE_SWEEP {
             peers.retain(|_, p| Arc::strong_count(p) > 1 || p.idle_for() < PEER_IDLE);
         }
@@ -232,7 +249,7 @@ impl Mesh {
         // Runs even when the grace period is used up, so that the peers receive the close from the port they expect.
         let until = until.max(tokio::time::Instant::now() + FAREWELL);
         let _ = tokio::time::timeout_at(until, core.quic.wait_idle()).await;
-        core.peers.lock().clear();
+        self.owner.peers.lock().clear();
         if core.config.wire.is_some() {
             return;
         }

@@ -7,13 +7,17 @@
 //! member trusts must have signed it. The protocol carries nothing else.
 
 use crate::{
-    GetTrust, MeshError, Peer, Rpc, SignedBundle,
-    endpoint::{CLOSE_DONE, CLOSE_RATE_LIMITED, Core, Link, dial_error},
-    tls::{SERVER_NAME, outdated_config},
-    trust_rpc::newer_than,
-    wire::{
-        Fault, ReadFault, Status, decode, encode, fault_bytes, frame_bytes, read_body, read_frame,
-        read_method, request_bytes, send_last,
+    GetTrust, MAX_BUNDLE_BYTES, MeshError, Peer, Rpc, SignedBundle,
+    encoding::{decode, encode},
+    endpoint::{link::Link, state::Core},
+    rpc::frame::{
+        Fault, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_frame, read_method,
+        request_bytes, send_last,
+    },
+    transport::{
+        close::{CLOSE_DONE, CLOSE_RATE_LIMITED},
+        dial_error::dial_error,
+        tls::{SERVER_NAME, outdated_config},
     },
 };
 use parking_lot::Mutex;
@@ -27,7 +31,7 @@ const MAX_AT_A_TIME: usize = 64;
 /// Longest request, bytes: the request is one number.
 const MAX_REQUEST_BYTES: usize = 64;
 /// Longest answer, bytes: a bundle and its signatures.
-const MAX_ANSWER_BYTES: usize = crate::MAX_BUNDLE_BYTES + (16 << 10);
+const MAX_ANSWER_BYTES: usize = MAX_BUNDLE_BYTES + (16 << 10);
 
 /// Serves the trust bundle in force. Each identity may hold one slot.
 #[derive(Default)]
@@ -94,7 +98,7 @@ async fn answer(core: &Core, recv: &mut RecvStream) -> Result<Vec<u8>, Fault> {
     }
     let asked: GetTrust = decode(&body).map_err(Fault::malformed)?;
     let failed = |reason| Fault::HandlerFailed { reason };
-    let newer = encode(&newer_than(core, asked.have)).map_err(failed)?;
+    let newer = encode(&core.trust().credentials.bundle_above(asked.have)).map_err(failed)?;
     Ok(frame_bytes(Status::Item, &newer))
 }
 

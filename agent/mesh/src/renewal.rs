@@ -4,41 +4,18 @@
 //! members over the mesh ([`AskMembers`]); a quorum member signs its own.
 
 mod ask;
+mod handlers;
 mod schedule;
 mod task;
 
 pub use ask::AskMembers;
 
-use crate::{Issued, Mesh, SignedBundle, Standing, TrustState};
+use crate::{Issued, Mesh, RenewRefused, SignedBundle, Standing, TrustState};
 use futures::future::BoxFuture;
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateSigningRequestDer;
-use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
-
-/// Reason why a quorum member issued no new certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum RenewRefused {
-    /// The identity is no longer a member, or the certificate that authenticated the request is revoked.
-    #[error("{reason}")]
-    NotMember {
-        /// Reason in words.
-        reason: String,
-    },
-    /// The request is malformed.
-    #[error("the renewal request is not valid: {reason}")]
-    Invalid {
-        /// Reason in words.
-        reason: String,
-    },
-    /// The quorum member cannot decide at present; another member may.
-    #[error("renewal is not possible at present: {reason}")]
-    Unavailable {
-        /// Reason in words.
-        reason: String,
-    },
-}
 
 /// Reason why a renewal or a request for the trust bundle failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

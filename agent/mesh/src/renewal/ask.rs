@@ -1,7 +1,7 @@
 //! Renewal source that requests certificates and bundles from quorum members over the mesh.
 
-use super::{RenewError, RenewRefused, RenewalSource};
-use crate::{GetTrust, Issued, MeshError, Peer, Renew, SignedBundle};
+use super::{RenewError, RenewalSource};
+use crate::{GetTrust, Issued, MeshError, Peer, Renew, RenewRefused, SignedBundle};
 use futures::{FutureExt, future::BoxFuture};
 use rustls_pki_types::CertificateSigningRequestDer;
 use std::{

@@ -1,5 +1,6 @@
 //! Renewal schedule, as pure functions.
 
+use crate::backoff;
 use lattice_quorum_types::UnixMillis;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ pub(super) fn retry_wait(
     left: Duration,
     fraction: f64,
 ) -> Duration {
-    let doubling = crate::endpoint::backoff(min, max, failures);
+    let doubling = backoff(min, max, failures);
     let bounded = if left.is_zero() {
         // The certificate has expired, so fast retries gain nothing.
         max

@@ -4,7 +4,9 @@ use super::{
     RenewalSettings, RenewalSource, RenewalState,
     schedule::{fraction, renew_at, retry_wait, superseded_wait},
 };
-use crate::{Credentials, Standing, endpoint::Core, tls::provider, trust::Trust};
+use crate::{
+    Credentials, Standing, endpoint::state::Core, pki::crypto::provider, trust::in_force::Trust,
+};
 use lattice_quorum_types::{UnixMillis, command::IssuedCertificate};
 use std::{
     path::Path,

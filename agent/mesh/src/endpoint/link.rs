@@ -1,0 +1,58 @@
+//! Connection of an endpoint with an authenticated peer, and the count of its uses.
+
+use crate::Identity;
+use lattice_quorum_types::UnixMillis;
+use quinn::Connection;
+use rustls_pki_types::CertificateDer;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// Versions of credentials and trust before a handshake began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandshakeState {
+    /// Generation of the credentials that this process presents.
+    pub(crate) generation: u64,
+    /// Number of changes of the trusted authorities and revocations.
+    pub(crate) judgements: u64,
+}
+
+/// A live, mutually authenticated connection.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    pub(crate) identity: Identity,
+    pub(crate) issued_at: UnixMillis,
+    pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
+    pub(crate) made: HandshakeState,
+    /// No new call starts on the connection: it was silent for a whole deadline, or one end is leaving it.
+    pub(crate) distrusted: Arc<AtomicBool>,
+    /// Calls, streams and messages that run on the connection.
+    pub(crate) uses: Uses,
+}
+
+/// Counts the calls, streams and messages that run on a connection, in both directions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Uses(Arc<AtomicUsize>);
+
+/// One running call, stream or message; dropping the value ends its count.
+#[derive(Debug)]
+pub(crate) struct Use(Arc<AtomicUsize>);
+
+impl Uses {
+    pub(crate) fn begin(&self) -> Use {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Use(self.0.clone())
+    }
+
+    pub(crate) fn none(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
