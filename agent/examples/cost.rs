@@ -6,13 +6,13 @@
 //! come from the kernel (`/proc/<pid>`). The bytes are those of gossip itself, as the agent counts them.
 
 use anyhow::Context as _;
+use lattice_agent_rpc::{AttemptKey, Launch, Ping, Report, ReportAnswer};
 use lattice_gossip::{Boot, Cell, CellConfig, Gossip, Health, Load, Published, Seed, Verdict};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Expect, Identity, Mesh, MeshConfig, Role, Router,
     SystemClock, Validity,
 };
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::{AttemptKey, Launch, Ping, Report, ReportAnswer};
 use lattice_quorum_types::{AllocationId, NodeId, Revision};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -10,10 +10,10 @@ use lattice_agent::executor::{
     Accounts, AgentUser, CgroupSettings, CheckpointSettings, Control, Executor, ExecutorSettings,
     Hooks, Ids, NotReported, OWN_PROGRAM, OrphanPolicy, RunAs,
 };
+use lattice_agent_rpc::{AttemptKey, Launch, Report, ReportAnswer};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::{AttemptKey, Launch, Report, ReportAnswer};
 use lattice_quorum_types::{AllocationId, NodeId, Revision};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use crate::executor::{Control, NotReported};
 use futures::future::BoxFuture;
+use lattice_agent_rpc::{Report, ReportAnswer};
 use lattice_mesh::{Expect, Mesh, Peer, Role};
-use lattice_quorum_types::wire::{Report, ReportAnswer};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -4,13 +4,13 @@ use crate::claim::Claims;
 use crate::executor::Executor;
 use crate::health::NodeHealth;
 use crate::node::{NodeHistory, NodeView};
-use lattice_hwprobe::Digest;
-use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
-use lattice_quorum_types::NodeId;
-use lattice_quorum_types::wire::{
+use lattice_agent_rpc::{
     CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage, Launch,
     ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate, Wipe, WriteCheckpoint,
 };
+use lattice_hwprobe::Digest;
+use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
+use lattice_quorum_types::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use super::record::{
     ExitRecord, HookName, LaunchRecord, OrphanRecord, RecordError, StartedRecord, StartingRecord,
     SupervisorRecord, encode, read,
 };
+use lattice_agent_rpc::{AttemptKey, LogStream};
 use lattice_quorum_types::AllocationId;
-use lattice_quorum_types::wire::{AttemptKey, LogStream};
 use rustix::process::{Pid, geteuid};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs::{DirBuilder, File};

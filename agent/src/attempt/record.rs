@@ -1,9 +1,9 @@
 //! Attempt records: the versioned files of an attempt.
 
 use super::CheckpointPlan;
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::AttemptKey;
 use lattice_quorum_types::{NodeId, Revision, UnixMillis};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::AttemptKey;
 use lattice_quorum_types::{AllocationId, UnixMillis};
 use std::os::unix::fs::PermissionsExt;
 

@@ -3,11 +3,9 @@
 use super::rank::{self, Rank};
 use super::{Chosen, Executor, log};
 use crate::attempt::RecordError;
+use lattice_agent_rpc::{AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate};
 use lattice_mesh::ItemSender;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{
-    AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate,
-};
 use std::sync::Arc;
 
 impl Executor {

@@ -1,6 +1,6 @@
 //! Hindrances: reasons to place no job on this node, and other faults, apart from its hardware.
 
-use lattice_quorum_types::wire::AttemptKey;
+use lattice_agent_rpc::AttemptKey;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 

@@ -6,7 +6,7 @@
 //! `epoch.json` away; the epoch of the next dispatcher becomes the highest.
 
 use crate::attempt::{RecordError, write_durably_from_reserve};
-use lattice_quorum_types::wire::LaunchRefused;
+use lattice_agent_rpc::LaunchRefused;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use super::rank::Rank;
 use crate::attempt::AttemptDir;
 use bytes::{Bytes, BytesMut};
+use lattice_agent_rpc::ReadLog;
 use lattice_mesh::{Failed, ItemSender};
-use lattice_quorum_types::wire::ReadLog;
 use std::io::SeekFrom;
 use std::time::Duration;
 use tokio::fs::File;

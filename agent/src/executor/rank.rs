@@ -2,8 +2,8 @@
 
 use super::block_reason::{Hindrance, Hindrances};
 use crate::attempt::{AttemptDir, ExitRecord, StartingRecord};
+use lattice_agent_rpc::{AttemptKey, AttemptStatus};
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

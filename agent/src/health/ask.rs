@@ -2,8 +2,9 @@
 
 use super::{LIVE, NodeHealth};
 use bytes::Bytes;
+use lattice_agent_rpc::GetHealth;
 use lattice_hwprobe::health::Report;
-use lattice_quorum_types::{text::truncated, wire::GetHealth};
+use lattice_quorum_types::text::truncated;
 use serde::Serialize;
 
 /// Evidence of a reason is truncated to this length, bytes.

@@ -4,8 +4,8 @@
 //! two reads of the kernel's counters, and needs no probe.
 
 use super::NodeHealth;
+use lattice_agent_rpc::Part;
 use lattice_hwprobe::{Inventory, Reading, Root, Value};
-use lattice_quorum_types::wire::Part;
 use parking_lot::Mutex;
 use std::thread;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::processes::cgroup::Cgroup;
 use super::processes::process_tree::{Process, all};
 use crate::attempt::{Attempts, LaunchRecord, StartedRecord, SupervisorRecord};
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::AllocationId;
-use lattice_quorum_types::wire::AttemptKey;
 use rustix::process::geteuid;
 use std::collections::BTreeSet;
 use std::io;

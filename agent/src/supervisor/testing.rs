@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use crate::attempt::{LaunchRecord, LocalUser, RankHooks};
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::AttemptKey;
 use lattice_quorum_types::{AllocationId, NodeId, Revision, UnixMillis};
 
 /// Launch record of the second of three ranks, with `env` in its workload.

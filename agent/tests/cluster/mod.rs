@@ -5,6 +5,7 @@
 use crate::support::{Ledger, NOBODY, PATIENCE, is_root, open_to_others, program};
 use futures::future::BoxFuture;
 use lattice_agent::{App, Edges, Settings};
+use lattice_agent_rpc::Report;
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_gossip::{Cell, CellConfig, Gossip, Member, Published};
 use lattice_hwprobe::{Host, NvmlSource};
@@ -12,7 +13,7 @@ use lattice_mesh::{
     Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Failed, Identity,
     Issued, JoinToken, Mesh, MeshConfig, Peer, Role, Router, SystemClock, Validity,
 };
-use lattice_quorum_types::wire::{Report, Unavailable};
+use lattice_quorum_types::wire::Unavailable;
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -5,14 +5,14 @@ use crate::support;
 use crate::support::{PATIENCE, key, shell, terminate, tree_of};
 use futures::StreamExt;
 use lattice_agent::{App, JoinSettings, StartError};
+use lattice_agent_rpc::{
+    AttemptKey, GetInventory, GetPreimage, ListAttempts, LogStream, Ping, ReadLog,
+};
 use lattice_gossip::Verdict;
 use lattice_hwprobe::{Class, Digest, Inventory, NodeDocument, Reading, probe_all, verify};
 use lattice_mesh::{CallError, Expect, Role};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{
-    AttemptKey, GetInventory, GetPreimage, ListAttempts, LogStream, Ping, ReadLog,
-};
 use rustix::fs::FlockOperation;
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -3,10 +3,10 @@
 use crate::cluster::{Cluster, captured};
 use crate::support::{PATIENCE, eventually, key, shell, tree_of};
 use lattice_agent::App;
+use lattice_agent_rpc::{GetInventory, Launch};
 use lattice_hwprobe::Root;
 use lattice_mesh::Peer;
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{GetInventory, Launch};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -5,6 +5,7 @@ use crate::support::{PATIENCE, key, node, shell};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use lattice_agent::{App, Edges, JoinSettings, Settings, StartError};
+use lattice_agent_rpc::{GetClaim, ListAttempts, Ping, PingPeer};
 use lattice_hwprobe::probe_all;
 use lattice_mesh::{
     Authority, Clock as _, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Identity,
@@ -13,7 +14,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{Claim, GetClaim, ListAttempts, Ping, PingPeer};
+use lattice_quorum_types::claim::Claim;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -6,10 +6,10 @@ use crate::support::{
 };
 use lattice_agent::attempt::Hook;
 use lattice_agent::executor::{Executor, Hindrance, OpenError};
+use lattice_agent_rpc::{AttemptKey, Launch};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{AttemptKey, Launch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn ran(bench: &Bench) -> Vec<String> {
 
 /// Result of the rank, and the fault of the node.
 async fn end(bench: &Bench, key: AttemptKey) -> (RankExit, Option<String>) {
-    let is_end = |r: &lattice_quorum_types::wire::Report| {
+    let is_end = |r: &lattice_agent_rpc::Report| {
         r.key == key && matches!(r.report, RankReport::Ended { .. })
     };
     match bench.ledger.wait_for(is_end).await.report {

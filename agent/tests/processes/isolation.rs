@@ -8,8 +8,8 @@ use crate::support::{
     is_skipped_without_root, key, pid_in, recorded_pid, shell, status_of, terminate, two_people,
 };
 use lattice_agent::App;
+use lattice_agent_rpc::{AttemptKey, Launch};
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{AttemptKey, Launch};
 use std::ffi::CStr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

@@ -6,9 +6,9 @@ use crate::support::{
     terminate,
 };
 use lattice_agent::executor::{CgroupUse, Executor, Hindrance, OpenError, OrphanPolicy};
+use lattice_agent_rpc::{LaunchRefused, Report};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{LaunchRefused, Report};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ fn watching(watched: Arc<Mutex<Vec<i32>>>) -> (Arc<Ledger>, Arc<Mutex<Vec<i32>>>
             let alive = watched.iter().copied().filter(|pid| runs(*pid));
             noted.lock().unwrap().extend(alive);
         }
-        Ok(lattice_quorum_types::wire::ReportAnswer::Committed)
+        Ok(lattice_agent_rpc::ReportAnswer::Committed)
     });
     (ledger, alive_at_end)
 }

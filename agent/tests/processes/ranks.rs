@@ -1,10 +1,10 @@
 //! A single rank with real processes: execution, end and cleanup.
 
 use crate::support::{Bench, Ledger, eventually, key, launch, pid_in, runs, shell, terminate};
+use lattice_agent_rpc::{LaunchRefused, Report, ReportAnswer};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::{LaunchRefused, Report, ReportAnswer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,9 @@
 use crate::support;
 use crate::support::{Bench, Ledger, eventually, key, pid_in, runs, shell, terminate};
 use lattice_agent::executor::NotReported;
+use lattice_agent_rpc::ReportAnswer;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::ReportAnswer;
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,9 +6,9 @@ use crate::support;
 use crate::support::{Bench, Ledger, eventually, executable, key, runs, shell, terminate};
 use lattice_agent::attempt::{AttemptDir, Hook};
 use lattice_agent::executor::{Executor, Hindrance};
+use lattice_agent_rpc::{Launch, ReportAnswer};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{Launch, ReportAnswer};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ impl Scene {
             alive.is_empty(),
             "{alive:?} were there when the end was told"
         );
-        let started = |report: &lattice_quorum_types::wire::Report| {
+        let started = |report: &lattice_agent_rpc::Report| {
             report.key == key(number) && matches!(report.report, RankReport::Started { .. })
         };
         assert!(!self.bench.ledger.all().iter().any(started));

@@ -8,9 +8,9 @@ use crate::support::{
     Ledger, PATIENCE, executable, key, pid_in, recorded_pid, runs, shell, terminate,
 };
 use lattice_agent::executor::NotReported;
+use lattice_agent_rpc::{AttemptKey, ListAttempts, Report, ReportAnswer};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{AttemptKey, ListAttempts, Report, ReportAnswer};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

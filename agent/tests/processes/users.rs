@@ -2,8 +2,8 @@
 
 use crate::support::{Bench, is_root, key, launch, shell};
 use lattice_agent::executor::{AgentUser, Ids};
+use lattice_agent_rpc::LaunchRefused;
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::LaunchRefused;
 
 fn skip_without_root() -> bool {
     if !is_root() {

@@ -3,9 +3,9 @@
 use crate::support::{Bench, key, pid_in, runs, shell, terminate};
 use lattice_agent::attempt::{AttemptDir, WalltimeRecord};
 use lattice_agent::executor::Executor;
+use lattice_agent_rpc::{AttemptKey, SetWalltime, WalltimeRefused, WalltimeStatus};
 use lattice_mesh::{Clock, SystemClock};
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{AttemptKey, SetWalltime, WalltimeRefused, WalltimeStatus};
 
 /// Longer than any step takes.
 const LONG_MS: u64 = 600_000;

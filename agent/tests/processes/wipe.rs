@@ -3,8 +3,8 @@
 use crate::support::{Bench, PATIENCE, executable, key, pid_in, runs, shell, terminate};
 use lattice_agent::attempt::Hook;
 use lattice_agent::executor::Executor;
+use lattice_agent_rpc::{Wipe, WipeStatus};
 use lattice_quorum_types::tenure::WipeOutcome;
-use lattice_quorum_types::wire::{Wipe, WipeStatus};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -8,11 +8,11 @@ use lattice_agent::executor::{
     Accounts, AgentUser, CgroupSettings, CgroupUse, CheckpointSettings, Control, Executor,
     ExecutorSettings, Hooks, Ids, NotReported, OrphanPolicy, RunAs,
 };
+use lattice_agent_rpc::{AttemptKey, Launch, Report, ReportAnswer, Terminate};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use lattice_quorum_types::spec::Workload;
-use lattice_quorum_types::wire::{AttemptKey, Launch, Report, ReportAnswer, Terminate};
 use lattice_quorum_types::{AllocationId, NodeId, Revision};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

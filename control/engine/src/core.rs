@@ -39,6 +39,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
+use lattice_agent_rpc::{AttemptKey, LogStream, ReadLog};
 use lattice_hwprobe::{DriftReport, Groups, Scope, groups};
 use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
 use lattice_quorum_types::{
@@ -46,7 +47,7 @@ use lattice_quorum_types::{
     allocation::RankPhase,
     command::{Fence, Power, Principal, SCHEMA},
     view::{Answer, Query},
-    wire::{AttemptKey, LogStream, ReadLog, Unavailable},
+    wire::Unavailable,
 };
 use parking_lot::Mutex;
 use std::{

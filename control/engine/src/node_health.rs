@@ -5,8 +5,9 @@ use crate::{
     error::AgentError,
     view::View,
 };
+use lattice_agent_rpc::GetHealth;
 use lattice_hwprobe::health::{Reason, Report};
-use lattice_quorum_types::{NodeId, wire::GetHealth};
+use lattice_quorum_types::NodeId;
 use serde::Deserialize;
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
+use lattice_agent_rpc::LogStream;
 use lattice_client::{AllocationRequest, LogOptions, SubmitOptions};
 use lattice_control::Config;
 use lattice_engine::{Change, Core, Subscription};
@@ -20,7 +21,6 @@ use lattice_quorum_types::{
     command::{Power, Principal, TokenGrant},
     event::{Event, EventKind},
     node::Lifecycle,
-    wire::LogStream,
 };
 use secrecy::ExposeSecret;
 use std::{

@@ -445,8 +445,8 @@ pub enum Command {
     /// Change the walltime of an allocation that has not ended. Only operators and administrators may increase the
     /// walltime. It must exceed the time already used. Refused for an allocation that is being stopped for good.
     ///
-    /// If an attempt is under way, each of its agents receives [`wire::SetWalltime`](crate::wire::SetWalltime) until it
-    /// has accepted the change.
+    /// If an attempt is under way, each of its agents receives the change (`agent.walltime`) until it has
+    /// accepted the change.
     SetWalltime {
         /// Allocation to change.
         id: AllocationId,

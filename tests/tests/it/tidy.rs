@@ -17,12 +17,13 @@ fn root() -> PathBuf {
 /// Permitted dependencies between the project's packages, outside tests; no others exist. Daemons are used by the
 /// founder of in-process clusters, by the command line, which runs all of them in its demo, and by the whole-system
 /// tests.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("lattice-host", &[]),
     ("lattice-rng", &[]),
     ("lattice-hwprobe", &[]),
     ("lattice-redfish", &["hwprobe", "host"]),
     ("lattice-quorum-types", &[]),
+    ("lattice-agent-rpc", &["quorum-types"]),
     ("lattice-config", &[]),
     ("lattice-fake-nvml", &[]),
     ("lattice-checkpointer", &[]),
@@ -33,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         "lattice-tests",
         &[
             "quorum-types",
+            "agent-rpc",
             "quorum-client",
             "mesh",
             "config",
@@ -53,7 +55,14 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("lattice-accounting", &["quorum-types", "config", "host"]),
     (
         "lattice-replay",
-        &["quorum-types", "quorum-state", "placement", "view", "rng"],
+        &[
+            "quorum-types",
+            "quorum-state",
+            "agent-rpc",
+            "placement",
+            "view",
+            "rng",
+        ],
     ),
     ("lattice-mesh", &["quorum-types", "host"]),
     ("lattice-gossip", &["mesh"]),
@@ -80,6 +89,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         "lattice-agent",
         &[
             "quorum-types",
+            "agent-rpc",
             "hwprobe",
             "redfish",
             "gossip",
@@ -92,6 +102,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         "lattice-control",
         &[
             "quorum-types",
+            "agent-rpc",
             "quorum-client",
             "placement",
             "view",

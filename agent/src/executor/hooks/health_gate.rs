@@ -4,7 +4,6 @@ use super::runner::Runner;
 use crate::attempt::{Hook, HookName};
 use crate::executor::block_reason::Hindrances;
 use lattice_quorum_types::NodeId;
-use lattice_quorum_types::wire::GateFailed;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use super::accounts::{Accounts, LookupError, is_account_name};
 use super::ids::{AgentUser, Ids, NO_ID};
 use super::user_map::{Mapped, UserMap};
 use crate::attempt::LocalUser;
-use lattice_quorum_types::wire::LaunchRefused;
+use lattice_agent_rpc::LaunchRefused;
 use std::sync::Arc;
 
 /// Rules that map a submitter to a local account.

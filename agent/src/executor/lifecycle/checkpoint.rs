@@ -3,8 +3,8 @@
 use super::termination;
 use crate::attempt::{AttemptDir, OrderRecord, RecordError};
 use crate::executor::Executor;
-use lattice_quorum_types::checkpoint::{CheckpointOrder, CheckpointStatus};
-use lattice_quorum_types::wire::{AttemptKey, CheckpointRefused, LaunchRefused, WriteCheckpoint};
+use lattice_agent_rpc::{AttemptKey, CheckpointRefused, LaunchRefused, WriteCheckpoint};
+use lattice_agent_rpc::{CheckpointOrder, CheckpointStatus};
 use rustix::process::Signal;
 
 impl Executor {

@@ -2,8 +2,8 @@
 
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
 use crate::executor::{Chosen, Hindrance, Shared};
-use lattice_quorum_types::checkpoint::CheckpointSetup;
-use lattice_quorum_types::wire::{AttemptKey, Launch, LaunchRefused};
+use lattice_agent_rpc::CheckpointSetup;
+use lattice_agent_rpc::{AttemptKey, Launch, LaunchRefused};
 
 impl Shared {
     /// Records an attempt, or removes its folder on failure: a rejected launch must not start later.

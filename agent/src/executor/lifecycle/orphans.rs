@@ -18,8 +18,8 @@ use crate::executor::rank::Rank;
 use crate::executor::settings::OrphanPolicy;
 use crate::executor::{Executor, Shared};
 use crate::supervisor::OrphanProcesses;
+use lattice_agent_rpc::{AttemptKey, AttemptStatus};
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,7 +6,6 @@ use crate::executor::block_reason::Hindrance;
 use crate::executor::rank::ended;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::AttemptKey;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 

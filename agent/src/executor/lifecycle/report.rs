@@ -3,7 +3,6 @@
 use crate::executor::Shared;
 use crate::executor::rank::Rank;
 use lattice_quorum_types::command::RankReport;
-use lattice_quorum_types::wire::{Report, ReportAnswer};
 use std::sync::Arc;
 use std::time::Duration;
 

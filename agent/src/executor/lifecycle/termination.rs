@@ -5,8 +5,8 @@ use crate::attempt::{AttemptDir, ExitRecord, RecordError};
 use crate::executor::Executor;
 use crate::executor::rank::{self, Rank};
 use crate::supervisor;
+use lattice_agent_rpc::{AttemptKey, AttemptStatus};
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::wire::{AttemptKey, AttemptStatus};
 use rustix::process::Signal;
 use std::time::Duration;
 

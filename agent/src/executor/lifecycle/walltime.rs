@@ -3,9 +3,7 @@
 use super::termination;
 use crate::attempt::{AttemptDir, RecordError, WalltimeRecord};
 use crate::executor::Executor;
-use lattice_quorum_types::wire::{
-    AttemptKey, LaunchRefused, SetWalltime, WalltimeRefused, WalltimeStatus,
-};
+use lattice_agent_rpc::{AttemptKey, LaunchRefused, SetWalltime, WalltimeRefused, WalltimeStatus};
 use rustix::process::Signal;
 
 impl Executor {

@@ -2,12 +2,12 @@
 use super::*;
 use crate::node::triggers::{Hearing, KernelNotice};
 use crate::node::{HistorySettings, Limits};
+use lattice_agent_rpc::GetHistory;
 use lattice_hwprobe::health::{Action, Severity};
 use lattice_hwprobe::history::{Event, Turn};
 use lattice_hwprobe::net::devlink_events::{DevlinkAction, DevlinkEvent};
 use lattice_hwprobe::uevent::Uevent;
 use lattice_quorum_types::UnixMillis;
-use lattice_quorum_types::wire::GetHistory;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 

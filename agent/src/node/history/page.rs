@@ -4,8 +4,8 @@ use super::journal::{read_bounded, record};
 use super::line::scan;
 use super::{NodeHistory, State};
 use bytes::Bytes;
+use lattice_agent_rpc::{GetHistory, HistoryPage};
 use lattice_hwprobe::history::Record;
-use lattice_quorum_types::wire::{GetHistory, HistoryPage};
 use std::path::PathBuf;
 
 /// Most entries of a page.

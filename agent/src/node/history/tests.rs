@@ -1,8 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use lattice_agent_rpc::{GetHistory, HistoryPage};
 use lattice_hwprobe::history::{Cause, Entry, ReadContext};
 use lattice_hwprobe::{ClassRecord, Reading};
-use lattice_quorum_types::wire::{GetHistory, HistoryPage};
 use std::path::Path;
 
 fn open(folder: &Path) -> (NodeHistory, Restored) {

@@ -1,10 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::node::{HistorySettings, InventoryUnavailable, Limits, Publication};
+use lattice_agent_rpc::GetHistory;
 use lattice_hwprobe::history::{Entry, Record};
 use lattice_hwprobe::{Class, ClassMark, NvmlSource, probe_all};
 use lattice_mesh::SystemClock;
-use lattice_quorum_types::wire::GetHistory;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -4,7 +4,7 @@
 //! that links are not followed below the checkpoint directory. In a folder that others can write, a link could lead to
 //! the user's own files.
 
-use lattice_quorum_types::checkpoint::CheckpointOrder;
+use lattice_agent_rpc::CheckpointOrder;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat,
 };

@@ -2,8 +2,9 @@
 
 use crate::attempt::{AttemptDir, CheckpointState};
 use crate::supervisor::complain::complain;
+use lattice_agent_rpc::CheckpointStatus;
 use lattice_quorum_types::UnixMillis;
-use lattice_quorum_types::checkpoint::{CheckpointOutcome, CheckpointStatus};
+use lattice_quorum_types::checkpoint::CheckpointOutcome;
 use std::mem::discriminant;
 use std::time::Duration;
 use tokio::time::sleep;

@@ -1,8 +1,9 @@
 //! Checkpoint timing: deadlines as a pure function of the job's reports.
 
 use crate::attempt::OrderRecord;
+use lattice_agent_rpc::CheckpointStatus;
 use lattice_quorum_types::UnixMillis;
-use lattice_quorum_types::checkpoint::{CheckpointFailure, CheckpointStatus};
+use lattice_quorum_types::checkpoint::CheckpointFailure;
 
 /// Timing of one checkpoint, from its order on.
 #[derive(Debug, Clone)]
@@ -162,7 +163,7 @@ impl Timing {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_quorum_types::checkpoint::CheckpointOrder;
+    use lattice_agent_rpc::CheckpointOrder;
 
     const T0: u64 = 1_000_000;
 

@@ -6,7 +6,7 @@
 //! end the supervisors.
 
 use crate::attempt::{Attempts, CgroupRecord};
-use lattice_quorum_types::wire::AttemptKey;
+use lattice_agent_rpc::AttemptKey;
 use rustix::fs::{Access, access};
 use std::fs::{File, OpenOptions};
 use std::io;

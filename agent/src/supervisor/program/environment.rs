@@ -118,7 +118,8 @@ mod tests {
     use super::*;
     use crate::attempt::CheckpointPlan;
     use crate::supervisor::testing::launch;
-    use lattice_quorum_types::checkpoint::{CheckpointMode, CheckpointSetup, Restore};
+    use lattice_agent_rpc::{CheckpointSetup, Restore};
+    use lattice_quorum_types::checkpoint::CheckpointMode;
     use std::collections::BTreeMap;
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::child::Step;
 use crate::attempt::LaunchRecord;
+use lattice_agent_rpc::LogStream;
 use lattice_quorum_types::spec::OutputFiles;
-use lattice_quorum_types::wire::LogStream;
 use std::io;
 use std::path::{Path, PathBuf};
 

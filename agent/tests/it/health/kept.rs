@@ -4,12 +4,12 @@ use super::{REMAP, Tree, document, of, report, said, says, settings, sound, star
 use crate::cluster::Cluster;
 use crate::daemon::{Daemon, configure};
 use crate::support::{self, PATIENCE, eventually, program};
+use lattice_agent_rpc::{ClearReason, GetHealth, GetHistory};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, GpuRef, Xid, library_path};
 use lattice_gossip::{Member, Verdict};
 use lattice_hwprobe::health::Action;
 use lattice_hwprobe::history::{Event, Happening, Record, Turn};
 use lattice_mesh::Peer;
-use lattice_quorum_types::wire::{ClearReason, GetHealth, GetHistory};
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::{Path, PathBuf};

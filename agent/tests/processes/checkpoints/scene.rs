@@ -3,13 +3,13 @@
 pub(crate) use crate::support::{
     Bench, Disk, NOBODY, PATIENCE, eventually, is_root, key, launch, shell, terminate,
 };
+pub(crate) use lattice_agent_rpc::{
+    AttemptKey, CheckpointOrder, CheckpointRefused, CheckpointSetup, CheckpointStatus, Launch,
+    Restore, WriteCheckpoint,
+};
 pub(crate) use lattice_quorum_types::allocation::RankExit;
 pub(crate) use lattice_quorum_types::checkpoint::{
-    CheckpointFailure, CheckpointMode, CheckpointOrder, CheckpointOutcome, CheckpointSetup,
-    CheckpointStatus, Restore,
-};
-pub(crate) use lattice_quorum_types::wire::{
-    AttemptKey, CheckpointRefused, Launch, WriteCheckpoint,
+    CheckpointFailure, CheckpointMode, CheckpointOutcome,
 };
 pub(crate) use std::path::{Path, PathBuf};
 pub(crate) use std::time::Duration;

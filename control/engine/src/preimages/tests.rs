@@ -1,13 +1,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::view::GossipedNode;
+use lattice_agent_rpc::GetPreimage;
 use lattice_hwprobe::{Class, ClassMark, Earlier, Reading, Value};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
 };
 use lattice_placement::{Health, Liveness};
-use lattice_quorum_types::wire::GetPreimage;
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},

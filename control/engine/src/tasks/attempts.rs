@@ -20,13 +20,13 @@ use crate::{
     view::{NodeEntry, View},
 };
 use futures::future::join_all;
+use lattice_agent_rpc::{AttemptKey, AttemptStatus, Terminate};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId, Refusal,
     allocation::{Rank, RankPhase, StopCause},
     command::Fence,
     node::Holder,
-    wire::{AttemptKey, AttemptStatus, Terminate},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -19,10 +19,8 @@ use crate::{
         },
     },
 };
-use lattice_quorum_types::{
-    NodeId,
-    wire::{AttemptKey, CheckHealth, Unavailable},
-};
+use lattice_agent_rpc::{AttemptKey, CheckHealth};
+use lattice_quorum_types::{NodeId, wire::Unavailable};
 use std::{
     mem::{Discriminant, discriminant},
     time::Duration,

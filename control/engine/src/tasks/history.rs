@@ -9,15 +9,13 @@ use crate::{
     view::View,
 };
 use futures::StreamExt;
+use lattice_agent_rpc::{GetHistory, HistoryPage};
 use lattice_hwprobe::{
     ClassMark, Digest,
     history::{MOST_CHANGES, Record},
 };
 use lattice_placement::Liveness;
-use lattice_quorum_types::{
-    NodeId,
-    wire::{GetHistory, HistoryPage},
-};
+use lattice_quorum_types::NodeId;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,

@@ -2,11 +2,8 @@
 //! superseded, or a restored quorum has no record of it.
 
 use crate::{core::Core, error::AgentError, view::View};
-use lattice_quorum_types::{
-    Allocation, NodeId,
-    command::RankReport,
-    wire::{AttemptKey, AttemptStatus, Unavailable},
-};
+use lattice_agent_rpc::{AttemptKey, AttemptStatus};
+use lattice_quorum_types::{Allocation, NodeId, command::RankReport, wire::Unavailable};
 use std::collections::BTreeSet;
 
 /// Maximum number of attempts named in a text; the others are only counted.

@@ -14,13 +14,14 @@ use crate::{
     view::View,
 };
 use futures::StreamExt;
+use lattice_agent_rpc::{AttemptKey, Ping};
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Command, NodeId, UnixMillis,
     allocation::{Rank, RankExit, RankPhase},
     command::{Fence, RankReport},
     rpc::Role,
     view::{Answer, Query},
-    wire::{AttemptKey, Ping, Unavailable},
+    wire::Unavailable,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;

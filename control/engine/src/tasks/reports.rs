@@ -2,11 +2,9 @@
 //! client groups them.
 
 use crate::{core::Core, error::ProposeError, sanitize};
+use lattice_agent_rpc::{Report, ReportAnswer};
 use lattice_mesh::{Caller, Failed, Router};
-use lattice_quorum_types::{
-    Command, NodeId, Refusal,
-    wire::{Report, ReportAnswer, Unavailable},
-};
+use lattice_quorum_types::{Command, NodeId, Refusal, wire::Unavailable};
 use std::sync::{Arc, Weak};
 
 /// Adds the handler of [`Report`]. The handler holds the core weakly, because the router must not keep the core alive.

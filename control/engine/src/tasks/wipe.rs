@@ -12,12 +12,9 @@ use crate::{
     view::View,
 };
 use futures::{StreamExt, stream};
+use lattice_agent_rpc::{Wipe, WipeStatus};
 use lattice_placement::Liveness;
-use lattice_quorum_types::{
-    Command, NodeId,
-    command::Fence,
-    wire::{Wipe, WipeStatus},
-};
+use lattice_quorum_types::{Command, NodeId, command::Fence};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A wipe takes from seconds to hours.

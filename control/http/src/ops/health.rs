@@ -13,10 +13,7 @@ use lattice_engine::{
 };
 use lattice_hwprobe::{Class, Inventory, health::Reason};
 use lattice_placement::Health;
-use lattice_quorum_types::{
-    NodeId, UnixMillis,
-    wire::{ClearReason, GetHealth},
-};
+use lattice_quorum_types::{NodeId, UnixMillis};
 use serde::Serialize;
 use std::cmp::Reverse;
 

@@ -8,12 +8,14 @@ use crate::{caller::Caller, state::Api, streams::StreamPlace};
 use axum::BoxError;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use lattice_agent_rpc::LogStream;
+use lattice_agent_rpc::LogStream;
 use lattice_api::{
     allocation::Sight,
     problem::{Kind, Problem},
 };
 use lattice_engine::{LogChunks, LogError, core};
-use lattice_quorum_types::{Allocation, AllocationId, NodeId, spec::OutputFiles, wire::LogStream};
+use lattice_quorum_types::{Allocation, AllocationId, NodeId, spec::OutputFiles};
 use std::sync::Arc;
 
 /// Requested output.

@@ -20,13 +20,13 @@ use axum::{
     response::IntoResponse,
 };
 use futures::StreamExt;
+use lattice_agent_rpc::LogStream;
 use lattice_api::{
     AllocationRequest, AllocationView, Page, Problem, Submitted,
     allocation::{CheckpointRequest, ExtendRequest},
     explanation::ExplanationView,
     schema::Element,
 };
-use lattice_quorum_types::wire::LogStream;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -4,6 +4,9 @@
 use super::store::OneCopy;
 use crate::{Auth, oidc::Issuer};
 use bytes::Bytes;
+use lattice_agent_rpc::{
+    CheckHealth, GateFailed, GetHealth, GetInventory, ListAttempts, LogStream, ReadLog,
+};
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
 use lattice_engine::{Core, core::Parts, fold, observe, view::GossipedNode};
 use lattice_hwprobe::{Class, ClassMark, Digest, Inventory};
@@ -18,7 +21,6 @@ use lattice_quorum_types::{
     command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
-    wire::{CheckHealth, GateFailed, GetHealth, GetInventory, ListAttempts, LogStream, ReadLog},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;

@@ -9,11 +9,11 @@ use super::{
     site::{Inner, Site},
     truth::{Attempt, Content, Work},
 };
-use lattice_quorum_types::{
-    AllocationId, NodeId,
-    checkpoint::CheckpointStatus,
-    wire::{AttemptKey, AttemptStatus, CheckpointRefused, Launch, LaunchRefused, WriteCheckpoint},
+use lattice_agent_rpc::{
+    AttemptKey, AttemptStatus, CheckpointRefused, CheckpointStatus, Launch, LaunchRefused,
+    WriteCheckpoint,
 };
+use lattice_quorum_types::{AllocationId, NodeId};
 use std::f64::consts::TAU;
 
 /// Time that a rank takes to start, and to end after a request, milliseconds.

@@ -7,6 +7,7 @@ use super::{
     scene::{Deed, START},
     site::{Inner, ended},
 };
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::{
     AllocationId, Command, NodeId,
     allocation::RankExit,
@@ -14,7 +15,6 @@ use lattice_quorum_types::{
     node::Lifecycle,
     scheduler::{SchedulerPatch, Setting},
     vcluster::VclusterPatch,
-    wire::AttemptKey,
 };
 
 const ADMIN: &str = "root";

@@ -1,10 +1,10 @@
 //! Simulated node: power state, boot, and processes of its agent.
 
 use super::nature::{Answers, Nature};
+use lattice_agent_rpc::{AttemptKey, CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::{
     UnixMillis,
-    checkpoint::{CheckpointFailure, CheckpointOrder, CheckpointOutcome, CheckpointStatus},
-    wire::AttemptKey,
+    checkpoint::{CheckpointFailure, CheckpointOutcome},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

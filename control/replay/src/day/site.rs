@@ -9,13 +9,13 @@ use super::{
     scene::{START, Scene},
     truth::Truth,
 };
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, NodeId, Outcome, Refusal, UnixMillis,
     allocation::RankExit,
     checkpoint::CheckpointOutcome,
     command::{Power, Principal, RankReport, SCHEMA},
-    wire::AttemptKey,
 };
 use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};

@@ -2,15 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use lattice_agent_rpc::{AttemptKey, CheckpointSetup, Launch, Restore};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Command, Envelope, NodeId, Outcome,
     Refusal,
     allocation::{RankPhase, StopCause},
-    checkpoint::{CheckpointSetup, Restore},
     claim::{Claim, ClaimedNode, Proof},
     command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
     id::LeaseName,
-    wire::{AttemptKey, Launch},
 };
 use std::collections::BTreeSet;
 

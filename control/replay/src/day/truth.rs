@@ -2,9 +2,8 @@
 //! reads it.
 
 use super::{machine::Process, nature::Nature};
-use lattice_quorum_types::{
-    AllocationId, NodeId, UnixMillis, checkpoint::CheckpointStatus, wire::AttemptKey,
-};
+use lattice_agent_rpc::{AttemptKey, CheckpointStatus};
+use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Progress of every allocation that was ever launched.

@@ -1,6 +1,7 @@
 //! Callers that use the name of another member.
 
 use super::fixture::{CLUSTER, ClusterFixture, credentials};
+use lattice_agent_rpc::{AttemptKey, Report, ReportAnswer};
 use lattice_cluster::LOOPBACK;
 use lattice_mesh::{
     CallError, EnrolError, EnrolRefused, Expect, Identity, JoinToken, Mesh, MeshConfig, Renew,
@@ -10,7 +11,7 @@ use lattice_quorum_types::{
     AllocationState, Command, UnixMillis,
     allocation::RankExit,
     command::{RankReport, TokenGrant},
-    wire::{AttemptKey, Propose, Report, ReportAnswer},
+    wire::Propose,
 };
 use lattice_tests::wait::eventually;
 use rustls_pki_types::CertificateDer;

@@ -13,12 +13,12 @@ use crate::tasks::{
         world::{NODE, World},
     },
 };
+use lattice_agent_rpc::GateFailed;
 use lattice_hwprobe::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_quorum_types::{
     baseline::{Definition, Policy},
     id::BaselineName,
     node::Lifecycle,
-    wire::GateFailed,
 };
 use std::collections::BTreeMap;
 

@@ -1,12 +1,14 @@
 //! Checkpoint requests: which agent to call for which part, and how to read its answer.
 
 use crate::{core::Core, error::AgentError, view::View};
+use lattice_agent_rpc::{
+    AttemptKey, CheckpointOrder, CheckpointRefused, CheckpointStatus, WriteCheckpoint,
+};
 use lattice_quorum_types::{
     Allocation, NodeId, UnixMillis,
     allocation::RankPhase,
-    checkpoint::{CheckpointFailure, CheckpointOrder, CheckpointOutcome, CheckpointStatus},
+    checkpoint::{CheckpointFailure, CheckpointOutcome},
     course::{AfterCheckpoint, RankCheckpoint},
-    wire::{AttemptKey, CheckpointRefused, WriteCheckpoint},
 };
 use std::{collections::BTreeMap, time::Duration};
 

@@ -17,10 +17,11 @@ use crate::{
     view::View,
 };
 use ask::{Part, RequestOutcome};
+use lattice_agent_rpc::CheckpointStatus;
 use lattice_placement::movement::checkpoint::Policy;
 use lattice_quorum_types::{
     AllocationId, Command, UnixMillis,
-    checkpoint::{CheckpointFailure, CheckpointOutcome, CheckpointStatus},
+    checkpoint::{CheckpointFailure, CheckpointOutcome},
     command::{Fence, RankReport},
     course::RankCheckpoint,
 };

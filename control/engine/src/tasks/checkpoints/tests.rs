@@ -5,6 +5,7 @@ use crate::{
     exposition::Exposition,
     tasks::{schedule::room::work_of, testing::world::World},
 };
+use lattice_agent_rpc::WriteCheckpoint;
 use lattice_mesh::Router;
 use lattice_placement::movement::preempt::Saves;
 use lattice_quorum_types::{
@@ -13,7 +14,6 @@ use lattice_quorum_types::{
     scheduler::{CheckpointSettings, SchedulerSettings},
     terms::{CheckpointTerms, CheckpointTrigger, Terms},
     vcluster::{Vcluster, VclusterDefinition},
-    wire::WriteCheckpoint,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 

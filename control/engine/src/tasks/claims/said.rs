@@ -3,9 +3,10 @@
 use super::proof::schema_digest;
 use crate::{baselines, core::Core, view::NodeEntry};
 use bytes::Bytes;
+use lattice_agent_rpc::GetClaim;
 use lattice_hwprobe::{Class, Earlier};
 use lattice_mesh::{Role, Signed};
-use lattice_quorum_types::{NodeId, UnixMillis, claim::Claim, wire::GetClaim};
+use lattice_quorum_types::{NodeId, UnixMillis, claim::Claim};
 use std::time::Duration;
 
 /// Maximum difference between the reading time of an attestation and the clock of this control, in either direction,

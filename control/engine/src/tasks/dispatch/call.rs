@@ -2,13 +2,11 @@
 
 use super::{Need, Target, what};
 use crate::{core::Core, error::AgentError, sanitize, view::View};
-use lattice_quorum_types::{
-    Allocation, NodeId,
-    wire::{
-        AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
-        WalltimeStatus,
-    },
+use lattice_agent_rpc::{
+    AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
+    WalltimeStatus,
 };
+use lattice_quorum_types::{Allocation, NodeId};
 use std::{net::SocketAddr, time::Duration};
 
 /// Timeout for an agent to record an attempt and answer.

@@ -23,12 +23,12 @@ use crate::{
     view::View,
 };
 use call::{Called, call_agent};
+use lattice_agent_rpc::{AttemptKey, LaunchRefused};
 use lattice_mesh::backoff;
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, Revision,
     allocation::{Rank, RankPhase},
     command::Fence,
-    wire::{AttemptKey, LaunchRefused},
 };
 use refused::{Boots, Refused};
 use std::{

@@ -8,11 +8,11 @@ use crate::{
     tasks::{faults, lease::Lease, reboots},
     view::View,
 };
+use lattice_agent_rpc::LaunchRefused;
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId, Refusal,
     allocation::{RankExit, StopCause},
     command::Fence,
-    wire::LaunchRefused,
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, time::Duration};

@@ -1,9 +1,9 @@
 //! Workload of an attempt, and its environment.
 
 use crate::{core::Core, view::View};
+use lattice_agent_rpc::{CheckpointSetup, Restore};
 use lattice_quorum_types::{
     Allocation,
-    checkpoint::{CheckpointSetup, Restore},
     spec::{OutputFiles, Workload},
 };
 

@@ -14,8 +14,9 @@ use crate::{
 };
 use futures::future::select_ok;
 use judge::{Answers, PeerReports, Thresholds, judge_all};
+use lattice_agent_rpc::Ping;
 use lattice_placement::Liveness;
-use lattice_quorum_types::{NodeId, wire::Ping};
+use lattice_quorum_types::NodeId;
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,

@@ -3,10 +3,8 @@
 use super::judge::PeerReports;
 use crate::{core::Core, view::View};
 use futures::future::join_all;
-use lattice_quorum_types::{
-    NodeId,
-    wire::{PingPeer, Pong},
-};
+use lattice_agent_rpc::{PingPeer, Pong};
+use lattice_quorum_types::NodeId;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

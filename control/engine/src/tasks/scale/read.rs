@@ -2,12 +2,8 @@
 
 use crate::{core::Core, inputs::Missing, view::View};
 use futures::future::join_all;
-use lattice_quorum_types::{
-    Allocation, NodeId,
-    allocation::RankPhase,
-    scale::Metric,
-    wire::{GetUsage, Part},
-};
+use lattice_agent_rpc::{GetUsage, Part};
+use lattice_quorum_types::{Allocation, NodeId, allocation::RankPhase, scale::Metric};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Timeout of a usage request; an agent may have to read its GPUs first.

@@ -2,17 +2,16 @@
 
 use super::{id, world::NODE};
 use bytes::Bytes;
+use lattice_agent_rpc::{
+    AttemptKey, AttemptStatus, CheckHealth, GateFailed, GetClaim, GetHealth, GetHistory,
+    GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts, Part,
+    Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe, WipeStatus,
+};
 use lattice_hwprobe::{Digest, Inventory, health::Reason};
 use lattice_mesh::{Clock as _, Credentials, Failed, Router, SystemClock};
 use lattice_quorum_types::{
     baseline::Cohort,
-    claim::ClassClaim,
-    wire::{
-        AttemptKey, AttemptStatus, CheckHealth, Claim, GateFailed, GetClaim, GetHealth, GetHistory,
-        GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts,
-        Part, Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe,
-        WipeStatus,
-    },
+    claim::{Claim, ClassClaim},
 };
 use std::{
     collections::BTreeMap,

@@ -16,6 +16,7 @@ use crate::tasks::{
     reports,
     told::Freshness,
 };
+use lattice_agent_rpc::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer};
 use lattice_hwprobe::{Class, ClassMark, Digest};
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_placement::Liveness;
@@ -25,7 +26,6 @@ use lattice_quorum_types::{
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
     view::Query,
-    wire::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer},
 };
 use std::{collections::BTreeMap, time::Duration};
 

@@ -11,6 +11,7 @@ mod walltimes;
 pub mod world;
 
 use crate::view::{GossipedNode, NodeEntry, View};
+use lattice_agent_rpc::AttemptKey;
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis,
@@ -18,7 +19,6 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     node::{Holder, Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
-    wire::AttemptKey,
 };
 use lattice_view::BaseView;
 use std::{collections::BTreeMap, sync::Arc};

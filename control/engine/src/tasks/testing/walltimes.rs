@@ -1,11 +1,8 @@
 //! Agents receive a walltime that changes while an allocation runs, each until it has accepted it.
 
 use super::launches::DispatcherFixture;
-use lattice_quorum_types::{
-    AllocationState, Command, UnixMillis,
-    command::RankReport,
-    wire::{AttemptKey, SetWalltime},
-};
+use lattice_agent_rpc::{AttemptKey, SetWalltime};
+use lattice_quorum_types::{AllocationState, Command, UnixMillis, command::RankReport};
 
 impl DispatcherFixture {
     fn extend(&self, key: AttemptKey, walltime_ms: u64) {

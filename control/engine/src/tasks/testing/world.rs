@@ -11,6 +11,7 @@ use crate::{
     observe::{self, PingOutcome},
 };
 use futures::stream::{self, BoxStream, StreamExt};
+use lattice_agent_rpc::{AttemptKey, HistoryPage};
 use lattice_gossip::HistoryMark;
 use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
 use lattice_mesh::{
@@ -33,7 +34,7 @@ use lattice_quorum_types::{
     terms::Terms,
     view::{Answer, Query, WatchItem},
     weight,
-    wire::{AttemptKey, HistoryPage, Unavailable},
+    wire::Unavailable,
 };
 use std::{
     collections::BTreeMap,

@@ -6,7 +6,8 @@ use super::{
     bmc::{self, Bmc},
 };
 use crate::{core::Core, error::AgentError, node_health::NodeHealth, view::View};
-use lattice_quorum_types::{NodeId, wire::GetHealth};
+use lattice_agent_rpc::GetHealth;
+use lattice_quorum_types::NodeId;
 
 /// Maximum age of a pass that counts as recent, milliseconds. An agent reads its node when it starts, and its gossip
 /// and document take a few seconds to arrive here. Passes are a minute apart, so for a node that has run longer a new

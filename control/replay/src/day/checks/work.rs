@@ -2,6 +2,7 @@
 
 use super::{AllocationSnapshot, Checks, was_moved};
 use crate::day::truth::Truth;
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, UnixMillis,
@@ -9,7 +10,6 @@ use lattice_quorum_types::{
     command::RankReport,
     course::MoveReason,
     spec::Requeue,
-    wire::AttemptKey,
 };
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Requests to the day's agents, and their signed attestations.
 
 use bytes::Bytes;
+use lattice_agent_rpc::{GetClaim, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint};
 use lattice_hwprobe::{Class, Digest};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Validity};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     claim::{Claim, ClassClaim},
-    wire::{GetClaim, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint},
 };
 use lattice_replay::day::{START, Site};
 use std::{

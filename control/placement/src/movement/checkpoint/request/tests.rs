@@ -2,7 +2,7 @@
 
 use super::*;
 use CheckpointReport::{Answering, Failed, Nothing, StorageOut, Written};
-use lattice_quorum_types::checkpoint::CheckpointOrder;
+use lattice_agent_rpc::CheckpointOrder;
 use proptest::{collection::vec, prelude::*};
 
 const MINUTE: u64 = 60_000;

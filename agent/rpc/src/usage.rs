@@ -1,6 +1,6 @@
-//! Messages between control and agents about processor and GPU usage.
+//! Processor and GPU usage of a node.
 
-use crate::rpc::{Role, Rpc};
+use lattice_quorum_types::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
 /// Requests the recent usage of a node. The answer is the busy part of the time in millionths, or the reason why it is

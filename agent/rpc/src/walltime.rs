@@ -1,7 +1,7 @@
-//! Messages between control and agents about walltime changes of running ranks.
+//! Walltime changes of running ranks.
 
-use super::AttemptKey;
-use crate::rpc::{Role, Rpc};
+use crate::AttemptKey;
+use lattice_quorum_types::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
 /// Changes the walltime of a rank. A repeat, or a lower number than the last accepted one, changes nothing and returns
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct SetWalltime {
     /// Attempt of the rank.
     pub key: AttemptKey,
-    /// Fencing epoch of the dispatcher's lease, as in [`Launch`](super::Launch).
+    /// Fencing epoch of the dispatcher's lease, as in [`Launch`](crate::Launch).
     pub epoch: u64,
     /// Number of the change for this attempt, from 1.
     pub number: u32,

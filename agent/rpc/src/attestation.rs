@@ -1,0 +1,19 @@
+//! Attestation of a node.
+
+use bytes::Bytes;
+use lattice_quorum_types::rpc::{Role, Rpc};
+use serde::{Deserialize, Serialize};
+
+/// Requests a [`Claim`](lattice_quorum_types::claim::Claim) (attestation) with a reading of that moment. The answer is the postcard encoding of two values:
+/// the postcard bytes of the claim, and the agent's signature of exactly these bytes for [`Claim::CONTEXT`](lattice_quorum_types::claim::Claim::CONTEXT)
+/// (`lattice-mesh`'s `Signed`).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetClaim {
+    /// Random nonce.
+    pub nonce: [u8; 16],
+}
+impl Rpc for GetClaim {
+    const METHOD: &'static str = "agent.claim";
+    const CALLERS: &'static [Role] = &[Role::Control];
+    type Reply = Result<Bytes, String>;
+}
