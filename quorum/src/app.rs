@@ -31,7 +31,9 @@ use lattice_mesh::{
     keep_renewed,
 };
 use lattice_quorum_types::{
-    VoterId, membership::MemberAccount, view::MemberStatus, wire::SignAudit,
+    VoterId,
+    membership::{MemberAccount, MemberStatus},
+    wire::SignAudit,
 };
 use openraft::SnapshotPolicy;
 use std::{collections::BTreeMap, fmt, future::Future, net::SocketAddr, sync::Arc, time::Duration};

@@ -6,7 +6,8 @@
 use lattice_mesh::{Mesh, Role, Signed};
 use lattice_quorum_types::{
     Command, Envelope, Refusal, UnixMillis,
-    claim::{Claim, ClaimedNode, Proof},
+    claim::{Claim, Proof},
+    command::ClaimedNode,
     refusal::{ProofFault, Unproven},
 };
 

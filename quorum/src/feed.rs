@@ -4,7 +4,6 @@
 use lattice_quorum_types::{
     Event, Revision,
     planted::{self, Bug},
-    weight,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -68,7 +67,7 @@ impl Feed {
             let mut ring = self.ring();
             for event in events {
                 newest = Some(event.revision);
-                let bytes = weight::in_memory(&event);
+                let bytes = event.memory_bytes();
                 ring.bytes += bytes;
                 ring.events.push_back((bytes, event));
             }

@@ -6,7 +6,7 @@
 
 use crate::{election_gate, member::Member};
 use lattice_mesh::{Expect, Mesh, Role};
-use lattice_quorum_types::{VoterId, wire::GetMemberStatus};
+use lattice_quorum_types::{VoterId, membership::GetMemberStatus};
 use openraft::{
     BasicNode,
     error::{InitializeError, RaftError},

@@ -11,7 +11,7 @@ use crate::{
     vote_guard::Floor,
 };
 use lattice_mesh::Clock;
-use lattice_quorum_types::{VoterId, view::MemberStatus, wire::Unavailable};
+use lattice_quorum_types::{VoterId, membership::MemberStatus, wire::Unavailable};
 use openraft::ServerState;
 use parking_lot::RwLock;
 use std::{

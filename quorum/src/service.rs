@@ -15,8 +15,9 @@ use lattice_mesh::{Caller, Failed, ItemSender, Role, Router, WeakMesh};
 use lattice_quorum_state::SegmentFault;
 use lattice_quorum_types::{
     Command, Envelope, Refusal, Revision,
+    membership::GetMemberStatus,
     view::{Answer, Query, WatchItem},
-    wire::{GetMemberStatus, Propose, Read, Unavailable, Watch},
+    wire::{Propose, Read, Unavailable, Watch},
 };
 use std::{sync::Arc, time::Duration};
 

@@ -13,9 +13,8 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{Expect, Failed, Mesh, Role, WeakMesh};
 use lattice_quorum_types::{
     VoterId,
+    membership::{GetMemberStatus, MemberStatus},
     planted::{self, Bug},
-    view::MemberStatus,
-    wire::GetMemberStatus,
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};

@@ -9,7 +9,7 @@ use lattice_mesh::{
     Authority, Clock as _, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity,
 };
 use lattice_quorum_client::{ClientConfig, QuorumClient};
-use lattice_quorum_types::{VoterId, view::MemberStatus};
+use lattice_quorum_types::{VoterId, membership::MemberStatus};
 use rustix::process::Signal;
 use std::{
     fmt::Write as _,

@@ -1,6 +1,7 @@
 //! Checkpoint preparation of a rank, as its launch record holds it.
 
-use lattice_quorum_types::checkpoint::{CheckpointMode, CheckpointSetup};
+use lattice_agent_rpc::CheckpointSetup;
+use lattice_quorum_types::checkpoint::CheckpointMode;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;

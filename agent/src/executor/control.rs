@@ -1,7 +1,7 @@
 //! Control as the receiver of an executor's reports.
 
 use futures::future::BoxFuture;
-use lattice_quorum_types::wire::{Report, ReportAnswer};
+use lattice_agent_rpc::{Report, ReportAnswer};
 
 /// Reason that control has not accepted a report; the report is repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,9 +5,7 @@
 mod grpc;
 
 use lattice_quorum_types::{
-    Refusal,
-    refusal::{Level, LimitFault},
-    wire::Unavailable,
+    Refusal, limit_policy::LimitFault, refusal::Level, wire::Unavailable,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

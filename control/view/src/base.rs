@@ -14,12 +14,12 @@ use lattice_quorum_types::{
     dag::Dag,
     id::{DagId, ReservationName},
     index::{ArrayIndex, PromiseIndex},
+    limit_policy::SystemView,
     node::Node,
     project::Project,
     reservation::Reservation,
     spec::Workload,
     vcluster::Vcluster,
-    view::SystemView,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -10,7 +10,8 @@ use lattice_mesh::{CallError, Mesh, Rpc};
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision,
     audit::AuditHead,
-    view::{Answer, MemberStatus, Query},
+    membership::MemberStatus,
+    view::{Answer, Query},
     weight,
     wire::{Read, SignAudit, Unavailable},
 };

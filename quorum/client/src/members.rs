@@ -3,7 +3,7 @@
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
-use lattice_quorum_types::{membership::Incarnation, view::MemberStatus, wire::GetMemberStatus};
+use lattice_quorum_types::membership::{GetMemberStatus, Incarnation, MemberStatus};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeSet,

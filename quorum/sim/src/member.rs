@@ -8,7 +8,7 @@ use crate::{
 };
 use lattice_mesh::{Identity, Role};
 use lattice_quorum::{App, Edges, Ground, Settings, StartError, Workers};
-use lattice_quorum_types::{VoterId, view::MemberStatus};
+use lattice_quorum_types::{VoterId, membership::MemberStatus};
 use parking_lot::Mutex;
 use std::{
     path::PathBuf,

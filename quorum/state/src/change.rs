@@ -13,12 +13,13 @@ use lattice_quorum_types::{
     hostlist::Hosts,
     id::{BaselineName, DagId, LeaseName, ReservationName},
     limit::Usage,
+    limit_policy::SystemView,
     node::Node,
     project::Project,
     reservation::Reservation,
     rpc::Role,
     vcluster::Vcluster,
-    view::{Authority, SystemView},
+    view::Authority,
 };
 use std::sync::Arc;
 

@@ -12,9 +12,9 @@ use lattice_quorum_types::{
     budget::TenantBudget,
     event::{AllocationChange, EventKind},
     fact::FactKind,
+    limit_policy::SystemView,
     node::Node,
     planted::{self, Bug},
-    view::SystemView,
 };
 use std::{collections::BTreeMap, sync::Arc};
 

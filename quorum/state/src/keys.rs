@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use lattice_quorum_types::{
     Applied, Command, Outcome, Revision, UnixMillis,
-    claim::{Claim, ClaimedNode, Proof},
-    command::{ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
+    claim::{Claim, Proof},
+    command::{ClaimedNode, ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
     planted::{self, Bug},
 };
 use serde::{Deserialize, Serialize, Serializer};

@@ -2,4 +2,4 @@
 //! `lattice_quorum_types::limit`, which the solver uses too; `0001-limit-policy.md` lists what another policy must
 //! provide.
 
-pub use lattice_quorum_types::limit::{ChildSum, ChildSums, LimitPolicy as Policy, Rules};
+pub use lattice_quorum_types::limit_policy::{ChildSum, ChildSums, LimitPolicy as Policy, Rules};

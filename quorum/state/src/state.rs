@@ -33,13 +33,14 @@ use lattice_quorum_types::{
     fact::FactsHead,
     id::{BaselineName, DagId, ReservationName},
     limit::{Limits, SensitivePool, SystemLimits, Usage},
+    limit_policy::SystemView,
     node::{Lifecycle, Node},
     project::Project,
     refusal::LimitRequest,
     reservation::Reservation,
     rpc::Role,
     vcluster::Vcluster,
-    view::{Headroom, SystemView, TrustView},
+    view::{Headroom, TrustView},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};

@@ -7,8 +7,9 @@ use crate::{
 use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
     limit::{Resource, Usage},
+    limit_policy::LimitFault,
     project::Project,
-    refusal::{Level, LimitFault, LimitRequest},
+    refusal::{Level, LimitRequest},
     view::{Headroom, HeadroomLevel},
 };
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,9 @@ use lattice_mesh::{
 use lattice_quorum_types::{
     Command, NodeId, Revision, UnixMillis,
     command::{IssuedCertificate, Power, TokenGrant},
+    membership::GetMemberStatus,
     view::Query,
-    wire::{GetMemberStatus, Propose, Read, Watch},
+    wire::{Propose, Read, Watch},
 };
 use std::time::Duration;
 

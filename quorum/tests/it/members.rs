@@ -7,10 +7,11 @@ use crate::common::{
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Outcome, Refusal, Revision,
-    claim::{Claim, ClaimedNode, Proof},
-    command::ExpectedNode,
+    claim::{Claim, Proof},
+    command::{ClaimedNode, ExpectedNode},
     event::EventKind,
-    view::{Answer, MemberStatus, Query, WatchItem},
+    membership::MemberStatus,
+    view::{Answer, Query, WatchItem},
 };
 use std::{
     sync::{

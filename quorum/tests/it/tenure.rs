@@ -8,10 +8,9 @@ use futures::future::join_all;
 use lattice_mesh::{Authority, Role};
 use lattice_quorum_types::{
     Command, Envelope, NodeId, Refusal,
-    claim::{Claim, ClaimedNode, ClassClaim, Proof},
-    command::{ExpectedNode, Power},
-    node::Node,
-    tenure::TakenBy,
+    claim::{Claim, ClassClaim, Proof},
+    command::{ClaimedNode, ExpectedNode, Power},
+    node::{Node, TakenBy},
     view::{Answer, Query},
 };
 use std::collections::{BTreeMap, BTreeSet};

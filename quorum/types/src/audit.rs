@@ -16,7 +16,7 @@ pub use hex::Hex;
 pub use search::{AuditOrder, AuditPage, AuditSearch, Finder, MAX_FOUND, MAX_PAGE_BYTES, fits};
 pub use subjects::Subjects;
 
-use crate::{Revision, UnixMillis, command::Principal};
+use crate::{Revision, UnixMillis, principal::Principal};
 use serde::{Deserialize, Serialize};
 
 /// One audit entry. `apply` writes it, and it never changes.

@@ -5,11 +5,11 @@ use crate::{
     allocation::StopCause,
     baseline::Definition,
     budget::{Credit, SoftPatch},
-    claim::ClaimedNode,
     course::MoveReason,
     dag::DagSpec,
     id::{BaselineName, DagId, LeaseName, ReservationName},
-    limit::{LimitPatch, LimitPolicy, Limits, SystemLimitPatch},
+    limit::{LimitPatch, Limits, SystemLimitPatch},
+    limit_policy::LimitPolicy,
     node::Lifecycle,
     reservation::ReservationSpec,
     rpc::Role,
@@ -26,10 +26,12 @@ mod envelope;
 mod outcome;
 mod parts;
 
-pub use envelope::{Envelope, Fence, KEY_LIFETIME_MS, Power, Principal, SCHEMA};
+pub use crate::principal::{Power, Principal};
+pub use envelope::{Envelope, Fence, KEY_LIFETIME_MS, SCHEMA};
 pub use outcome::{Applied, Outcome};
 pub use parts::{
-    CheckpointAsked, ExpectedNode, IssuedCertificate, LimitChange, RankReport, TokenGrant, Victim,
+    CheckpointAsked, ClaimedNode, ExpectedNode, IssuedCertificate, LimitChange, RankReport,
+    TokenGrant, Victim,
 };
 
 /// A request to change the replicated state.

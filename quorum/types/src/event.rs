@@ -5,21 +5,25 @@
 
 use crate::{
     Allocation, AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    allocation::StopCause,
+    allocation::{Rank, StopCause},
     baseline::{Baseline, Brake},
     budget::TenantBudget,
     course::Tally,
     dag::{Dag, Progress},
     id::{BaselineName, DagId, LeaseName, ReservationName},
+    limit_policy::SystemView,
     node::Node,
     project::Project,
     reservation::Reservation,
     tenure::{Tenure, WipeOutcome},
     vcluster::Vcluster,
-    view::SystemView,
+    weight::on_wire,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Allocator overhead for the name and the boot id of a rank, bytes.
+const ALLOCATED: usize = 64;
 
 /// One change. `(revision, ordinal)` identifies and orders events permanently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,4 +218,50 @@ pub enum EventKind {
         /// Number of the last usage record.
         through: u64,
     },
+}
+
+impl Event {
+    /// Approximate size in memory, bytes: the encoded size, plus the fixed parts of the event, the record and its ranks.
+    pub fn memory_bytes(&self) -> usize {
+        let held = match &self.kind {
+            EventKind::Allocation { record, .. } => {
+                size_of::<Allocation>() + record.ranks.len() * (size_of::<Rank>() + ALLOCATED)
+            }
+            _ => 0,
+        };
+        (size_of::<Self>() + held).saturating_add(on_wire(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        audit::{AuditAction, AuditEntry},
+        principal::{Power, Principal},
+        rpc::Role,
+    };
+
+    const TEXT: usize = 100_000;
+
+    #[test]
+    fn an_events_texts_count() {
+        let by = Principal {
+            name: "root".to_owned(),
+            power: Power::Admin,
+        };
+        let action = AuditAction::CertificatesRevoked {
+            role: Role::Agent,
+            name: "n1".to_owned(),
+            reason: "x".repeat(TEXT),
+        };
+        let entry = AuditEntry::following(None, Revision(1), UnixMillis(1), by, action);
+        let event = Event {
+            revision: Revision(1),
+            ordinal: 0,
+            at: UnixMillis(1),
+            kind: EventKind::Audit { entry },
+        };
+        assert!(event.memory_bytes() > TEXT);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Revision, VoterId,
-    command::Principal,
+    principal::Principal,
     rpc::{Role, Rpc, StreamRpc},
     wire::Unavailable,
 };
@@ -109,6 +109,36 @@ pub struct SegmentCounts {
     pub checked: u64,
     /// Files fetched from another member since start, because they were missing or damaged here.
     pub replaced: u64,
+}
+
+/// Status of a member, as the member itself reports it. Not linearizable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Number of the member.
+    pub id: VoterId,
+    /// Leader, as the member sees it; `None` if not known.
+    pub leader: Option<VoterId>,
+    /// Raft term.
+    pub term: u64,
+    /// Index of the last applied log entry.
+    pub applied_index: u64,
+    /// Revision of the member's state.
+    pub revision: Revision,
+    /// All members with their mesh addresses.
+    pub members: Vec<(VoterId, String)>,
+    /// Incarnation of the cluster that the member belongs to.
+    pub incarnation: Incarnation,
+    /// Index of the log entry that holds this membership.
+    pub membership_index: u64,
+}
+
+/// Requests a member's status, as the member itself reports it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GetMemberStatus;
+impl Rpc for GetMemberStatus {
+    const METHOD: &'static str = "quorum.status";
+    const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
+    type Reply = MemberStatus;
 }
 
 /// Full status of a member, as the member itself reports it.

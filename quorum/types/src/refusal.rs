@@ -11,9 +11,10 @@ use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision,
     cidr::Cidr,
     id::{BaselineName, DagId, LeaseName, ReservationName, VclusterName},
-    tenure::Taken,
+    limit_policy::LimitFault,
+    node::Taken,
 };
-pub use limit::{Level, LimitFault, LimitRequest};
+pub use limit::{Level, LimitRequest};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 pub use unproven::{ProofFault, Unproven};

@@ -2,7 +2,7 @@
 
 use crate::{
     Allocation, AllocationId, AllocationState, Envelope, Event, ProjectPath, Refusal, Revision,
-    UnixMillis, VoterId,
+    UnixMillis,
     audit::{AuditEntry, AuditPage, AuditSearch},
     baseline::{Baseline, BaselinesView, VersionView},
     budget::TenantBudget,
@@ -10,7 +10,8 @@ use crate::{
     dag::Dag,
     fact::{Fact, FactsHead, OpenUse},
     id::{BaselineName, DagId},
-    limit::{LimitPolicy, Limits, SystemLimits, Usage},
+    limit::{Limits, Usage},
+    limit_policy::SystemView,
     node::Node,
     project::Project,
     reservation::Reservation,
@@ -123,15 +124,6 @@ pub enum Query {
     },
     /// Nodes in use, each with its user and start time, and the head of the usage records.
     OpenUses,
-}
-
-/// Settings of the whole cluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SystemView {
-    /// Limit policy.
-    pub limit_policy: LimitPolicy,
-    /// Limits of the whole cluster.
-    pub limits: SystemLimits,
 }
 
 /// Headroom of a project: how many more nodes and allocations its limits permit now.
@@ -331,25 +323,4 @@ pub enum WatchItem {
         /// Oldest revision from which a watch can start.
         oldest: Revision,
     },
-}
-
-/// Status of a member, as the member itself reports it. Not linearizable.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberStatus {
-    /// Number of the member.
-    pub id: VoterId,
-    /// Leader, as the member sees it; `None` if not known.
-    pub leader: Option<VoterId>,
-    /// Raft term.
-    pub term: u64,
-    /// Index of the last applied log entry.
-    pub applied_index: u64,
-    /// Revision of the member's state.
-    pub revision: Revision,
-    /// All members with their mesh addresses.
-    pub members: Vec<(VoterId, String)>,
-    /// Incarnation of the cluster that the member belongs to.
-    pub incarnation: crate::membership::Incarnation,
-    /// Index of the log entry that holds this membership.
-    pub membership_index: u64,
 }

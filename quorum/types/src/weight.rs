@@ -2,12 +2,8 @@
 //!
 //! Sizes are measured, not estimated. A new field of a command or record therefore counts automatically.
 
-use crate::{Allocation, Event, allocation::Rank, event::EventKind};
 use postcard::ser_flavors::Size;
 use serde::Serialize;
-
-/// Allocator overhead for the name and the boot id of a rank, bytes.
-const ALLOCATED: usize = 64;
 
 /// Exact size on the wire, bytes.
 pub fn on_wire<T: Serialize>(value: &T) -> usize {
@@ -15,27 +11,12 @@ pub fn on_wire<T: Serialize>(value: &T) -> usize {
     postcard::serialize_with_flavor::<T, Size, usize>(value, Size::default()).unwrap_or(usize::MAX)
 }
 
-/// Approximate size in memory, bytes: the encoded size, plus the fixed parts of the event, the record and its ranks.
-pub fn in_memory(event: &Event) -> usize {
-    let held = match &event.kind {
-        EventKind::Allocation { record, .. } => {
-            size_of::<Allocation>() + record.ranks.len() * (size_of::<Rank>() + ALLOCATED)
-        }
-        _ => 0,
-    };
-    (size_of::<Event>() + held).saturating_add(on_wire(event))
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::{
-        AllocationId, Command, NodeId, Revision, UnixMillis,
-        allocation::RankExit,
-        audit::{AuditAction, AuditEntry},
-        command::{Power, Principal, RankReport},
-        rpc::Role,
+        AllocationId, Command, NodeId, UnixMillis, allocation::RankExit, command::RankReport,
     };
 
     const TEXT: usize = 100_000;
@@ -69,26 +50,5 @@ mod tests {
             let written = postcard::to_stdvec(&command).unwrap();
             assert_eq!(on_wire(&command), written.len());
         }
-    }
-
-    #[test]
-    fn an_events_texts_count() {
-        let by = Principal {
-            name: "root".to_owned(),
-            power: Power::Admin,
-        };
-        let action = AuditAction::CertificatesRevoked {
-            role: Role::Agent,
-            name: "n1".to_owned(),
-            reason: text(),
-        };
-        let entry = AuditEntry::following(None, Revision(1), UnixMillis(1), by, action);
-        let event = Event {
-            revision: Revision(1),
-            ordinal: 0,
-            at: UnixMillis(1),
-            kind: EventKind::Audit { entry },
-        };
-        assert!(in_memory(&event) > TEXT);
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     Applied, Envelope, Refusal, Revision,
     audit::AuditHead,
     rpc::{Role, Rpc, StreamRpc},
-    view::{Answer, MemberStatus, Query, WatchItem},
+    view::{Answer, Query, WatchItem},
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,15 +72,6 @@ impl Rpc for SignAudit {
     const CALLERS: &'static [Role] = &[Role::Control];
     /// The audit head afterwards. The inner error is the reason why the head is not signed.
     type Reply = Result<Result<AuditHead, String>, Unavailable>;
-}
-
-/// Requests a member's status, as the member itself reports it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct GetMemberStatus;
-impl Rpc for GetMemberStatus {
-    const METHOD: &'static str = "quorum.status";
-    const CALLERS: &'static [Role] = &[Role::Control, Role::Quorum];
-    type Reply = MemberStatus;
 }
 
 /// Streams all events after a revision, as they are committed.

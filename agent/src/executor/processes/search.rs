@@ -2,7 +2,7 @@
 
 use super::clearing::kill;
 use crate::supervisor::{Cgroup, Cgroups, OrphanProcesses, Process, marked, process};
-use lattice_quorum_types::wire::AttemptKey;
+use lattice_agent_rpc::AttemptKey;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -8,8 +8,9 @@ use crate::{
 use lattice_quorum_types::{
     ProjectPath, Revision,
     budget::{SoftLimits, SoftPatch},
-    limit::{LimitPatch, LimitPolicy, Patch, SystemLimitPatch},
-    view::{Headroom, HeadroomLevel, SystemView},
+    limit::{LimitPatch, Patch, SystemLimitPatch},
+    limit_policy::{LimitPolicy, SystemView},
+    view::{Headroom, HeadroomLevel},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -8,7 +8,7 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use lattice_api::tenant::{SystemLimitsUpdate, SystemLimitsView};
-use lattice_quorum_types::limit::LimitPolicy;
+use lattice_quorum_types::limit_policy::LimitPolicy;
 
 /// Subcommands for cluster-wide settings.
 #[derive(Subcommand)]

@@ -1,7 +1,7 @@
-//! Approximate weight of a kept change, to bound memory. Events are weighed by the shared function `weight::in_memory`.
+//! Approximate weight of a kept change, to bound memory. Events are weighed by [`Event::memory_bytes`].
 
 use super::Change;
-use lattice_quorum_types::{event::EventKind, weight};
+use lattice_quorum_types::event::{Event, EventKind};
 use std::{mem::size_of, sync::Arc};
 
 /// Bytes of one name in a set or list, with its container.
@@ -29,7 +29,7 @@ pub(super) fn slim(change: &mut Change) {
 pub(super) fn of(change: &Change) -> usize {
     size_of::<Change>()
         + match change {
-            Change::Events(events) => events.iter().map(weight::in_memory).sum(),
+            Change::Events(events) => events.iter().map(Event::memory_bytes).sum(),
             Change::Observed(seen) => (seen.nodes.len() + seen.waiting.len()) * NAME,
             Change::Compacted { .. } => 0,
         }

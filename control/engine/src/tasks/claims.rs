@@ -17,8 +17,8 @@ pub use users::{prove, unasked};
 use crate::{core::Core, observe, view::View};
 use lattice_quorum_types::{
     NodeId,
-    claim::{ClaimedNode, Proof},
-    command::ExpectedNode,
+    claim::Proof,
+    command::{ClaimedNode, ExpectedNode},
     refusal::{ProofFault, Unproven},
 };
 use proof::proof;

@@ -17,8 +17,8 @@ use lattice_placement::Health;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, ProjectPath, Refusal, VclusterName,
     allocation::RankExit,
-    claim::{Claim, ClaimedNode, Proof},
-    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    claim::{Claim, Proof},
+    command::{ClaimedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
 };

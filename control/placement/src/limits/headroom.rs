@@ -11,7 +11,8 @@ use crate::{
 };
 use lattice_quorum_types::{
     AllocationId, ProjectPath, UnixMillis,
-    limit::{LimitPolicy, Resource, Usage},
+    limit::{Resource, Usage},
+    limit_policy::LimitPolicy,
     refusal::Level,
 };
 use std::collections::BTreeMap;

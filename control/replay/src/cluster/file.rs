@@ -29,8 +29,7 @@ use super::{Cluster, ClusterError, Domain, Host, Queue, charge, conformance, sou
 use crate::policy::{PolicyText, ReservationsText, read_policy};
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{
-    ProjectPath, VclusterName, hostlist,
-    limit::{LimitPolicy, Limits},
+    ProjectPath, VclusterName, hostlist, limit::Limits, limit_policy::LimitPolicy,
     vcluster::DEFAULT_VCLUSTER,
 };
 use serde::Deserialize;

@@ -21,11 +21,8 @@ use lattice_placement::{
     Charge, ClusterView, ConformanceKey, Health, Liveness, NodeFacts, NodeView, Policy,
 };
 use lattice_quorum_types::{
-    NodeId, ProjectPath, VclusterName,
-    id::InvalidId,
-    limit::{LimitPolicy, Limits},
-    spec::AllocationSpec,
-    vcluster::DEFAULT_VCLUSTER,
+    NodeId, ProjectPath, VclusterName, id::InvalidId, limit::Limits, limit_policy::LimitPolicy,
+    spec::AllocationSpec, vcluster::DEFAULT_VCLUSTER,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,8 @@
 //! Events of the simulation, by what they concern.
 
 use super::scene::Deed;
-use lattice_quorum_types::{NodeId, wire::AttemptKey};
+use lattice_agent_rpc::AttemptKey;
+use lattice_quorum_types::NodeId;
 
 /// Simulation event.
 #[derive(Debug)]

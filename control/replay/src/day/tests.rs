@@ -7,8 +7,8 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Command, Envelope, NodeId, Outcome,
     Refusal,
     allocation::{RankPhase, StopCause},
-    claim::{Claim, ClaimedNode, Proof},
-    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    claim::{Claim, Proof},
+    command::{ClaimedNode, ExpectedNode, Fence, Power, Principal, SCHEMA},
     id::LeaseName,
 };
 use std::collections::BTreeSet;

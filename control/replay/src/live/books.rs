@@ -1,5 +1,5 @@
 //! Ledger without a judge, for thousands of replays of one trace. It only counts; the solver applies the rules, with
-//! the same limits ([`lattice_quorum_types::limit::Rules`]) and the same numbers. The result equals that of the quorum
+//! the same limits ([`lattice_quorum_types::limit_policy::Rules`]) and the same numbers. The result equals that of the quorum
 //! as long as the quorum refuses nothing. The quorum refuses a submit that exceeds a limit at once; here such a job
 //! waits. Use this ledger for exploration, and confirm results with the quorum.
 

@@ -9,9 +9,9 @@ use lattice_quorum_types::{
     Applied, Command, Envelope, Event, Outcome, ProjectPath, Refusal, Revision, UnixMillis,
     command::{Power, Principal, SCHEMA},
     event::EventKind,
-    membership::Incarnation,
-    view::{Answer, MemberStatus, Query, WatchItem},
-    wire::{GetMemberStatus, Propose, Read, Unavailable, Watch},
+    membership::{GetMemberStatus, Incarnation, MemberStatus},
+    view::{Answer, Query, WatchItem},
+    wire::{Propose, Read, Unavailable, Watch},
 };
 use std::{
     collections::VecDeque,

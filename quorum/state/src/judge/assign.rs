@@ -11,15 +11,14 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal,
     allocation::{Rank, RankPhase, StopCause},
-    claim::ClaimedNode,
-    command::ExpectedNode,
+    command::{ClaimedNode, ExpectedNode},
     event::AllocationChange,
     limit::Usage,
-    node::{Holder, Node},
+    node::{Holder, Node, Taken, TakenBy},
     planted::{self, Bug},
     refusal::LimitRequest,
     spec::AllocationSpec,
-    tenure::{Taken, TakenBy, Tenure},
+    tenure::Tenure,
 };
 use std::collections::BTreeSet;
 

@@ -14,8 +14,7 @@ use lattice_quorum_types::{
     command::{Power, Victim},
     course::{AfterCheckpoint, MoveReason},
     event::AllocationChange,
-    node::{Lifecycle, Node},
-    tenure::{Taken, TakenBy},
+    node::{Lifecycle, Node, Taken, TakenBy},
 };
 use std::collections::BTreeSet;
 

@@ -12,8 +12,8 @@ use lattice_quorum_types::{
     command::{LimitChange, Power},
     id::MAX_NAME_BYTES,
     limit::{Limits, Resource, Usage},
+    limit_policy::LimitFault,
     project::Project,
-    refusal::LimitFault,
     text::MAX_FREE_TEXT_BYTES,
     vcluster::Vcluster,
 };

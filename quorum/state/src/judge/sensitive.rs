@@ -10,7 +10,8 @@ use crate::State;
 use lattice_quorum_types::{
     AllocationId, NodeId, Refusal,
     baseline::{Baseline, ClassRule, Cohort, Rank, Rule, Sensitive, most_specific},
-    claim::{BaselineVersion, ClaimedNode, MAX_AGE_MS, Proof},
+    claim::{BaselineVersion, MAX_AGE_MS, Proof},
+    command::ClaimedNode,
     id::BaselineName,
     refusal::{ProofFault, Unproven},
 };

@@ -5,9 +5,9 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Refusal,
     audit::{AuditAction, ChangedLimit},
-    limit::{LimitPolicy, SystemLimitPatch},
+    limit::SystemLimitPatch,
+    limit_policy::{LimitPolicy, SystemView},
     project::Project,
-    view::SystemView,
 };
 
 /// Changes cluster-wide limits. A limit may go below usage: nothing is stopped, and nothing new starts until usage is

@@ -12,13 +12,12 @@ use crate::{
 use lattice_quorum_types::{
     NodeId, ProjectPath, Refusal, UnixMillis,
     audit::AuditAction,
-    claim::ClaimedNode,
-    command::Power,
+    command::{ClaimedNode, Power},
     event::EventKind,
     limit::Usage,
-    node::{Lifecycle, Node},
+    node::{Lifecycle, Node, Taken, TakenBy},
     refusal::LimitRequest,
-    tenure::{Taken, TakenBy, Tenure, TenurePhase, WipeOutcome},
+    tenure::{Tenure, TenurePhase, WipeOutcome},
     text::MAX_FREE_TEXT_BYTES,
 };
 use std::collections::BTreeSet;

@@ -6,9 +6,8 @@ use lattice_quorum_types::{
     NodeId, Outcome, Refusal, Revision, VclusterName,
     audit::AuditAction,
     id::LeaseName,
-    node::Node,
+    node::{Node, Taken, TakenBy},
     scheduler::SchedulerPatch,
-    tenure::{Taken, TakenBy},
     vcluster::{
         DEFAULT_VCLUSTER, MAX_DESCRIPTION_BYTES, MAX_TENANTS, Vcluster, VclusterDefinition,
         VclusterPatch,

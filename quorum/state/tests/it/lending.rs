@@ -3,7 +3,7 @@
 use crate::common::{Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
     AllocationState::*, Applied, Command, Refusal, VclusterName, allocation::RankExit,
-    course::MoveReason, tenure::TakenBy, vcluster::VclusterPatch,
+    course::MoveReason, node::TakenBy, vcluster::VclusterPatch,
 };
 
 /// Two vClusters; n004 and n005 of `home` are lent to `main`.

@@ -11,10 +11,9 @@ use lattice_quorum_types::{
     command::{Power, RankReport, Victim},
     course::MoveReason,
     id::ReservationName,
-    node::Lifecycle,
+    node::{Lifecycle, TakenBy},
     reservation::ReservationSpec,
     spec::{AllocationSpec, Requeue},
-    tenure::TakenBy,
     view::{Answer, Query},
 };
 

@@ -8,8 +8,8 @@ use lattice_quorum_types::{
     allocation::RankExit,
     audit::AuditAction,
     command::{LimitChange, Power},
-    limit::{LimitPatch, LimitPolicy, Patch, Resource},
-    refusal::LimitFault,
+    limit::{LimitPatch, Patch, Resource},
+    limit_policy::{LimitFault, LimitPolicy},
     view::{Answer, Query},
 };
 

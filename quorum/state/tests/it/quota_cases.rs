@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     allocation::RankExit,
     command::{LimitChange, Power, RankReport},
     limit::{LimitPatch, Patch, Resource},
-    refusal::LimitFault,
+    limit_policy::LimitFault,
 };
 use quota::{Actor, Ceilings, Kind, Quorum, Refused, Standing, Value, Violated};
 use std::{

@@ -5,10 +5,10 @@ use crate::common::{Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
-    command::LimitChange,
-    command::{ExpectedNode, Power, RankReport},
+    command::{ExpectedNode, LimitChange, Power, RankReport},
     event::{AllocationChange, EventKind},
-    limit::{LimitPatch, LimitPolicy, Limits, Patch, SystemLimitPatch},
+    limit::{LimitPatch, Limits, Patch, SystemLimitPatch},
+    limit_policy::LimitPolicy,
     scale::{Metric, Pace, Scale},
     spec::{AllocationSpec, Requeue},
 };

@@ -1,6 +1,6 @@
 //! Command envelope: the requesting principal, the time, and the lease of a command.
 
-use super::Command;
+use super::{Command, Principal};
 use crate::{UnixMillis, id::LeaseName};
 use serde::{Deserialize, Serialize};
 
@@ -10,32 +10,6 @@ pub const SCHEMA: u16 = 1;
 
 /// Retention of an idempotency key, milliseconds (24 h).
 pub const KEY_LIFETIME_MS: u64 = 24 * 3600 * 1000;
-
-/// The requesting principal, authenticated by the service that received the request: the principal of a token, or the
-/// name in a service's certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Principal {
-    /// Name: a user, or `service:control/c1`.
-    pub name: String,
-    /// Power of the principal.
-    pub power: Power,
-}
-
-/// The strongest role a principal holds for a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Power {
-    /// User: may submit to projects and act on its own allocations.
-    User,
-    /// Operator: may act on all allocations and nodes.
-    Operator,
-    /// Administrator: may do everything, including changes of tenants and limits.
-    Admin,
-    /// A Lattice service (control) that acts on its own.
-    Service,
-    /// An external accounting system with its own token: may set limits and budgets of tenants.
-    Accounting,
-}
 
 /// Proof that the proposer still holds its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Parts of commands.
 
 use crate::{
-    AllocationId, NodeId, ProjectPath, UnixMillis, allocation::RankExit, cidr::Cidr,
+    AllocationId, NodeId, ProjectPath, UnixMillis, allocation::RankExit, cidr::Cidr, claim::Proof,
     course::RankCheckpoint, limit::LimitPatch, rpc::Role,
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,15 @@ pub struct ExpectedNode {
     /// Boot id from the last direct read of the node. A rank that is assigned under one boot never starts under
     /// another. `None`: not known.
     pub boot: Option<String>,
+}
+
+/// A node for an assignment of sensitive allocations, or for a node claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimedNode {
+    /// Node and version that the plan is based on.
+    pub expected: ExpectedNode,
+    /// Proof for the node.
+    pub proof: Proof,
 }
 
 /// An agent's report about one rank.

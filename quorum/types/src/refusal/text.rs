@@ -2,11 +2,12 @@
 
 use super::{
     Refusal,
-    limit::{fmt_exceeded, fmt_fault, fmt_pool},
+    limit::{fmt_exceeded, fmt_pool},
 };
 use crate::{
     Revision, cidr, hostlist,
-    tenure::{Taken, TakenBy, fmt_taken},
+    limit_policy::fmt_fault,
+    node::{Taken, TakenBy, fmt_taken},
 };
 use std::fmt;
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
-    claim::{Claim, ClaimedNode, Proof},
-    command::ExpectedNode,
+    claim::{Claim, Proof},
+    command::{ClaimedNode, ExpectedNode},
 };
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_quorum_types::{
     ProjectPath, UnixMillis,
-    claim::{Claim, ClaimedNode, Proof},
-    command::ExpectedNode,
+    claim::{Claim, Proof},
+    command::{ClaimedNode, ExpectedNode},
     node::Lifecycle,
     tenure::{TenurePhase, WipeOutcome},
 };

@@ -13,10 +13,8 @@ use lattice_quorum_types::{
         Baseline, ClassRule, Cohort, CohortSelector, Constraint, Definition, Policy, Rule, Scalar,
         Sensitive,
     },
-    claim::{
-        BaselineVersion, Claim, ClaimedNode, ClassClaim, Completed, MAX_AGE_MS, Proof, SchemaDigest,
-    },
-    command::{ExpectedNode, Power},
+    claim::{BaselineVersion, Claim, ClassClaim, Completed, MAX_AGE_MS, Proof, SchemaDigest},
+    command::{ClaimedNode, ExpectedNode, Power},
     id::BaselineName,
     refusal::ProofFault,
     view::{Answer, Query},

@@ -2,9 +2,7 @@
 //!
 //! The code calls an attestation a claim. A user's claim on nodes is a [`tenure`](crate::tenure).
 
-use crate::{
-    NodeId, UnixMillis, baseline::Cohort, command::ExpectedNode, id::BaselineName, text::truncated,
-};
+use crate::{NodeId, UnixMillis, baseline::Cohort, id::BaselineName, text::truncated};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,15 +111,6 @@ pub struct Proof {
     /// has a schema that the attestation lacks. Control has compared the class record with this version and found that
     /// it conforms.
     pub conforms: BTreeMap<String, BaselineVersion>,
-}
-
-/// A node for an assignment of sensitive allocations, or for a node claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimedNode {
-    /// Node and version that the plan is based on.
-    pub expected: ExpectedNode,
-    /// Proof for the node.
-    pub proof: Proof,
 }
 
 /// An attestation or proof that is not well formed.

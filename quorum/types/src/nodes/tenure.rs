@@ -3,12 +3,9 @@
 //! Users call this a claim (`lattice node claim`). The code calls it a tenure, since a claim in the code is a node's
 //! attestation ([`crate::claim`]). See `quorum/0007-tenure.md`.
 
-use crate::{AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName, node::Lifecycle};
+use crate::{AllocationId, ProjectPath, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Largest number of nodes that the text of a refusal names. The refusal's fields hold all of them.
-const MAX_NAMED: usize = 16;
 
 /// The claim on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,92 +134,5 @@ impl fmt::Display for WipeOutcome {
             Self::NotNeeded { .. } => f.write_str("the site says that nothing is to be wiped"),
             Self::Failed { reason, .. } => write!(f, "not wiped: {reason}"),
         }
-    }
-}
-
-/// A node that is not available, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
-    /// Name of the node.
-    pub node: NodeId,
-    /// Reason why the node is not available.
-    pub by: TakenBy,
-}
-
-/// Reason why a node is not available.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TakenBy {
-    /// An allocation holds the node.
-    Allocation {
-        /// Holding allocation.
-        id: AllocationId,
-        /// User of that allocation.
-        user: String,
-    },
-    /// A user has claimed the node.
-    User {
-        /// User that claimed the node.
-        user: String,
-        /// Project of the claim.
-        project: ProjectPath,
-        /// Phase of the claim.
-        phase: TenurePhase,
-    },
-    /// The node is free but out of service.
-    OutOfService {
-        /// Lifecycle of the node.
-        lifecycle: Lifecycle,
-    },
-    /// The node is free but has changed since the proposer read it.
-    Changed,
-    /// The node belongs to, or is lent to, another vCluster, or is reclaimed by its own one.
-    Vcluster {
-        /// The vCluster.
-        home: VclusterName,
-    },
-    /// The node is promised to an allocation: victims release it for that allocation.
-    Promised {
-        /// Allocation that gets the node next.
-        id: AllocationId,
-    },
-}
-
-impl fmt::Display for TakenBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Allocation { id, user } => write!(f, "is held by allocation {id} of {user}"),
-            Self::User {
-                user,
-                project,
-                phase: TenurePhase::Claimed,
-            } => write!(f, "is claimed by {user} for project \"{project}\""),
-            Self::User {
-                user,
-                phase: TenurePhase::Releasing { .. },
-                ..
-            } => write!(f, "was released by {user} and is not wiped yet"),
-            Self::User {
-                user,
-                phase: TenurePhase::Unclean { reason, .. },
-                ..
-            } => write!(f, "could not be wiped after {user}: {reason}"),
-            Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
-            Self::Changed => f.write_str("has changed since it was read"),
-            Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
-            Self::Promised { id } => write!(f, "is reserved for allocation {id}"),
-        }
-    }
-}
-
-/// Formats the first nodes with their reasons, and the number of the remaining ones.
-pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[Taken]) -> fmt::Result {
-    for (i, Taken { node, by }) in nodes.iter().take(MAX_NAMED).enumerate() {
-        let separator = if i == 0 { " " } else { "; " };
-        write!(f, "{separator}node {node} {by}")?;
-    }
-    match nodes.len().saturating_sub(MAX_NAMED) {
-        0 => Ok(()),
-        more => write!(f, "; and {more} more nodes"),
     }
 }

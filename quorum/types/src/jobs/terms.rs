@@ -1,9 +1,10 @@
 //! Terms of an allocation: dependencies, times, job array, checkpoints, scaling, reservation. The requested resources
 //! are in its [`AllocationSpec`](crate::spec::AllocationSpec).
 
+use super::state::AllocationState;
 use crate::{
-    AllocationId, AllocationState, UnixMillis, array::ArraySpec, checkpoint::CheckpointMode,
-    id::ReservationName, scale::Scale,
+    AllocationId, UnixMillis, array::ArraySpec, checkpoint::CheckpointMode, id::ReservationName,
+    scale::Scale,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};

@@ -3,13 +3,18 @@
 //! `quorum/state/0001-limit-policy.md` lists the requirements for another policy. The state machine checks commands
 //! with the policy. The solver plans with it, and so does not wait for headroom that the policy does not require.
 
-use super::{Limits, Resource, Usage};
+mod fault;
+
+use super::{
+    limit::{Limits, Resource, SystemLimits, Usage},
+    project::Project,
+};
 use crate::{
     ProjectPath,
-    command::{Power, Principal},
-    project::Project,
-    refusal::LimitFault,
+    principal::{Power, Principal},
 };
+pub use fault::LimitFault;
+pub(crate) use fault::fmt_fault;
 use serde::{Deserialize, Serialize};
 
 /// Sum of the limits of a project's children for one resource.
@@ -109,6 +114,15 @@ impl std::str::FromStr for LimitPolicy {
         let named = Self::ALL.into_iter().find(|policy| policy.as_str() == text);
         named.ok_or_else(|| format!("{text:?} is not a valid limit policy; use strict or flat"))
     }
+}
+
+/// Settings of the whole cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemView {
+    /// Limit policy.
+    pub limit_policy: LimitPolicy,
+    /// Limits of the whole cluster.
+    pub limits: SystemLimits,
 }
 
 /// Rules of a limit policy. The results depend only on the arguments.

@@ -3,11 +3,15 @@
 //! What a node consists of (inventory, health) is gossiped and read directly, never replicated.
 
 use crate::{
-    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName, spec::AllocationSpec,
-    tenure::Tenure,
+    AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    spec::AllocationSpec,
+    tenure::{Tenure, TenurePhase},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Largest number of nodes that the text of a refusal names. The refusal's fields hold all of them.
+const MAX_NAMED: usize = 16;
 
 /// Intended state of a node. Liveness and health are separate and not part of the replicated state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -133,5 +137,92 @@ impl Node {
     pub fn counts_for(&self) -> Option<&ProjectPath> {
         let tenure = self.tenure.as_ref().filter(|tenure| tenure.is_open())?;
         self.is_tenured_alone().then_some(&tenure.project)
+    }
+}
+
+/// A node that is not available, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// Name of the node.
+    pub node: NodeId,
+    /// Reason why the node is not available.
+    pub by: TakenBy,
+}
+
+/// Reason why a node is not available.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TakenBy {
+    /// An allocation holds the node.
+    Allocation {
+        /// Holding allocation.
+        id: AllocationId,
+        /// User of that allocation.
+        user: String,
+    },
+    /// A user has claimed the node.
+    User {
+        /// User that claimed the node.
+        user: String,
+        /// Project of the claim.
+        project: ProjectPath,
+        /// Phase of the claim.
+        phase: TenurePhase,
+    },
+    /// The node is free but out of service.
+    OutOfService {
+        /// Lifecycle of the node.
+        lifecycle: Lifecycle,
+    },
+    /// The node is free but has changed since the proposer read it.
+    Changed,
+    /// The node belongs to, or is lent to, another vCluster, or is reclaimed by its own one.
+    Vcluster {
+        /// The vCluster.
+        home: VclusterName,
+    },
+    /// The node is promised to an allocation: victims release it for that allocation.
+    Promised {
+        /// Allocation that gets the node next.
+        id: AllocationId,
+    },
+}
+
+impl fmt::Display for TakenBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allocation { id, user } => write!(f, "is held by allocation {id} of {user}"),
+            Self::User {
+                user,
+                project,
+                phase: TenurePhase::Claimed,
+            } => write!(f, "is claimed by {user} for project \"{project}\""),
+            Self::User {
+                user,
+                phase: TenurePhase::Releasing { .. },
+                ..
+            } => write!(f, "was released by {user} and is not wiped yet"),
+            Self::User {
+                user,
+                phase: TenurePhase::Unclean { reason, .. },
+                ..
+            } => write!(f, "could not be wiped after {user}: {reason}"),
+            Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),
+            Self::Changed => f.write_str("has changed since it was read"),
+            Self::Vcluster { home } => write!(f, "belongs to vCluster \"{home}\""),
+            Self::Promised { id } => write!(f, "is reserved for allocation {id}"),
+        }
+    }
+}
+
+/// Formats the first nodes with their reasons, and the number of the remaining ones.
+pub(crate) fn fmt_taken(f: &mut fmt::Formatter<'_>, nodes: &[Taken]) -> fmt::Result {
+    for (i, Taken { node, by }) in nodes.iter().take(MAX_NAMED).enumerate() {
+        let separator = if i == 0 { " " } else { "; " };
+        write!(f, "{separator}node {node} {by}")?;
+    }
+    match nodes.len().saturating_sub(MAX_NAMED) {
+        0 => Ok(()),
+        more => write!(f, "; and {more} more nodes"),
     }
 }

@@ -1,9 +1,6 @@
 //! Hard limits and the usage that counts against them.
 
-mod policy;
-
 use crate::{Allocation, node::Node};
-pub use policy::{ChildSum, ChildSums, Flat, LimitPolicy, Rules, Strict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,0 +1,11 @@
+//! Jobs: what users submit, and the records of allocations, job arrays and DAGs.
+
+pub mod allocation;
+pub mod array;
+pub mod checkpoint;
+pub mod course;
+pub mod dag;
+pub mod scale;
+pub mod spec;
+mod state;
+pub mod terms;

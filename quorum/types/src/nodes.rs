@@ -1,0 +1,7 @@
+//! Nodes: their records, node claims, attestations, baselines and reservations.
+
+pub mod baseline;
+pub mod claim;
+pub mod node;
+pub mod reservation;
+pub mod tenure;

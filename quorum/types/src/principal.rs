@@ -1,0 +1,29 @@
+//! Principals: those that request changes, with their power.
+
+use serde::{Deserialize, Serialize};
+
+/// The requesting principal, authenticated by the service that received the request: the principal of a token, or the
+/// name in a service's certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Principal {
+    /// Name: a user, or `service:control/c1`.
+    pub name: String,
+    /// Power of the principal.
+    pub power: Power,
+}
+
+/// The strongest role a principal holds for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Power {
+    /// User: may submit to projects and act on its own allocations.
+    User,
+    /// Operator: may act on all allocations and nodes.
+    Operator,
+    /// Administrator: may do everything, including changes of tenants and limits.
+    Admin,
+    /// A Lattice service (control) that acts on its own.
+    Service,
+    /// An external accounting system with its own token: may set limits and budgets of tenants.
+    Accounting,
+}

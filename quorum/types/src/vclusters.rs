@@ -1,0 +1,4 @@
+//! vClusters: their definitions and scheduler settings.
+
+pub mod scheduler;
+pub mod vcluster;
