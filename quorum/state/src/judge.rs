@@ -1,14 +1,21 @@
 //! Judging commands: read-only functions from the state and a command to a refusal or to the changed records. One file
 //! per kind of command.
+//!
+//! Rules that several commands on allocations share are below them: `transition`, `array`, `admission`, `element`,
+//! `attempt` and `ending`.
 
 mod access;
 mod accounting;
+mod admission;
+mod array;
 mod assign;
+mod attempt;
 mod audit_head;
 mod audit_records;
 mod baseline;
 mod dag;
 mod element;
+mod ending;
 mod follow;
 mod force;
 mod job_checkpoint;
@@ -26,6 +33,7 @@ mod system;
 mod tenure;
 mod terms;
 mod token;
+mod transition;
 mod trust;
 mod user_actions;
 mod vcluster;
@@ -269,7 +277,7 @@ impl<'a> Case<'a> {
                 }),
                 None => Err(match element::array_of_unplaced(self, id) {
                     Some(array) => {
-                        let (array, index) = (array.id, element::index_of(array, id));
+                        let (array, index) = (array.id, array::index_of(array, id));
                         let reason = format!(
                             "cannot {action} array element {array}_{} by itself: it never had \
                              nodes and has no allocation of its own; name its array, {array}",

@@ -10,10 +10,12 @@
 //! they would be. Only then are they *committed* (`commit.rs`), which cannot fail. [`State::check`] is the judging half
 //! alone, so the leader's pre-check and `apply` are one rule.
 //!
-//! Start with `state.rs`, then read the command of interest in `judge/`. The meaning of a limit is one replaceable
-//! piece, [`policy`]; see `0001-limit-policy.md`. The snapshot format and its rules are in `../0004-formats.md`.
+//! Start with `apply.rs` and `state.rs`, then read the command of interest in `judge/`. The meaning of a limit is one
+//! replaceable piece, [`policy`]; see `0001-limit-policy.md`. The snapshot format and its rules are in
+//! `../0004-formats.md`.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod archive;
 mod audit;
 mod audit_head;

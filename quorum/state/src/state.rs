@@ -1,16 +1,14 @@
-//! The replicated state, with its two entry points `check` and `apply`.
+//! The replicated state and its records.
 
 use crate::{
     archive::Archive,
     audit::Audit,
     baseline::Baselines,
-    change::Verdict,
     clock::Clock,
     dags::Dags,
     dependency_index::Order,
     facts::Facts,
-    judge,
-    keys::{KeyState, Keys, NewKey},
+    keys::Keys,
     lease::Leases,
     policy::Policy,
     reservations::Reservations,
@@ -24,11 +22,10 @@ use crate::{
     vcluster::Vclusters,
 };
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, Applied, Envelope, NodeId, ProjectPath, Refusal,
-    Revision, UnixMillis, VclusterName,
+    Allocation, AllocationId, AllocationState, NodeId, ProjectPath, Refusal, Revision, UnixMillis,
+    VclusterName,
     baseline::{Baseline, Brake},
     budget::TenantBudget,
-    command::SCHEMA,
     dag::Dag,
     fact::FactsHead,
     id::{BaselineName, DagId, ReservationName},
@@ -145,56 +142,6 @@ impl State {
         let records = self.hot.values().map(Arc::as_ref);
         self.order = Order::of(records, self.nodes.values());
         self
-    }
-
-    /// Judges `envelope` on the present state without changing it. The leader calls this before proposing; `apply` runs
-    /// the same code again at commit.
-    ///
-    /// # Errors
-    /// The refusal that `apply` would return on this state.
-    pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
-        self.judge(envelope).map(|_| ())
-    }
-
-    /// Applies the command at log position `index`. A refused command changes nothing and makes no revision.
-    ///
-    /// # Errors
-    /// The refusal, if the command was not applied.
-    pub fn apply(&mut self, index: u64, envelope: &Envelope) -> Result<Applied, Refusal> {
-        match self.judge(envelope)? {
-            Judged::Repeat(applied) => Ok(applied),
-            Judged::New { verdict, now, key } => {
-                Ok(self.commit(index, envelope, now, verdict, key))
-            }
-        }
-    }
-
-    fn judge(&self, envelope: &Envelope) -> Result<Judged, Refusal> {
-        if envelope.schema != SCHEMA {
-            let given = envelope.schema;
-            return Err(Refusal::UnsupportedSchema {
-                given,
-                supported: SCHEMA,
-            });
-        }
-        let now = self.clock.next(envelope.at);
-        let mut new_key = None;
-        if let Some(key) = &envelope.key {
-            let Envelope {
-                principal, command, ..
-            } = envelope;
-            match self.keys.look_up(&principal.name, key, command, now) {
-                KeyState::Before(applied) => return Ok(Judged::Repeat(applied)),
-                KeyState::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
-                KeyState::Never(key) => new_key = Some(key),
-            }
-        }
-        let verdict = judge::judge(self, envelope, now)?;
-        Ok(Judged::New {
-            verdict,
-            now,
-            key: new_key,
-        })
     }
 
     /// Last revision made.
@@ -378,16 +325,4 @@ impl State {
         let counts = |l: Lifecycle| u64::from(l != Lifecycle::Retired);
         self.registered = self.registered + counts(after) - before.map_or(0, counts);
     }
-}
-
-/// An accepted command.
-enum Judged {
-    /// The command was applied before under the same key.
-    Repeat(Applied),
-    /// The command can be committed.
-    New {
-        verdict: Verdict,
-        now: UnixMillis,
-        key: Option<NewKey>,
-    },
 }

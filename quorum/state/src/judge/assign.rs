@@ -1,8 +1,12 @@
 //! Assigning nodes to an allocation (the second limit check) and stopping it, as reconcilers do.
 
 use super::{
-    Case, element, invalid, sensitive, short_exit, short_words, submit::check_not_paused,
-    tenure::taken_by, user_actions::entering, wrong_state,
+    Case,
+    admission::{beside, check_begin, check_not_paused, whole},
+    element, invalid, sensitive, short_exit, short_words,
+    tenure::taken_by,
+    transition::entering,
+    wrong_state,
 };
 use crate::{
     change::{Change, Direction, Verdict},
@@ -13,11 +17,9 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase, StopCause},
     command::{ClaimedNode, ExpectedNode},
     event::AllocationChange,
-    limit::Usage,
     node::{Holder, Node, Taken, TakenBy},
     planted::{self, Bug},
     refusal::LimitRequest,
-    spec::AllocationSpec,
     tenure::Tenure,
 };
 use std::collections::BTreeSet;
@@ -148,35 +150,6 @@ pub(super) fn check_could_have(
         true => state.check_pool(asked.nodes),
         false => Ok(()),
     }
-}
-
-/// Rejects an allocation with an earliest begin time in the future.
-pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Refusal> {
-    match present.spec.terms.begin_at {
-        Some(begin_at) if begin_at > case.now => {
-            let reason = format!(
-                "allocation {} starts at {begin_at} at the earliest",
-                present.id
-            );
-            Err(invalid("id", reason))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Usage of one more allocation of this size.
-pub(super) fn whole(spec: &AllocationSpec) -> Usage {
-    Usage {
-        nodes: u64::from(spec.nodes),
-        allocations: 1,
-    }
-}
-
-/// Usage of one more allocation, less `own` nodes that are already counted for its user.
-pub(super) fn beside(spec: &AllocationSpec, own: usize) -> Usage {
-    let whole = whole(spec);
-    let nodes = whole.nodes.saturating_sub(own as u64);
-    Usage { nodes, ..whole }
 }
 
 /// Rank in phase `Assigned` on a chosen node.

@@ -3,10 +3,11 @@
 use super::{
     Case,
     access::forbidden,
+    admission::check_ever,
+    ending::ended_by,
     invalid,
-    submit::{check_ever, check_fields, check_surroundings, submitted},
+    submit::{check_fields, check_surroundings, submitted},
     terms,
-    user_actions::ended_by,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{

@@ -2,16 +2,12 @@
 
 use super::{
     Case,
-    assign::check_begin,
-    follow::{give_up_rest, settled},
-    invalid,
-    user_actions::{ended_by, entering},
-    wrong_state,
+    admission::check_begin,
+    array::{index_of, settled},
+    invalid, wrong_state,
 };
-use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal,
-    allocation::StopCause,
     course::{Course, Element},
     spec::{AllocationSpec, Workload},
     terms::Terms,
@@ -126,56 +122,6 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
     }
 }
 
-/// Index of the element with this id.
-pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
-    array.element_numbers()?.index_of(id)
-}
-
-/// Cancels an element that was never placed. No change if the element was cancelled before.
-pub(super) fn cancel_unplaced(case: Case<'_>, array: &Allocation, id: AllocationId) -> Verdict {
-    let Some(index) = index_of(array, id) else {
-        return Verdict::nothing();
-    };
-    let mut next = array.clone();
-    let Some(tally) = next.course.tally.as_mut() else {
-        return Verdict::nothing();
-    };
-    if !(tally.pending.remove(index) || tally.blocked.remove(index)) {
-        return Verdict::nothing();
-    }
-    tally.cancelled.insert(index);
-    let by = case.principal.name.clone();
-    next.stop.get_or_insert(StopCause::Cancelled { by });
-    let goes_on = next.state == AllocationState::Pending;
-    Verdict::done(vec![counted(case, next, goes_on)])
-}
-
-/// Ends an array: cancels the elements that were not placed, and ends those that were.
-pub(super) fn all_ended_by(case: Case<'_>, array: &Allocation, cause: &StopCause) -> Vec<Change> {
-    let mut changes = Vec::from_iter(rest_ended_by(case, array, cause));
-    for element in placed(case, array) {
-        changes.extend(ended_by(case, element, cause));
-    }
-    changes
-}
-
-/// Cancels the elements of an array that were not placed; `None` if no element is left to place.
-pub(super) fn rest_ended_by(
-    case: Case<'_>,
-    array: &Allocation,
-    cause: &StopCause,
-) -> Option<Change> {
-    // The array waits for its last running element, and no release from hold can apply.
-    let mut next = entering(case, array, AllocationState::Blocked);
-    let tally = next.course.tally.as_mut()?;
-    if tally.pending.is_empty() && tally.blocked.is_empty() {
-        return None;
-    }
-    give_up_rest(tally);
-    next.stop = Some(cause.clone());
-    Some(counted(case, next, false))
-}
-
 /// Elements that have an allocation that has not ended.
 pub(super) fn placed<'a>(
     case: Case<'a>,
@@ -187,10 +133,4 @@ pub(super) fn placed<'a>(
         let element = record.course.element;
         element.is_some_and(|element| element.array == id)
     })
-}
-
-fn counted(case: Case<'_>, next: Allocation, goes_on: bool) -> Change {
-    let (change, record) = settled(case, next, goes_on);
-    let record = Box::new(record);
-    Change::Allocation { change, record }
 }

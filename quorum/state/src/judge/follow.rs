@@ -8,9 +8,8 @@ mod array;
 mod dag;
 mod standing;
 
-use super::{Case, user_actions::entering};
+use super::{Case, array::give_up_rest, transition::entering};
 use crate::{change::Change, dependency_index::has_mutex};
-pub(super) use array::{give_up_rest, number_of, settled};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, UnixMillis,
     allocation::StopCause,

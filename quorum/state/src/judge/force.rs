@@ -1,6 +1,6 @@
 //! Force release: taking a node from its holder. See `../../0003-force-release.md`.
 
-use super::{Case, audited, invalid, nodes, report, short_words, trust::check_reason};
+use super::{Case, attempt, audited, invalid, nodes, short_words, trust::check_reason};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Refusal, Revision,
@@ -63,10 +63,10 @@ pub(super) fn release(
         *phase = RankPhase::Left { at, exit };
         record.spec.nodes -= 1;
     } else {
-        report::note_exit(case, &mut record, position, &exit, None);
+        attempt::note_exit(case, &mut record, position, &exit, None);
         record.ranks[position].phase = RankPhase::Ended { at, exit };
     }
-    let verdict = report::settle(case, present, record, vec![freed], Progressed);
+    let verdict = attempt::settle(case, present, record, vec![freed], Progressed);
     Ok(Verdict::done(audited(case, action, verdict.changes)))
 }
 

@@ -2,7 +2,7 @@
 //! has written its part; an incomplete one is never resumed from.
 
 use super::{
-    Case, invalid, short_words, terms::check_directory, user_actions::entering, wrong_state,
+    Case, invalid, short_words, terms::check_directory, transition::entering, wrong_state,
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{

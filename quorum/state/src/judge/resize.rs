@@ -3,9 +3,9 @@
 use super::{
     Case,
     access::check_owner_or_service,
-    assign, invalid,
-    report::{leave, settle},
-    wrong_state,
+    assign,
+    attempt::{leave, settle},
+    invalid, wrong_state,
 };
 use crate::change::{Change, Direction, Verdict};
 use lattice_quorum_types::{

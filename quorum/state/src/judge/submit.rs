@@ -1,9 +1,13 @@
-//! Submission: the first of the two limit checks.
+//! Submission: the first of the two limit checks (`admission.rs`).
 
-use super::{Case, assign, invalid, terms, vcluster};
+use super::{
+    Case,
+    admission::{check_ever, check_gate},
+    invalid, terms, vcluster,
+};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, NodeId, Outcome, Refusal, Revision, UnixMillis,
+    Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision, UnixMillis,
     array::IndexSet,
     course::{Course, Tally},
     event::AllocationChange,
@@ -92,81 +96,6 @@ pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) 
     });
     let change = AllocationChange::Submitted;
     Change::Allocation { change, record }
-}
-
-/// Checks that the allocation would fit an idle cluster and unused limits.
-pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
-    let state = case.state;
-    let usage = assign::whole(spec);
-    let path = &spec.project;
-    state
-        .tree
-        .check_ever(state.policy, path, usage, LimitRequest::Allocation)?;
-    match state.sensitive_pool().size {
-        Some(limit) if spec.sensitive && usage.nodes > limit => Err(Refusal::SensitivePool {
-            current: 0,
-            requested: usage.nodes,
-            limit,
-        }),
-        _ => check_size(case, spec),
-    }
-}
-
-/// Rejects new allocations where the accounting system has paused them, while its credit is valid.
-pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
-    let budget = case.state.budgets.get(&spec.project.tenant());
-    let credit = budget.and_then(|budget| budget.credit_at(case.now));
-    match credit.is_some_and(|credit| credit.pauses(&spec.project, &spec.vcluster)) {
-        true => Err(Refusal::Paused {
-            project: spec.project.clone(),
-            vcluster: spec.vcluster.clone(),
-        }),
-        false => Ok(()),
-    }
-}
-
-/// First limit check: the allocation fits the committed usage, and the cluster has enough nodes.
-pub(super) fn check_gate(
-    case: Case<'_>,
-    user: &str,
-    spec: &AllocationSpec,
-    asked: LimitRequest,
-) -> Result<(), Refusal> {
-    let state = case.state;
-    check_not_paused(case, spec)?;
-    let usage = assign::beside(spec, own_nodes(case, user, spec));
-    state
-        .tree
-        .check_fits(state.policy, &spec.project, usage, asked)?;
-    if spec.sensitive {
-        state.check_pool(usage.nodes)?;
-    }
-    check_size(case, spec)
-}
-
-fn check_size(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
-    let (requested, registered) = (spec.nodes, case.state.registered);
-    match u64::from(requested) > registered {
-        true => Err(Refusal::TooLarge {
-            requested,
-            registered,
-        }),
-        false => Ok(()),
-    }
-}
-
-/// Number of idle nodes that the user has claimed for such allocations: they are counted already.
-fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
-    if !spec.sensitive {
-        return 0;
-    }
-    let state = case.state;
-    let own = state.tenures.open_to(user, &spec.project);
-    let counts = |id: &&NodeId| {
-        let node = state.nodes.get(*id);
-        node.is_some_and(|node| node.counts_for().is_some() && node.current == spec.vcluster)
-    };
-    own.filter(counts).take(spec.nodes as usize).count()
 }
 
 /// Rejects fields that are invalid in every state.

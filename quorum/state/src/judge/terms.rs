@@ -1,6 +1,6 @@
 //! Checks of submitted terms: dependencies, mutex, times, arrays, checkpoints, scaling, reservation.
 
-use super::{Case, element, invalid};
+use super::{Case, array::index_of, element::array_of_unplaced, invalid};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal,
     checkpoint::{self, CheckpointMode, InvalidCheckpoint},
@@ -207,9 +207,9 @@ fn awaited(case: Case<'_>, on: AllocationId) -> Result<Awaited, Refusal> {
         });
     }
     let unknown = Refusal::UnknownAllocation { id: on };
-    let array = element::array_of_unplaced(case, on).ok_or(unknown)?;
+    let array = array_of_unplaced(case, on).ok_or(unknown)?;
     let tally = array.course.tally.as_ref();
-    let index = element::index_of(array, on);
+    let index = index_of(array, on);
     let cancelled = index
         .zip(tally)
         .is_some_and(|(index, tally)| tally.cancelled.contains(index));

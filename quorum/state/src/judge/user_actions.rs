@@ -3,9 +3,12 @@
 use super::{
     Case,
     access::{check_owner, check_owner_or_service, forbidden},
-    element, invalid, job_checkpoint,
-    report::end_state,
-    submit::check_gate,
+    admission::check_gate,
+    attempt::end_state,
+    element,
+    ending::{cancel_unplaced, ended_by, rest_ended_by},
+    invalid, job_checkpoint,
+    transition::entering,
     wrong_state,
 };
 use crate::change::{Change, Verdict};
@@ -23,40 +26,13 @@ use lattice_quorum_types::{
 pub(super) fn cancel(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     if let Some(array) = element::array_of_unplaced(case, id) {
         check_owner(case, array)?;
-        return Ok(element::cancel_unplaced(case, array, id));
+        return Ok(cancel_unplaced(case, array, id));
     }
     let present = case.live(id, "cancel")?;
     check_owner(case, present)?;
     let by = case.principal.name.clone();
     let cause = StopCause::Cancelled { by };
     Ok(Verdict::done(ended_by(case, present, &cause)))
-}
-
-/// Ends an allocation for good, or an array with all its elements.
-pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) -> Vec<Change> {
-    if present.course.tally.is_some() {
-        return element::all_ended_by(case, present, cause);
-    }
-    // The allocation is already stopping for good. A stop for suspension or requeue is replaced by this cause.
-    let end = end_state(present, case.state.unstarted.attempts(present.id));
-    if present.state == AllocationState::Stopping && end.is_terminal() {
-        return Vec::new();
-    }
-    let (state, change) = if present.state.holds() {
-        (AllocationState::Stopping, AllocationChange::Stopping)
-    } else {
-        (AllocationState::Cancelled, AllocationChange::Ended)
-    };
-    let ended_at = state.is_terminal().then_some(case.now);
-    let record = Allocation {
-        stop: Some(cause.clone()),
-        ended_at,
-        ..entering(case, present, state)
-    };
-    vec![Change::Allocation {
-        change,
-        record: Box::new(record),
-    }]
 }
 
 /// Holds a pending or blocked allocation.
@@ -316,29 +292,9 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
     if present.course.tally.is_none() {
         return Ok(Verdict::done(ended_by(case, present, &cause)));
     }
-    let rest = element::rest_ended_by(case, present, &cause).ok_or_else(|| {
+    let rest = rest_ended_by(case, present, &cause).ok_or_else(|| {
         let reason = format!("all elements of array {id} have been placed or have ended");
         invalid("id", reason)
     })?;
     Ok(Verdict::done(vec![rest]))
-}
-
-/// `present` in state `state`; a new state begins now.
-pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
-    let state_since = if present.state == state {
-        present.state_since
-    } else {
-        case.now
-    };
-    let mut next = present.clone();
-    // An allocation that leaves `Checkpointing` early produces no checkpoint.
-    if state != AllocationState::Checkpointing && next.course.writing.take().is_some() {
-        next.course.failed_checkpoints += 1;
-        next.course.failed_because = Some("the work was stopped before it was whole".to_owned());
-    }
-    Allocation {
-        state,
-        state_since,
-        ..next
-    }
 }

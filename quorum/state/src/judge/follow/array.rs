@@ -2,15 +2,12 @@
 
 use super::{
     Desk, Standing,
-    standing::{Met, met},
+    standing::{Met, goes_by_index, met},
 };
-use crate::judge::{Case, user_actions::entering};
+use crate::judge::array::{number_of, settled};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, UnixMillis,
-    allocation::StopCause,
-    course::{Element, Tally},
-    event::AllocationChange,
-    terms::{Condition, Dependency},
+    Allocation, AllocationId, AllocationState, allocation::StopCause, course::Element,
+    event::AllocationChange, terms::Dependency,
 };
 use std::ops::RangeInclusive;
 
@@ -157,74 +154,4 @@ impl Desk<'_, '_> {
         let ended = || self.case.state.archive.get(other).filter(|_| is_new);
         self.record(other).or_else(ended)
     }
-}
-
-/// Checks whether each element of `record` depends on one element of the other array, not on the whole array.
-pub(super) fn goes_by_index(record: &Allocation, dependency: &Dependency) -> bool {
-    // For an array, `Corresponding` refers to another array: submission checks that.
-    dependency.condition == Condition::Corresponding && record.spec.terms.array.is_some()
-}
-
-/// Derives state and change kind from an array's tally. With `goes_on`, elements may be placed unless the array is
-/// held.
-pub(in crate::judge) fn settled(
-    case: Case<'_>,
-    record: Allocation,
-    goes_on: bool,
-) -> (AllocationChange, Allocation) {
-    use AllocationState::{Blocked, Held, Pending};
-    let Some(tally) = &record.course.tally else {
-        return (AllocationChange::Counted, record);
-    };
-    if let Some(end) = end_of(tally) {
-        let next = Allocation {
-            ended_at: Some(case.now),
-            ..entering(case, &record, end)
-        };
-        return (AllocationChange::Ended, next);
-    }
-    let has_pending = !tally.pending.is_empty();
-    let state = match record.state {
-        Held => Held,
-        _ if goes_on && has_pending => Pending,
-        _ => Blocked,
-    };
-    let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
-    let (what, eligible_at) = match (record.state, state) {
-        (Pending, Blocked) if has_pending => (AllocationChange::Held, record.eligible_at),
-        (Blocked, Pending) => (AllocationChange::Released, case.now.max(begin_at)),
-        _ => (AllocationChange::Counted, record.eligible_at),
-    };
-    let next = Allocation {
-        eligible_at,
-        ..entering(case, &record, state)
-    };
-    (what, next)
-}
-
-/// Cancels all elements that have not been placed.
-pub(in crate::judge) fn give_up_rest(tally: &mut Tally) {
-    let left = tally.pending.union(&tally.blocked);
-    tally.cancelled = tally.cancelled.union(&left);
-    (tally.pending, tally.blocked) = Default::default();
-}
-
-/// Allocation id of the element with this index.
-pub(in crate::judge) fn number_of(array: &Allocation, index: u32) -> Option<AllocationId> {
-    array.element_numbers()?.of(index)
-}
-
-/// Final state of an array; `None` while elements run or are still to be placed.
-fn end_of(tally: &Tally) -> Option<AllocationState> {
-    let left = tally.alive > 0 || !tally.pending.is_empty() || !tally.blocked.is_empty();
-    if left {
-        return None;
-    }
-    Some(if tally.failed > 0 {
-        AllocationState::Failed
-    } else if tally.stopped > 0 || !tally.cancelled.is_empty() {
-        AllocationState::Cancelled
-    } else {
-        AllocationState::Completed
-    })
 }

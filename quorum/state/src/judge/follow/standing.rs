@@ -1,9 +1,14 @@
 //! Standing of a waiting allocation towards its dependencies and its mutex.
 
-use super::{Desk, array::goes_by_index, number_of};
-use crate::{dependency_index::has_mutex, judge::element::index_of};
+use super::Desk;
+use crate::{
+    dependency_index::has_mutex,
+    judge::array::{index_of, number_of},
+};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, allocation::StopCause, terms::Dependency,
+    Allocation, AllocationId, AllocationState,
+    allocation::StopCause,
+    terms::{Condition, Dependency},
 };
 
 /// Standing of a waiting allocation.
@@ -92,6 +97,12 @@ impl Desk<'_, '_> {
             })
         })
     }
+}
+
+/// Checks whether each element of `record` depends on one element of the other array, not on the whole array.
+pub(super) fn goes_by_index(record: &Allocation, dependency: &Dependency) -> bool {
+    // For an array, `Corresponding` refers to another array: submission checks that.
+    dependency.condition == Condition::Corresponding && record.spec.terms.array.is_some()
 }
 
 /// Final state of an element that never had an allocation; `None` while it can still be placed.

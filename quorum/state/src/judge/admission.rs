@@ -1,0 +1,110 @@
+//! Admission: usage of one more allocation, and the limits, credit and times that it must fit.
+
+use super::{Case, invalid};
+use lattice_quorum_types::{
+    Allocation, NodeId, Refusal, limit::Usage, refusal::LimitRequest, spec::AllocationSpec,
+};
+
+/// Usage of one more allocation of this size.
+pub(super) fn whole(spec: &AllocationSpec) -> Usage {
+    Usage {
+        nodes: u64::from(spec.nodes),
+        allocations: 1,
+    }
+}
+
+/// Usage of one more allocation, less `own` nodes that are already counted for its user.
+pub(super) fn beside(spec: &AllocationSpec, own: usize) -> Usage {
+    let whole = whole(spec);
+    let nodes = whole.nodes.saturating_sub(own as u64);
+    Usage { nodes, ..whole }
+}
+
+/// Checks that the allocation would fit an idle cluster and unused limits.
+pub(super) fn check_ever(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let state = case.state;
+    let usage = whole(spec);
+    let path = &spec.project;
+    state
+        .tree
+        .check_ever(state.policy, path, usage, LimitRequest::Allocation)?;
+    match state.sensitive_pool().size {
+        Some(limit) if spec.sensitive && usage.nodes > limit => Err(Refusal::SensitivePool {
+            current: 0,
+            requested: usage.nodes,
+            limit,
+        }),
+        _ => check_size(case, spec),
+    }
+}
+
+/// First limit check: the allocation fits the committed usage, and the cluster has enough nodes.
+pub(super) fn check_gate(
+    case: Case<'_>,
+    user: &str,
+    spec: &AllocationSpec,
+    asked: LimitRequest,
+) -> Result<(), Refusal> {
+    let state = case.state;
+    check_not_paused(case, spec)?;
+    let usage = beside(spec, own_nodes(case, user, spec));
+    state
+        .tree
+        .check_fits(state.policy, &spec.project, usage, asked)?;
+    if spec.sensitive {
+        state.check_pool(usage.nodes)?;
+    }
+    check_size(case, spec)
+}
+
+/// Rejects new allocations where the accounting system has paused them, while its credit is valid.
+pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let budget = case.state.budgets.get(&spec.project.tenant());
+    let credit = budget.and_then(|budget| budget.credit_at(case.now));
+    match credit.is_some_and(|credit| credit.pauses(&spec.project, &spec.vcluster)) {
+        true => Err(Refusal::Paused {
+            project: spec.project.clone(),
+            vcluster: spec.vcluster.clone(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Rejects an allocation with an earliest begin time in the future.
+pub(super) fn check_begin(case: Case<'_>, present: &Allocation) -> Result<(), Refusal> {
+    match present.spec.terms.begin_at {
+        Some(begin_at) if begin_at > case.now => {
+            let reason = format!(
+                "allocation {} starts at {begin_at} at the earliest",
+                present.id
+            );
+            Err(invalid("id", reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_size(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
+    let (requested, registered) = (spec.nodes, case.state.registered);
+    match u64::from(requested) > registered {
+        true => Err(Refusal::TooLarge {
+            requested,
+            registered,
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Number of idle nodes that the user has claimed for such allocations: they are counted already.
+fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
+    if !spec.sensitive {
+        return 0;
+    }
+    let state = case.state;
+    let own = state.tenures.open_to(user, &spec.project);
+    let counts = |id: &&NodeId| {
+        let node = state.nodes.get(*id);
+        node.is_some_and(|node| node.counts_for().is_some() && node.current == spec.vcluster)
+    };
+    own.filter(counts).take(spec.nodes as usize).count()
+}

@@ -1,0 +1,75 @@
+//! Job arrays: numbers of the elements, and the state that follows from the tally.
+
+use super::{Case, transition::entering};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, UnixMillis, course::Tally, event::AllocationChange,
+};
+
+/// Derives state and change kind from an array's tally. With `goes_on`, elements may be placed unless the array is
+/// held.
+pub(super) fn settled(
+    case: Case<'_>,
+    record: Allocation,
+    goes_on: bool,
+) -> (AllocationChange, Allocation) {
+    use AllocationState::{Blocked, Held, Pending};
+    let Some(tally) = &record.course.tally else {
+        return (AllocationChange::Counted, record);
+    };
+    if let Some(end) = end_of(tally) {
+        let next = Allocation {
+            ended_at: Some(case.now),
+            ..entering(case, &record, end)
+        };
+        return (AllocationChange::Ended, next);
+    }
+    let has_pending = !tally.pending.is_empty();
+    let state = match record.state {
+        Held => Held,
+        _ if goes_on && has_pending => Pending,
+        _ => Blocked,
+    };
+    let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
+    let (what, eligible_at) = match (record.state, state) {
+        (Pending, Blocked) if has_pending => (AllocationChange::Held, record.eligible_at),
+        (Blocked, Pending) => (AllocationChange::Released, case.now.max(begin_at)),
+        _ => (AllocationChange::Counted, record.eligible_at),
+    };
+    let next = Allocation {
+        eligible_at,
+        ..entering(case, &record, state)
+    };
+    (what, next)
+}
+
+/// Cancels all elements that have not been placed.
+pub(super) fn give_up_rest(tally: &mut Tally) {
+    let left = tally.pending.union(&tally.blocked);
+    tally.cancelled = tally.cancelled.union(&left);
+    (tally.pending, tally.blocked) = Default::default();
+}
+
+/// Index of the element with this id.
+pub(super) fn index_of(array: &Allocation, id: AllocationId) -> Option<u32> {
+    array.element_numbers()?.index_of(id)
+}
+
+/// Allocation id of the element with this index.
+pub(super) fn number_of(array: &Allocation, index: u32) -> Option<AllocationId> {
+    array.element_numbers()?.of(index)
+}
+
+/// Final state of an array; `None` while elements run or are still to be placed.
+fn end_of(tally: &Tally) -> Option<AllocationState> {
+    let left = tally.alive > 0 || !tally.pending.is_empty() || !tally.blocked.is_empty();
+    if left {
+        return None;
+    }
+    Some(if tally.failed > 0 {
+        AllocationState::Failed
+    } else if tally.stopped > 0 || !tally.cancelled.is_empty() {
+        AllocationState::Cancelled
+    } else {
+        AllocationState::Completed
+    })
+}

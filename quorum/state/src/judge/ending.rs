@@ -1,0 +1,91 @@
+//! Ends of allocations for good: by a user, a deadline or a DAG.
+
+use super::{
+    Case,
+    array::{give_up_rest, index_of, settled},
+    attempt::end_state,
+    element::placed,
+    transition::entering,
+};
+use crate::change::{Change, Verdict};
+use lattice_quorum_types::{
+    Allocation, AllocationId, AllocationState, allocation::StopCause, event::AllocationChange,
+};
+
+/// Ends an allocation for good, or an array with all its elements.
+pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) -> Vec<Change> {
+    if present.course.tally.is_some() {
+        return all_ended_by(case, present, cause);
+    }
+    // The allocation is already stopping for good. A stop for suspension or requeue is replaced by this cause.
+    let end = end_state(present, case.state.unstarted.attempts(present.id));
+    if present.state == AllocationState::Stopping && end.is_terminal() {
+        return Vec::new();
+    }
+    let (state, change) = if present.state.holds() {
+        (AllocationState::Stopping, AllocationChange::Stopping)
+    } else {
+        (AllocationState::Cancelled, AllocationChange::Ended)
+    };
+    let ended_at = state.is_terminal().then_some(case.now);
+    let record = Allocation {
+        stop: Some(cause.clone()),
+        ended_at,
+        ..entering(case, present, state)
+    };
+    vec![Change::Allocation {
+        change,
+        record: Box::new(record),
+    }]
+}
+
+/// Ends an array: cancels the elements that were not placed, and ends those that were.
+fn all_ended_by(case: Case<'_>, array: &Allocation, cause: &StopCause) -> Vec<Change> {
+    let mut changes = Vec::from_iter(rest_ended_by(case, array, cause));
+    for element in placed(case, array) {
+        changes.extend(ended_by(case, element, cause));
+    }
+    changes
+}
+
+/// Cancels the elements of an array that were not placed; `None` if no element is left to place.
+pub(super) fn rest_ended_by(
+    case: Case<'_>,
+    array: &Allocation,
+    cause: &StopCause,
+) -> Option<Change> {
+    // The array waits for its last running element, and no release from hold can apply.
+    let mut next = entering(case, array, AllocationState::Blocked);
+    let tally = next.course.tally.as_mut()?;
+    if tally.pending.is_empty() && tally.blocked.is_empty() {
+        return None;
+    }
+    give_up_rest(tally);
+    next.stop = Some(cause.clone());
+    Some(counted(case, next, false))
+}
+
+/// Cancels an element that was never placed. No change if the element was cancelled before.
+pub(super) fn cancel_unplaced(case: Case<'_>, array: &Allocation, id: AllocationId) -> Verdict {
+    let Some(index) = index_of(array, id) else {
+        return Verdict::nothing();
+    };
+    let mut next = array.clone();
+    let Some(tally) = next.course.tally.as_mut() else {
+        return Verdict::nothing();
+    };
+    if !(tally.pending.remove(index) || tally.blocked.remove(index)) {
+        return Verdict::nothing();
+    }
+    tally.cancelled.insert(index);
+    let by = case.principal.name.clone();
+    next.stop.get_or_insert(StopCause::Cancelled { by });
+    let goes_on = next.state == AllocationState::Pending;
+    Verdict::done(vec![counted(case, next, goes_on)])
+}
+
+fn counted(case: Case<'_>, next: Allocation, goes_on: bool) -> Change {
+    let (change, record) = settled(case, next, goes_on);
+    let record = Box::new(record);
+    Change::Allocation { change, record }
+}

@@ -1,0 +1,24 @@
+//! Transition of an allocation between states.
+
+use super::Case;
+use lattice_quorum_types::{Allocation, AllocationState};
+
+/// `present` in state `state`; a new state begins now.
+pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationState) -> Allocation {
+    let state_since = if present.state == state {
+        present.state_since
+    } else {
+        case.now
+    };
+    let mut next = present.clone();
+    // An allocation that leaves `Checkpointing` early produces no checkpoint.
+    if state != AllocationState::Checkpointing && next.course.writing.take().is_some() {
+        next.course.failed_checkpoints += 1;
+        next.course.failed_because = Some("the work was stopped before it was whole".to_owned());
+    }
+    Allocation {
+        state,
+        state_since,
+        ..next
+    }
+}
