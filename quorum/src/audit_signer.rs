@@ -5,7 +5,8 @@
 //! of its own. A change of leader therefore neither repeats nor loses a signed head.
 
 use crate::{
-    issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads, service::Service,
+    certificates::issuer::MEMBERS, member::Member, proposals::Proposals, reads::Reads,
+    service::Service,
 };
 use lattice_mesh::{Mesh, Role, WeakMesh};
 use lattice_quorum_state::MAX_FORWARD_MS;

@@ -1,7 +1,10 @@
 //! Backup: the state at one revision, taken behind a read barrier, without interrupting the service.
 //! `lattice_quorum_types::backup` describes the file, which contains no key.
 
-use crate::{audit_signer::Signer, replica::Captured, segments, service::Service};
+pub(crate) mod restore;
+pub(crate) mod restored_trust;
+
+use crate::{audit_signer::Signer, segments, service::Service, state_machine::replica::Captured};
 use bytes::Bytes;
 use lattice_mesh::{Failed, ItemSender};
 use lattice_quorum_state::SegmentId;

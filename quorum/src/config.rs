@@ -1,6 +1,9 @@
 //! Configuration file of the daemon, and the checked settings that it produces.
 
-use crate::{audit_signer::CheckpointSettings, issuer::EnrolmentSettings, scrub::ScrubSettings};
+use crate::{
+    audit_signer::CheckpointSettings, certificates::issuer::EnrolmentSettings,
+    segments::scrub::ScrubSettings,
+};
 use lattice_config::{Check, Problems};
 use lattice_mesh::{MeshConfig, RateLimit};
 use lattice_quorum_types::{NodeId, VoterId, hostlist, wire::MAX_REQUEST_BYTES};

@@ -4,65 +4,49 @@
 //! The crate makes no policy decisions: the state machine alone decides which commands are valid. The crate must not
 //! depend on agents, control or hardware. It signs certificates with a key that never enters the replicated state.
 //!
-//! Start with [`App`]. A command passes through `service.rs` → `proposals.rs` (validated on `speculative_state.rs`, gathered into
-//! batches) → openraft → `store/` (log) and `replica.rs` (state) → `feed.rs` (watchers). `election_gate.rs` decides which member
-//! may hold an election; `0001-consensus.md` gives the reasons. A certificate request passes through `enrolment.rs` or
-//! `renewal.rs` → `issuer.rs` (committed first, then signed). `trust.rs` puts the trust in the replicated state in
-//! force.
+//! Start with [`App`]. A command passes through `service.rs` → `proposals.rs` (validated on the speculative state,
+//! gathered into batches) → openraft → `store/` (log) and `state_machine/replica.rs` (state) → `state_machine/feed.rs`
+//! (watchers). `leadership/election_gate.rs` decides which member may hold an election; `0001-consensus.md` gives the
+//! reasons. A certificate request passes through `enrolment.rs` or `renewal.rs` in `certificates/` → `issuer.rs`
+//! (committed first, then signed). `trust.rs` there puts the trust in the replicated state in force.
+//!
+//! `member.rs` is the state that all of them share, and `raft/` the types of the log and the calls between members.
+//! `transport/` sends and receives these calls, and `segments.rs` transfers files of the append-only tables.
+//! `membership.rs` and `backup.rs` are operations on the quorum itself.
 #![forbid(unsafe_code)]
 
 mod app;
 mod audit_signer;
-mod authority;
 mod backup;
-mod claims;
+mod certificates;
 mod config;
-mod contacts;
 mod edges;
-mod election_gate;
-mod enrolment;
 mod error;
-mod feed;
-mod formation;
 mod founder;
-mod handover;
-mod issuer;
-mod leader_contact;
-mod lineage;
+mod leadership;
 mod member;
 mod membership;
-mod network;
 mod operations;
-mod overview;
 mod platform;
 mod proposals;
-mod raft_rpc;
+mod raft;
 mod reads;
-mod receive;
-mod renewal;
-mod replica;
-mod restore;
-mod restored_trust;
-mod scrub;
 mod segments;
 mod service;
-mod speculative_state;
+mod state_machine;
 mod store;
-mod trust;
-mod types;
-mod vote_guard;
-mod watchdog;
+mod transport;
 
 pub use app::App;
 pub use audit_signer::CheckpointSettings;
-pub use authority::load_authorities;
+pub use backup::restore::{RestoreFailed, Restored, restore, verify_backup};
+pub use backup::restored_trust::{RevokedSince, TrustedAgain, advice, utc};
+pub use certificates::authority::load_authorities;
+pub use certificates::issuer::EnrolmentSettings;
 pub use config::{AuditConfig, CellConfig, Config, EnrolmentConfig, MemberConfig, Settings};
 pub use edges::{Edges, authorities};
 pub use error::StartError;
 pub use founder::{MemberFounder, MemberStartError};
-pub use issuer::EnrolmentSettings;
 pub use platform::{Files, Ground, HostFiles, Observer, Workers};
-pub use restore::{RestoreFailed, Restored, restore, verify_backup};
-pub use restored_trust::{RevokedSince, TrustedAgain, advice, utc};
-pub use scrub::ScrubSettings;
+pub use segments::scrub::ScrubSettings;
 pub use store::OpenError;

@@ -1,14 +1,19 @@
 //! Shared state of a running member: Raft, replicated state, leader, and addresses of the others.
 
+pub(crate) mod contacts;
+mod handover_lock;
+pub(crate) mod leader_contact;
+pub(crate) mod lineage;
+mod term_floor;
+
 use crate::{
-    contacts::Contacts,
-    handover::Handover,
-    leader_contact::LeaderContact,
-    lineage::Lineage,
-    replica::Replica,
+    member::{
+        contacts::Contacts, handover_lock::HandoverLock, leader_contact::LeaderContact,
+        lineage::Lineage, term_floor::Floor,
+    },
+    raft::types::{LogId, Raft, RaftMetrics},
+    state_machine::replica::Replica,
     store::LogStore,
-    types::{LogId, Raft, RaftMetrics},
-    vote_guard::Floor,
 };
 use lattice_mesh::Clock;
 use lattice_quorum_types::{VoterId, membership::MemberStatus, wire::Unavailable};
@@ -61,7 +66,7 @@ pub(crate) struct Member {
     /// Reachability of the other members.
     pub(crate) contacts: Contacts,
     /// Lock between proposals and a handover.
-    pub(crate) handover: Handover,
+    pub(crate) handover: HandoverLock,
     /// Allows one membership change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// Time of the gate's last check.
@@ -94,7 +99,7 @@ impl Member {
             clock,
             lineage,
             contacts,
-            handover: Handover::default(),
+            handover: HandoverLock::default(),
             changing: tokio::sync::Mutex::default(),
             gate_looked: LeaderContact::never(),
             removed: AtomicBool::new(false),

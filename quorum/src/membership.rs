@@ -1,7 +1,10 @@
 //! Membership changes at runtime, one step at a time, made by the leader alone. A step takes a few seconds at most and
 //! is idempotent, so repeating an interrupted change completes it. See `../0006-membership.md`.
 
-use crate::{handover, member::Member, overview, service::Service, types::RaftMetrics};
+pub(crate) mod formation;
+pub(crate) mod overview;
+
+use crate::{leadership::handover, member::Member, raft::types::RaftMetrics, service::Service};
 use lattice_mesh::{Expect, Mesh, Role};
 use lattice_quorum_types::{
     Command, Envelope, VoterId,

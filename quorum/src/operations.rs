@@ -1,6 +1,10 @@
 //! Quorum operations over the mesh: members, membership changes and backups.
 
-use crate::{backup, membership, overview, service::Service};
+use crate::{
+    backup,
+    membership::{self, overview},
+    service::Service,
+};
 use lattice_mesh::{Failed, Router};
 use lattice_quorum_types::membership::{ChangeQuorum, GetBackup, GetMember, GetQuorum};
 

@@ -1,11 +1,13 @@
 //! Proposal batching: all waiting proposals become one log entry, one entry at a time. The next batch gathers while an
 //! entry is in flight, so the cost in disk writes per proposal falls under load.
 
+mod speculative_state;
+
 use crate::{
     member::{Member, leading},
+    proposals::speculative_state::Ahead,
+    raft::types::{Batch, Results, Types},
     reads,
-    speculative_state::Ahead,
-    types::{Batch, Results, Types},
 };
 use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, wire::Unavailable};
 use openraft::raft::ClientWriteResult;

@@ -1,7 +1,7 @@
 //! Linearizable reads: the leader confirms that it still leads, and has applied every command that was committed before
 //! the read arrived. Concurrent reads share one round.
 
-use crate::{member::Member, types::Raft};
+use crate::{member::Member, raft::types::Raft};
 use lattice_quorum_types::{
     planted::{self, Bug},
     wire::Unavailable,

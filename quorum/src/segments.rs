@@ -1,10 +1,12 @@
 //! Segment transfer between members: fetches segments that a snapshot names and this member lacks, and replaces damaged
 //! ones. The name contains the digest, so the segment can come from any member.
 
+pub(crate) mod scrub;
+
 use crate::{
     member::Member,
     platform::Workers,
-    raft_rpc::{GetSegment, SegmentPiece},
+    raft::rpc::{GetSegment, SegmentPiece},
 };
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};

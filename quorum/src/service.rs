@@ -1,15 +1,15 @@
 //! Public calls of a member: proposals, reads, status and watches.
 
+mod claims;
+
 use crate::{
-    claims,
-    feed::Step,
-    issuer,
+    certificates::issuer,
     member::Member,
     platform::Workers,
     proposals::{Proposals, Replies},
     reads::Reads,
-    replica::Unreadable,
     segments,
+    state_machine::{feed::Step, replica::Unreadable},
 };
 use lattice_mesh::{Caller, Failed, ItemSender, Role, Router, WeakMesh};
 use lattice_quorum_state::SegmentFault;

@@ -1,35 +1,19 @@
-//! Data directory: its marker, and opening its parts in an order that makes a crash harmless.
+//! Data directory: opening its parts in an order that makes a crash harmless.
 
-use super::{LogStore, Marked, OpenError, Restored, SnapshotDir, restored};
-use crate::platform::{Files, Ground};
+use super::{
+    LogStore, Marked, OpenError, Restored, SnapshotDir,
+    log::LOG_FILE,
+    marker::{check_marker, read_marker, write_marker},
+    restored,
+    snapshot::SNAPSHOTS,
+};
+use crate::platform::Ground;
 use lattice_quorum_types::{
     VoterId,
     membership::Incarnation,
     planted::{self, Bug},
 };
-use serde::{Deserialize, Serialize};
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
-
-/// Format of the data directory that this version of Lattice writes and reads. It covers everything in the
-/// directory: log rows with their commands, snapshots and segments. See `../../0004-formats.md`.
-pub const FORMAT: u32 = 1;
-
-const MARKER: &str = "FORMAT";
-pub(super) const LOG: &str = "log.redb";
-pub(super) const SNAPSHOTS: &str = "snapshots";
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Marker {
-    format: u32,
-    cluster: String,
-    voter: VoterId,
-    incarnation: Incarnation,
-    /// Created without a log, and not caught up since. Stored, so that a restart while catching up keeps it.
-    blank: bool,
-}
+use std::{path::Path, sync::Arc};
 
 /// Opened data directory. Owned by one process at a time.
 pub struct DataDir {
@@ -63,7 +47,7 @@ impl DataDir {
     ) -> Result<Self, OpenError> {
         let files = &*ground.files;
         restored::check_finished(files, path)?;
-        let (log_path, snapshots) = (path.join(LOG), path.join(SNAPSHOTS));
+        let (log_path, snapshots) = (path.join(LOG_FILE), path.join(SNAPSHOTS));
         let log_bytes = files.length(&log_path).unwrap_or(None);
         let marker = read_marker(files, path)?;
         let is_new = marker.is_none();
@@ -115,72 +99,4 @@ impl DataDir {
     ) -> Result<(), OpenError> {
         restored::make(ground, path, cluster, voter, data).await
     }
-}
-
-fn read_marker(files: &dyn Files, path: &Path) -> Result<Option<Marker>, OpenError> {
-    let marker_path = path.join(MARKER);
-    let bytes = match files.read(&marker_path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => {
-            return Err(OpenError::Io {
-                path: marker_path,
-                source: e,
-            });
-        }
-    };
-    // Another format may differ in everything but its number.
-    #[derive(Deserialize)]
-    struct Number {
-        format: u32,
-    }
-    let damaged = |e: serde_json::Error| OpenError::damaged(&marker_path, e);
-    let Number { format } = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if format != FORMAT {
-        return Err(OpenError::OtherFormat {
-            path: path.to_owned(),
-            found: format,
-            supported: FORMAT,
-        });
-    }
-    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
-}
-
-fn check_marker(
-    path: &Path,
-    marker: &Marker,
-    cluster: &str,
-    voter: VoterId,
-) -> Result<(), OpenError> {
-    if marker.voter == voter && marker.cluster == cluster {
-        return Ok(());
-    }
-    Err(OpenError::OtherOwner {
-        path: path.to_owned(),
-        found_cluster: marker.cluster.clone(),
-        found: marker.voter,
-        cluster: cluster.to_owned(),
-        voter,
-    })
-}
-
-pub(super) fn write_marker(
-    files: &dyn Files,
-    path: &Path,
-    cluster: &str,
-    voter: VoterId,
-    (incarnation, blank): (Incarnation, bool),
-) -> Result<(), OpenError> {
-    let marker_path: PathBuf = path.join(MARKER);
-    let marker = Marker {
-        format: FORMAT,
-        cluster: cluster.to_owned(),
-        voter,
-        incarnation,
-        blank,
-    };
-    let text = serde_json::to_vec(&marker).map_err(|e| OpenError::damaged(&marker_path, e))?;
-    files
-        .replace(&marker_path, &[&text, b"\n"])
-        .map_err(OpenError::io(marker_path))
 }

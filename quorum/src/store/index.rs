@@ -1,6 +1,6 @@
 //! In-memory index of the log: its ends, vote and commit point, and the newest entries.
 
-use crate::types::{Entry, LogId, Vote};
+use crate::raft::types::{Entry, LogId, Vote};
 use std::collections::BTreeMap;
 
 /// Encoded bytes of entries kept in memory. Followers that keep up are served from this cache.

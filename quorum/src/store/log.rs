@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     platform::{Ground, Workers},
-    types::{Entry, LogId, StorageError, Types, Vote},
+    raft::types::{Entry, LogId, StorageError, Types, Vote},
 };
 use lattice_quorum_types::VoterId;
 use openraft::{
@@ -28,6 +28,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+/// Name of the log file in the data directory.
+pub(super) const LOG_FILE: &str = "log.redb";
 /// Maximum bytes of entries in one replication request; at least one entry.
 const MAX_READ_BYTES: usize = 2 << 20;
 

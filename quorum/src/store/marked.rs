@@ -1,6 +1,6 @@
 //! Incarnation of a data directory, stored in its marker.
 
-use super::{OpenError, dir::write_marker};
+use super::{OpenError, marker::write_marker};
 use crate::platform::Files;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use parking_lot::{Mutex, MutexGuard};

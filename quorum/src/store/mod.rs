@@ -15,6 +15,7 @@ mod error;
 mod index;
 mod log;
 mod marked;
+mod marker;
 mod recover;
 mod restored;
 mod row;
@@ -23,14 +24,13 @@ mod snapshot;
 mod writer;
 
 #[cfg(test)]
-mod golden;
-#[cfg(test)]
 mod tests;
 
-pub use dir::{DataDir, FORMAT};
+pub use dir::DataDir;
 pub use error::OpenError;
 pub use log::LogStore;
 pub use marked::Marked;
+pub use marker::FORMAT;
 pub use restored::Restored;
 pub use segments::SegmentDir;
 pub use snapshot::SnapshotDir;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     platform::Files,
-    types::{Entry, Vote},
+    raft::types::{Entry, Vote},
 };
 use lattice_quorum_types::{
     VoterId,

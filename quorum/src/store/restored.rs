@@ -1,9 +1,11 @@
 //! Data directory that starts with the state of a backup instead of a founding.
 
-use super::{LogStore, OpenError, SnapshotDir, dir};
+use super::{
+    LogStore, OpenError, SnapshotDir, log::LOG_FILE, marker::write_marker, snapshot::SNAPSHOTS,
+};
 use crate::{
     platform::{Files, Ground},
-    types::{SnapshotMeta, Vote},
+    raft::types::{SnapshotMeta, Vote},
 };
 use lattice_quorum_state::{Sealed, SegmentId, Segments};
 use lattice_quorum_types::{VoterId, membership::Incarnation};
@@ -68,7 +70,7 @@ pub(super) async fn make(
     files
         .replace(&unfinished, &[text])
         .map_err(OpenError::io(&unfinished))?;
-    let snapshots = path.join(dir::SNAPSHOTS);
+    let snapshots = path.join(SNAPSHOTS);
     let stored = SnapshotDir::open(ground, &snapshots, None)?;
     let segments = stored.segments();
     for id in &data.segments {
@@ -81,7 +83,7 @@ pub(super) async fn make(
     stored
         .store(&data.meta, &data.state)
         .map_err(OpenError::io(&snapshots))?;
-    let log_path = path.join(dir::LOG);
+    let log_path = path.join(LOG_FILE);
     let mut log = LogStore::open(ground, &log_path, voter)?;
     let failed = |error: openraft::StorageError<VoterId>| OpenError::damaged(&log_path, error);
     log.save_vote(&data.vote).await.map_err(failed)?;
@@ -91,7 +93,7 @@ pub(super) async fn make(
     }
     log.close().await.map_err(OpenError::io(&log_path))?;
     drop(log);
-    dir::write_marker(files, path, cluster, voter, (data.incarnation, false))?;
+    write_marker(files, path, cluster, voter, (data.incarnation, false))?;
     files
         .remove(&unfinished)
         .map_err(OpenError::io(&unfinished))

@@ -4,7 +4,7 @@
 use super::{OpenError, SegmentDir};
 use crate::{
     platform::{Files, Ground},
-    types::{LogId, SnapshotMeta},
+    raft::types::{LogId, SnapshotMeta},
 };
 use bytes::Bytes;
 use lattice_quorum_state::{RestoreError, State};
@@ -22,6 +22,8 @@ const HEADER_BYTES: usize = 8 + 2 + 32;
 /// Number of snapshots kept. The older one serves when the newest turns out to be damaged.
 const KEPT: usize = 2;
 const EXTENSION: &str = "snap";
+/// Folder of the snapshots in the data directory.
+pub(super) const SNAPSHOTS: &str = "snapshots";
 /// Folder of the segments, next to that of the snapshots.
 const SEGMENTS: &str = "segments";
 

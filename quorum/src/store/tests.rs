@@ -1,8 +1,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod golden;
+
 use super::*;
 use crate::{
-    replica::Replica,
-    types::{Batch, Entry, StorageError, Types},
+    raft::types::{Batch, Entry, StorageError, Types},
+    state_machine::replica::Replica,
 };
 use openraft::{
     CommittedLeaderId, EntryPayload, LogId, RaftLogReader, RaftSnapshotBuilder, Vote,

@@ -2,7 +2,7 @@
 //! all waiting writes, so that a burst costs one fsync.
 
 use super::row;
-use crate::types::{LogId, Types, Vote};
+use crate::raft::types::{LogId, Types, Vote};
 use openraft::storage::LogFlushed;
 use parking_lot::Mutex;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition};

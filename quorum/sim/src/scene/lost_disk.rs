@@ -1,4 +1,4 @@
-//! Scenes: a member that lost its disk meets a leader that was cut off. See `vote_guard.rs` of the quorum.
+//! Scenes: a member that lost its disk meets a leader that was cut off. See `leadership/vote_guard.rs` of the quorum.
 
 use super::stage::{BEYOND_THE_LOG, Stage, StagePlaces};
 use crate::member::Order;

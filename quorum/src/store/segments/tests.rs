@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     platform::HostFiles,
-    replica::{Replica, Unreadable},
+    raft::types::{Batch, Entry},
+    state_machine::replica::{Replica, Unreadable},
     store::DataDir,
-    types::{Batch, Entry},
 };
 use lattice_quorum_state::{Bounds, Table};
 use lattice_quorum_types::{

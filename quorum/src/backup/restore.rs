@@ -1,0 +1,349 @@
+//! Restore: creates a data directory from a backup, without other members. Every member of the new cluster restores the
+//! same file, and no member is special. See `../../0009-backup.md`.
+
+use crate::{
+    Settings, StartError,
+    backup::STATE,
+    platform::Ground,
+    raft::types::{LogId, Membership, SnapshotMeta, Vote},
+    store::{DataDir, OpenError, Restored as Data},
+};
+use bytes::Bytes;
+use lattice_quorum_state::{SegmentFault, SegmentId, Segments, State};
+use lattice_quorum_types::{
+    Command, Envelope, VoterId,
+    audit::AuditAction,
+    backup::{BackupFault, Header, Verifier},
+    command::{Power, Principal, SCHEMA},
+    membership::Incarnation,
+    view::TrustView,
+};
+use openraft::{BasicNode, CommittedLeaderId};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+/// Bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+/// Principal of the first entry of the restored cluster.
+const RESTORER: &str = "restore";
+
+/// Reason why a backup could not be restored. Nothing was changed, unless the variant states otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreFailed {
+    /// The file cannot be read.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// Path of the backup.
+        path: PathBuf,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// The file is not a complete backup.
+    #[error("{}: {fault}", .path.display())]
+    Fault {
+        /// Path of the backup.
+        path: PathBuf,
+        /// Defect of the file.
+        fault: BackupFault,
+    },
+    /// The backup is complete, but one of its parts cannot be used.
+    #[error("{}: part {part:?} cannot be used: {reason}", .path.display())]
+    Part {
+        /// Path of the backup.
+        path: PathBuf,
+        /// Name of the part.
+        part: String,
+        /// Reason in words.
+        reason: String,
+    },
+    /// The backup is from another cluster.
+    #[error(
+        "{} is a backup of cluster {found:?}, and `cluster` of the configuration is {configured:?}; \
+         take the backup of that cluster, or correct the configuration",
+        .path.display()
+    )]
+    OtherCluster {
+        /// Path of the backup.
+        path: PathBuf,
+        /// Cluster in the backup.
+        found: String,
+        /// Configured cluster.
+        configured: String,
+    },
+    /// The requested incarnation is not later than the backup's.
+    #[error(
+        "--incarnation {given}: the backup is of incarnation {found}; give a higher number, the \
+         same on every member, or none"
+    )]
+    OldIncarnation {
+        /// Requested number.
+        given: u64,
+        /// Incarnation of the backup.
+        found: Incarnation,
+    },
+    /// This member joins a cluster and does not found one.
+    #[error(
+        "`join: true`: a member that joins gets everything from the others; restore the members \
+         that found the cluster, and list all of them in `members`"
+    )]
+    Joins,
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Data(#[from] OpenError),
+    /// The log could not be written.
+    #[error("the log cannot be written: {reason}")]
+    Log {
+        /// Reason in words.
+        reason: String,
+    },
+}
+
+impl From<RestoreFailed> for StartError {
+    fn from(failed: RestoreFailed) -> Self {
+        match failed {
+            RestoreFailed::Data(error) => Self::Data(error),
+            other => Self::Raft {
+                reason: other.to_string(),
+            },
+        }
+    }
+}
+
+/// Result of a restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// Header of the backup.
+    pub header: Header,
+    /// New incarnation.
+    pub incarnation: Incarnation,
+    /// Members that found the restored cluster.
+    pub members: BTreeMap<VoterId, SocketAddr>,
+    /// Trust of the backup, which applies in the restored cluster.
+    pub trust: TrustView,
+}
+
+/// Backup with every byte verified.
+struct Checked<'a> {
+    path: &'a Path,
+    header: Header,
+    /// Offsets of the parts.
+    begins: Vec<u64>,
+}
+
+/// Reads a backup and verifies all of it.
+fn check(path: &Path) -> Result<Checked<'_>, RestoreFailed> {
+    let unread = |source| RestoreFailed::File {
+        path: path.to_owned(),
+        source,
+    };
+    let faulty = |fault| RestoreFailed::Fault {
+        path: path.to_owned(),
+        fault,
+    };
+    let mut file = File::open(path).map_err(unread)?;
+    let (mut verifier, mut length) = (Verifier::new(), 0);
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = file.read(&mut piece).map_err(unread)?;
+        let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
+            break;
+        };
+        verifier.feed(bytes).map_err(faulty)?;
+        length += bytes.len() as u64;
+    }
+    let header = verifier.finish().map_err(faulty)?;
+    let sizes: u64 = header.parts.iter().map(|part| part.bytes).sum();
+    let mut at = length.saturating_sub(sizes);
+    let begins = header.parts.iter().map(|part| {
+        at += part.bytes;
+        at - part.bytes
+    });
+    Ok(Checked {
+        path,
+        begins: begins.collect(),
+        header,
+    })
+}
+
+impl Checked<'_> {
+    /// Reads one part.
+    fn part(&self, name: &str) -> Result<Vec<u8>, String> {
+        let at = self.header.parts.iter().position(|part| part.name == name);
+        let (part, begins) = at
+            .and_then(|at| self.header.parts.get(at).zip(self.begins.get(at)))
+            .ok_or("it is missing")?;
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(self.path)?;
+            file.seek(SeekFrom::Start(*begins))?;
+            let mut bytes = Vec::new();
+            file.take(part.bytes).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|error| error.to_string())
+    }
+
+    /// Restores the state, and checks that every segment that it names is present.
+    fn state(&self) -> Result<State, RestoreFailed> {
+        let unusable = |part: &str, reason: String| RestoreFailed::Part {
+            path: self.path.to_owned(),
+            part: part.to_owned(),
+            reason,
+        };
+        let bytes = self.part(STATE).map_err(|reason| unusable(STATE, reason))?;
+        let state = State::restore(&bytes);
+        let state = state.map_err(|error| unusable(STATE, error.to_string()))?;
+        let parts = self.header.parts.iter();
+        let parts: BTreeMap<&str, u64> = parts.map(|p| (p.name.as_str(), p.bytes)).collect();
+        for segment in state.segments() {
+            let name = segment.id.to_string();
+            if parts.get(name.as_str()) != Some(&segment.bytes) {
+                return Err(unusable(
+                    &name,
+                    "it is missing, or of another length".to_owned(),
+                ));
+            }
+        }
+        Ok(state)
+    }
+}
+
+impl Segments for Checked<'_> {
+    fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
+        let bytes = self.part(&id.to_string()).map(Bytes::from);
+        bytes.map_err(|reason| id.fault(reason))
+    }
+}
+
+/// Verifies a complete backup, from its first byte to its last.
+///
+/// # Errors
+/// The file is not a complete backup, or its state cannot be used.
+pub fn verify_backup(path: &Path) -> Result<Header, RestoreFailed> {
+    let checked = check(path)?;
+    checked.state()?;
+    Ok(checked.header)
+}
+
+/// Computes the new incarnation. Members restored from another file, or with other members, get another incarnation.
+fn incarnation(
+    header: &Header,
+    members: &BTreeMap<VoterId, SocketAddr>,
+    number: Option<u64>,
+) -> Result<Incarnation, RestoreFailed> {
+    let found = header.incarnation;
+    let number = number.unwrap_or(found.number + 1);
+    if number <= found.number {
+        let given = number;
+        return Err(RestoreFailed::OldIncarnation { given, found });
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&header.digest());
+    for id in members.keys() {
+        hasher.update(&id.to_le_bytes());
+    }
+    let mut origin = [0; 8];
+    hasher.finalize_xof().fill(&mut origin);
+    Ok(Incarnation {
+        number,
+        // Origin 0 denotes a founded cluster.
+        origin: u64::from_le_bytes(origin).max(1),
+    })
+}
+
+/// Creates the data directory of one member. The directory must be missing or empty. `number` is the number of the new
+/// incarnation; `None` stands for the backup's number plus one.
+///
+/// # Errors
+/// The backup is damaged, of another format or cluster, or the directory is in use.
+pub async fn restore(
+    settings: &Settings,
+    path: &Path,
+    number: Option<u64>,
+) -> Result<Restored, RestoreFailed> {
+    if settings.join {
+        return Err(RestoreFailed::Joins);
+    }
+    let checked = check(path)?;
+    let header = checked.header.clone();
+    if header.cluster != settings.cluster {
+        return Err(RestoreFailed::OtherCluster {
+            path: path.to_owned(),
+            found: header.cluster,
+            configured: settings.cluster.clone(),
+        });
+    }
+    let incarnation = incarnation(&header, &settings.members, number)?;
+    let mut state = checked.state()?;
+    let trust = state.trust();
+    let segments: Vec<SegmentId> = state.segments().map(|segment| segment.id).collect();
+    let noted = state.begin_anew(&note(&header));
+    noted.map_err(|refusal| RestoreFailed::Part {
+        path: path.to_owned(),
+        part: STATE.to_owned(),
+        reason: refusal.to_string(),
+    })?;
+    let last = LogId::new(
+        CommittedLeaderId::new(header.term, header.led_by),
+        header.index,
+    );
+    let data = Data {
+        incarnation,
+        // Of the same term and not granted: this member stands for election in the next term.
+        vote: Vote::new(header.term, settings.id),
+        meta: SnapshotMeta {
+            last_log_id: Some(last),
+            last_membership: membership(last, &settings.members),
+            snapshot_id: format!("restored-{}-{}", header.term, header.index),
+        },
+        state: state.snapshot(),
+        sealed: state.take_sealed(),
+        segments,
+        from: &checked,
+    };
+    let (ground, folder) = (Ground::default(), &settings.data_dir);
+    DataDir::restore(&ground, folder, &settings.cluster, settings.id, data).await?;
+    Ok(Restored {
+        header,
+        incarnation,
+        members: settings.members.clone(),
+        trust,
+    })
+}
+
+/// Returns the first record of the restored cluster. All its values come from the backup, so that all members write the
+/// same record.
+fn note(header: &Header) -> Envelope {
+    Envelope {
+        schema: SCHEMA,
+        principal: Principal {
+            name: RESTORER.to_owned(),
+            power: Power::Admin,
+        },
+        key: None,
+        at: header.at,
+        fence: None,
+        command: Command::NoteQuorum {
+            action: Box::new(AuditAction::Restored {
+                cluster: header.cluster.clone(),
+                revision: header.revision,
+                number: header.audit_number,
+                digest: header.digest().into(),
+            }),
+        },
+    }
+}
+
+/// Returns the configured members as a membership committed with the backup's last entry.
+fn membership(last: LogId, members: &BTreeMap<VoterId, SocketAddr>) -> Membership {
+    let nodes: BTreeMap<VoterId, BasicNode> = members
+        .iter()
+        .map(|(id, addr)| (*id, BasicNode::new(addr)))
+        .collect();
+    let voters = members.keys().copied().collect();
+    Membership::new(Some(last), openraft::Membership::new(vec![voters], nodes))
+}

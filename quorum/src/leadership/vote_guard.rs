@@ -1,0 +1,165 @@
+//! Term floor: prevents a member that lost its log from acknowledging a stale leader.
+//!
+//! Such a member may have lost an acknowledgement that it gave to a later leader than the one that calls it now. With
+//! its acknowledgement, an old leader that is cut off from the others would have a majority. That leader would answer
+//! reads that miss acknowledged commands, and commit entries that contradict them.
+//!
+//! The member therefore requests the terms of the others first. A majority of all members, found among the others, has
+//! seen every leader elected until then, since each election included one of them. No leader is elected by this
+//! member's vote. See `../../0001-consensus.md`.
+
+use crate::{member::Member, raft::types::LogId};
+use futures::{StreamExt, stream::FuturesUnordered};
+use lattice_mesh::{Expect, Failed, Mesh, Role, WeakMesh};
+use lattice_quorum_types::{
+    VoterId,
+    membership::{GetMemberStatus, MemberStatus},
+    planted::{self, Bug},
+};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+/// Timeout for the term of another member.
+const ASK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Result of the requests to the other members.
+struct VoteReports {
+    /// Highest term among the answers.
+    term: u64,
+    /// Whether the answers rule out a leader that none of the answering members has seen.
+    is_enough: bool,
+}
+
+/// Rejects a leader of `term` if this member is blank and a later leader exists, or may exist. `committed` is the
+/// commit point that the leader reports.
+///
+/// # Errors
+/// The reason for the rejection.
+pub(crate) async fn check(
+    member: &Arc<Member>,
+    mesh: &WeakMesh,
+    term: u64,
+    committed: Option<LogId>,
+) -> Result<(), Failed> {
+    if !member.is_blank() || planted::is(Bug::AnyLeaderFollowed) {
+        return Ok(());
+    }
+    let later = |floor: u64| {
+        Failed::new(format!(
+            "this member started without a log, and the other members report term {floor}"
+        ))
+    };
+    if let Some(floor) = member.floor.known() {
+        return if term < floor {
+            Err(later(floor))
+        } else {
+            Ok(())
+        };
+    }
+    let mesh = mesh
+        .upgrade()
+        .ok_or_else(|| Failed::new("this member is stopping"))?;
+    // A task of its own: the caller's timeout is shorter than a dial.
+    let asker = member.clone();
+    let told = tokio::spawn(async move { ask(&asker, &mesh).await });
+    let told = told.await.map_err(Failed::new)?;
+    if term < told.term {
+        return Err(later(told.term));
+    }
+    // At most the membership and the first entry of a leader are committed: the quorum is being founded, possibly
+    // while some members are missing.
+    let is_founding = committed.is_none_or(|id| id.index <= 1);
+    if told.is_enough || is_founding {
+        return Ok(());
+    }
+    Err(Failed::new(
+        "this member started without a log, and too few other members are reachable to confirm the \
+         leader",
+    ))
+}
+
+/// Requests the status of the others, and stores the term once the answers suffice.
+async fn ask(member: &Member, mesh: &Mesh) -> VoteReports {
+    let _one = member.floor.asking().await;
+    if let Some(term) = member.floor.known() {
+        let is_enough = true;
+        return VoteReports { term, is_enough };
+    }
+    let mut whom: BTreeMap<VoterId, SocketAddr> = member.addresses.all();
+    let voters = member.voters();
+    whom.extend(voters.iter().filter_map(|(id, addr)| Some((*id, (*addr)?))));
+    whom.remove(&member.id);
+    let mut asked: FuturesUnordered<_> = whom
+        .into_iter()
+        .map(|(id, addr)| {
+            let peer = mesh.peer(addr, Expect::exactly(Role::Quorum, id.to_string()));
+            async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await.ok() }
+        })
+        .collect();
+    let mut answers: Vec<MemberStatus> = Vec::new();
+    let mut told = judge(member.id, &answers);
+    while !told.is_enough {
+        match asked.next().await {
+            Some(answer) => answers.extend(answer),
+            None => break,
+        }
+        told = judge(member.id, &answers);
+    }
+    if told.is_enough {
+        member.floor.set(told.term);
+    }
+    told
+}
+
+/// Evaluates answers. The membership is that of the answer with the latest membership index.
+fn judge(own: VoterId, answers: &[MemberStatus]) -> VoteReports {
+    let term = answers.iter().map(|answer| answer.term).max();
+    let latest = answers.iter().max_by_key(|answer| answer.membership_index);
+    let members = latest.map_or(&[][..], |answer| &answer.members);
+    let counts = |id: VoterId| members.iter().any(|(member, _)| *member == id);
+    let others = answers
+        .iter()
+        .filter(|answer| answer.id != own && counts(answer.id));
+    // A non-voter has acknowledged no leader, so its answer does not count.
+    let is_enough = !members.is_empty() && (!counts(own) || others.count() * 2 > members.len());
+    VoteReports {
+        term: term.unwrap_or_default(),
+        is_enough,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::leadership::vote_guard::*;
+
+    fn status(id: VoterId, term: u64, members: &[VoterId]) -> MemberStatus {
+        MemberStatus {
+            id,
+            leader: None,
+            term,
+            applied_index: 0,
+            revision: Default::default(),
+            members: members.iter().map(|id| (*id, String::new())).collect(),
+            incarnation: lattice_quorum_types::membership::Incarnation::FIRST,
+            membership_index: term,
+        }
+    }
+
+    #[test]
+    fn enough_are_a_majority_without_oneself() {
+        let three = [1, 2, 3];
+        let five = [1, 2, 3, 4, 5];
+        let judged = |answers: &[MemberStatus]| {
+            let told = judge(1, answers);
+            (told.term, told.is_enough)
+        };
+        assert_eq!(judged(&[]), (0, false));
+        assert_eq!(judged(&[status(2, 2, &three)]), (2, false));
+        let both = [status(2, 2, &three), status(3, 5, &three)];
+        assert_eq!(judged(&both), (5, true));
+        let two = [status(2, 2, &five), status(3, 3, &five)];
+        assert_eq!(judged(&two), (3, false));
+        let all = [&two[..], &[status(5, 1, &five)]].concat();
+        assert_eq!(judged(&all), (3, true));
+        assert_eq!(judged(&[status(2, 4, &[2, 3])]), (4, true), "a learner");
+    }
+}

@@ -1,0 +1,160 @@
+//! Reachability of the other members: time of the last answer, and error of the last call.
+
+use crate::member::leader_contact::LeaderContact;
+use lattice_mesh::CallError;
+use lattice_quorum_types::VoterId;
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// A member that answered a call within this time counts as reached. Heartbeats are sent ten times a second.
+const RECENTLY: Duration = Duration::from_millis(1500);
+
+/// Interval between the transmissions of a leader without an answering majority. In between, the others receive no
+/// heartbeat and can elect another leader. Heartbeats are useless while the answers do not arrive.
+const ALONE_EVERY: Duration = Duration::from_secs(2);
+/// Length of each transmission: a call to every member, and a retry.
+const ALONE_FOR: Duration = Duration::from_millis(150);
+
+/// Reachability of one member.
+#[derive(Debug)]
+pub(crate) struct Contact {
+    heard: LeaderContact,
+    fault: Mutex<Option<String>>,
+}
+
+/// Change of reachability by a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The member stopped answering, or reports another failure.
+    Lost,
+    /// The member answers again.
+    Back,
+    /// No change.
+    None,
+}
+
+impl Default for Contact {
+    fn default() -> Self {
+        Self {
+            heard: LeaderContact::never(),
+            fault: Mutex::default(),
+        }
+    }
+}
+
+impl Contact {
+    /// Records the outcome of a call and returns the change.
+    pub(crate) fn note(&self, error: Option<&CallError>) -> News {
+        let mut fault = self.fault.lock();
+        let Some(error) = error else {
+            self.heard.now();
+            return match fault.take() {
+                Some(_) => News::Back,
+                None => News::None,
+            };
+        };
+        // A failure that the peer itself reports deserves another log line; a network failure does not.
+        let says = |text: &str| text.starts_with("the peer failed");
+        let text = error.to_string();
+        let is_news = fault
+            .as_ref()
+            .is_none_or(|before| *before != text && (says(before) || says(&text)));
+        *fault = Some(text);
+        match is_news {
+            true => News::Lost,
+            false => News::None,
+        }
+    }
+
+    /// Error of the last call; `None` if it succeeded.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.lock().clone()
+    }
+
+    /// Milliseconds since the member last answered.
+    pub(crate) fn heard_ms(&self) -> Option<u64> {
+        self.heard.millis()
+    }
+
+    /// Returns whether the member answered recently.
+    pub(crate) fn is_recent(&self) -> bool {
+        !self.heard.silent_for(RECENTLY)
+    }
+}
+
+/// Reachability of all members that were called. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Contacts(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    known: Mutex<BTreeMap<VoterId, Arc<Contact>>>,
+    /// Time since which this member leads without an answering majority.
+    alone: Mutex<Option<Instant>>,
+}
+
+impl Contacts {
+    /// Returns the reachability of one member.
+    pub(crate) fn of(&self, id: VoterId) -> Arc<Contact> {
+        self.0.known.lock().entry(id).or_default().clone()
+    }
+
+    /// Records whether this member leads without an answering majority.
+    pub(crate) fn set_alone(&self, alone: bool) {
+        let mut since = self.0.alone.lock();
+        *since = alone.then(|| since.unwrap_or_else(Instant::now));
+    }
+
+    /// Restarts the transmission interval of an isolated leader, after a call from another member.
+    pub(crate) fn speak(&self) {
+        if let Some(since) = self.0.alone.lock().as_mut() {
+            *since = Instant::now();
+        }
+    }
+
+    /// Returns whether a leader may transmit now.
+    pub(crate) fn may_speak(&self) -> bool {
+        let since = *self.0.alone.lock();
+        since.is_none_or(|since| is_turn(since.elapsed()))
+    }
+}
+
+/// Returns whether a leader that has been isolated for `alone` transmits.
+fn is_turn(alone: Duration) -> bool {
+    alone.as_millis() % ALONE_EVERY.as_millis() < ALONE_FOR.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::member::contacts::*;
+
+    #[test]
+    fn a_leader_that_is_alone_speaks_now_and_then() {
+        for (millis, speaks) in [
+            (0, true),
+            (149, true),
+            (150, false),
+            (1999, false),
+            (2000, true),
+            (2149, true),
+            (2150, false),
+            (7_000_000, true),
+        ] {
+            assert_eq!(
+                is_turn(Duration::from_millis(millis)),
+                speaks,
+                "{millis} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_answered_speaks_whenever_it_likes() {
+        let contacts = Contacts::default();
+        assert!(contacts.may_speak());
+        contacts.set_alone(true);
+        contacts.set_alone(false);
+        assert!(contacts.may_speak());
+    }
+}

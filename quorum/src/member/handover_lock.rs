@@ -1,0 +1,14 @@
+//! Lock between proposals and a handover of leadership.
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// A handover takes it, so that no proposal is in flight meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct HandoverLock(Mutex<()>);
+
+impl HandoverLock {
+    /// Waits for the lock, which is released when the guard is dropped.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().await
+    }
+}

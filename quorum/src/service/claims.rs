@@ -1,0 +1,73 @@
+//! Attestations (in the code: claims) of nodes, verified before their command enters the log: the node that an
+//! attestation describes must have signed it. Verification depends on certificates, the trust bundle and the current
+//! time, so `apply` cannot do it. In the log an attestation is accepted as stated, like the principal. See
+//! `../../0005-claims.md`.
+
+use lattice_mesh::{Mesh, Role, Signed};
+use lattice_quorum_types::{
+    Command, Envelope, Refusal, UnixMillis,
+    claim::{Claim, Proof},
+    command::ClaimedNode,
+    refusal::{ProofFault, Unproven},
+};
+
+/// Returns whether the command carries attestations.
+pub(crate) fn has_claims(envelope: &Envelope) -> bool {
+    matches!(
+        envelope.command,
+        Command::AssignSensitive { .. } | Command::ClaimNodes { .. }
+    )
+}
+
+/// Verifies the signatures of a command's attestations and removes the signatures: members need not store verified
+/// signatures forever.
+///
+/// # Errors
+/// The nodes with an invalid attestation signature.
+pub(crate) fn verify(
+    mesh: &Mesh,
+    envelope: &mut Envelope,
+    clock: UnixMillis,
+) -> Result<(), Refusal> {
+    match &mut envelope.command {
+        Command::AssignSensitive { id, nodes } => {
+            Refusal::where_unproven(*id, faults(mesh, nodes, clock))
+        }
+        Command::ClaimNodes { nodes, .. } => {
+            Refusal::where_not_conforming(faults(mesh, nodes, clock))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn faults(mesh: &Mesh, nodes: &mut [ClaimedNode], clock: UnixMillis) -> Vec<Unproven> {
+    let mut faults = Vec::new();
+    for ClaimedNode { expected, proof } in nodes {
+        if let Err(reason) = signed_by_itself(mesh, proof, clock) {
+            faults.push(Unproven {
+                node: expected.node.clone(),
+                fault: ProofFault::Signature { reason },
+            });
+        }
+        proof.signature.clear();
+    }
+    faults
+}
+
+/// Checks that the node in the attestation signed it. Whether it is the expected node is checked when the command is
+/// judged.
+fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
+    proof.check().map_err(|error| error.to_string())?;
+    let signed: Signed = postcard::from_bytes(&proof.signature)
+        .map_err(|error| format!("the signature cannot be read: {error}"))?;
+    let bytes = postcard::to_stdvec(&proof.claim).map_err(|error| error.to_string())?;
+    let signer = mesh.verify_signed(Claim::CONTEXT, &bytes, &signed, clock);
+    let signer = signer.map_err(|refused| refused.to_string())?;
+    match signer.role() == Role::Agent && signer.id() == proof.claim.node.as_str() {
+        true => Ok(()),
+        false => Err(format!("the signature is that of {signer}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

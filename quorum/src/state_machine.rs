@@ -1,0 +1,4 @@
+//! State machine of a member, and the feed of its events.
+
+pub(crate) mod feed;
+pub(crate) mod replica;

@@ -1,0 +1,197 @@
+//! Receiving side of Raft over the mesh.
+
+use crate::{
+    leadership::{election_gate, handover, vote_guard},
+    member::Member,
+    raft::{
+        rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeOver},
+        types::{Snapshot, SnapshotMeta, Vote},
+    },
+    segments,
+};
+use bytes::{Bytes, BytesMut};
+use lattice_mesh::{Caller, Failed, Router, WeakMesh};
+use openraft::raft::AppendEntriesResponse;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Snapshot that is being received.
+struct Incoming {
+    vote: Vote,
+    meta: SnapshotMeta,
+    bytes: BytesMut,
+    /// Complete bytes, and the length and digest that the sender reported.
+    whole: Option<(Bytes, (u64, [u8; 32]))>,
+}
+
+/// Outcome of a piece.
+enum Taken {
+    More,
+    Again,
+    Whole(Bytes),
+}
+
+/// Adds the Raft calls.
+pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Router {
+    let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
+    let (mesh, sent) = (mesh.clone(), mesh.clone());
+    let (appends, votes, snapshots, silence, successor) = (
+        member.clone(),
+        member.clone(),
+        member.clone(),
+        member.clone(),
+        member.clone(),
+    );
+    segments::serve(router, member)
+        .rpc(move |caller, request: Append| {
+            let (member, mesh) = (appends.clone(), sent.clone());
+            async move {
+                let Append(incarnation, request) = request;
+                speaks_for_itself(&caller, &request.vote)?;
+                member.lineage.admit(caller.identity.id(), incarnation)?;
+                let (term, committed) = (request.vote.leader_id().term, request.leader_commit);
+                vote_guard::check(&member, &mesh, term, committed).await?;
+                let reply = member.raft.append_entries(request).await;
+                let reply = reply.map_err(Failed::new)?;
+                if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
+                    member.heard.now();
+                }
+                if reply.is_success() {
+                    member.caught_up_to(committed);
+                }
+                Ok(reply)
+            }
+        })
+        .rpc(move |caller, request: RequestVote| {
+            let member = votes.clone();
+            async move {
+                let RequestVote(incarnation, request) = request;
+                speaks_for_itself(&caller, &request.vote)?;
+                if member.must_abstain(request.last_log_id) {
+                    return Err(Failed::new(
+                        "this member started without a log and abstains",
+                    ));
+                }
+                member.lineage.admit(caller.identity.id(), incarnation)?;
+                member.raft.vote(request).await.map_err(Failed::new)
+            }
+        })
+        .rpc(move |caller, request: SendSnapshot| {
+            let (member, incoming) = (snapshots.clone(), incoming.clone());
+            let mesh = mesh.clone();
+            async move {
+                speaks_for_itself(&caller, &request.vote)?;
+                let incarnation = request.incarnation;
+                member.lineage.admit(caller.identity.id(), incarnation)?;
+                let (term, covers) = (request.vote.leader_id().term, request.meta.last_log_id);
+                vote_guard::check(&member, &mesh, term, covers).await?;
+                take_piece(&member, &mesh, caller.identity.id(), &incoming, request).await
+            }
+        })
+        .rpc(move |caller, request: MayCampaign| {
+            let member = silence.clone();
+            async move {
+                member.contacts.speak();
+                let asker = caller.identity.id();
+                member.lineage.may_hear(asker, request.incarnation)?;
+                Ok(election_gate::may_campaign(&member, request.last_log_id))
+            }
+        })
+        .rpc(move |caller, request: TakeOver| {
+            let member = successor.clone();
+            async move {
+                let leader = caller.identity.id();
+                member.lineage.may_hear(leader, request.incarnation)?;
+                Ok(handover::take_over(&member, leader, &request).await)
+            }
+        })
+}
+
+/// Checks that the vote is the caller's own: the certificate must be that of the leader or candidate.
+fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
+    let voter = vote.leader_id().voted_for().map(|id| id.to_string());
+    if voter.as_deref() == Some(caller.identity.id()) {
+        return Ok(());
+    }
+    tracing::warn!(peer = %caller.identity, %vote, "refused: request in another member's name");
+    Err(Failed::new("the vote is not that of the caller"))
+}
+
+/// Appends a piece to the received ones.
+fn gather(slot: &mut Option<Incoming>, piece: &SendSnapshot) -> Taken {
+    let (vote, meta) = (piece.vote, &piece.meta);
+    let same = slot.as_mut().filter(|i| i.vote == vote && i.meta == *meta);
+    // The last piece again, sent because segments were missing.
+    if let Some((bytes, said)) = same.and_then(|i| i.whole.clone())
+        && piece.whole == Some(said)
+    {
+        return Taken::Whole(bytes);
+    }
+    if piece.offset == 0 {
+        *slot = Some(Incoming {
+            vote,
+            meta: meta.clone(),
+            bytes: BytesMut::new(),
+            whole: None,
+        });
+    }
+    let follows = |i: &&mut Incoming| {
+        i.vote == vote && i.meta == *meta && i.bytes.len() as u64 == piece.offset
+    };
+    let Some(open) = slot.as_mut().filter(follows) else {
+        return Taken::Again;
+    };
+    open.bytes.extend_from_slice(&piece.data);
+    let Some((length, digest)) = piece.whole else {
+        return Taken::More;
+    };
+    let bytes = std::mem::take(&mut open.bytes).freeze();
+    if bytes.len() as u64 != length || *blake3::hash(&bytes).as_bytes() != digest {
+        *slot = None;
+        return Taken::Again;
+    }
+    open.whole = Some((bytes.clone(), (length, digest)));
+    Taken::Whole(bytes)
+}
+
+async fn take_piece(
+    member: &Member,
+    mesh: &WeakMesh,
+    sender: &str,
+    incoming: &Mutex<Option<Incoming>>,
+    piece: SendSnapshot,
+) -> Result<SnapshotAnswer, Failed> {
+    let taken = {
+        let mut slot = incoming.lock().await;
+        gather(&mut slot, &piece)
+    };
+    let bytes = match taken {
+        Taken::More => return Ok(SnapshotAnswer::More),
+        Taken::Again => return Ok(SnapshotAnswer::Again),
+        Taken::Whole(bytes) => bytes,
+    };
+    let (vote, meta) = (piece.vote, piece.meta);
+    // A snapshot is installed only when every segment that it names is present.
+    let mesh = mesh
+        .upgrade()
+        .ok_or_else(|| Failed::new("this member is stopping"))?;
+    if !segments::bring(member, &mesh, sender, &bytes).await? {
+        member.heard.now();
+        return Ok(SnapshotAnswer::Fetching);
+    }
+    *incoming.lock().await = None;
+    tracing::info!(bytes = bytes.len(), snapshot = %meta.snapshot_id, "snapshot received");
+    let kept = member.replica.keep(&meta, &bytes).await;
+    kept.map_err(Failed::new)?;
+    let snapshot = Snapshot {
+        meta,
+        snapshot: Box::new(bytes),
+    };
+    // A task of its own: if the caller gives up, the installation must still complete.
+    let raft = member.raft.clone();
+    let installed =
+        tokio::spawn(async move { raft.install_full_snapshot(vote, snapshot).await }).await;
+    let response = installed.map_err(Failed::new)?.map_err(Failed::new)?;
+    member.heard.now();
+    Ok(SnapshotAnswer::Done(response))
+}
