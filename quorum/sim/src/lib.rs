@@ -16,6 +16,7 @@ mod disk;
 mod invariants;
 mod member;
 mod network;
+mod observer;
 mod registers;
 mod run;
 mod scene;

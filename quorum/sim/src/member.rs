@@ -3,7 +3,7 @@
 
 use crate::{
     disk::Power,
-    truth::Watched,
+    observer::Watched,
     world::{CLUSTER, World},
 };
 use lattice_mesh::{Identity, Role};

@@ -1,28 +1,10 @@
-//! Registers with concurrent writers and readers: a limit, and a baseline that is set with an expected version.
+//! Results of the registers, which have concurrent writers and readers: a limit, and a baseline that is set with an
+//! expected version.
 //!
 //! The results and their times must be linearizable. An independent checker decides this (`todc-utils`, after Wing and
 //! Gong, and Lowe).
 
-use crate::{
-    clients::quorum,
-    world::{FIRST_REGISTER, World},
-};
-use lattice_mesh::Clock as _;
-use lattice_quorum_client::{ClientError, QuorumClient};
-use lattice_quorum_types::{
-    Applied, Command, Envelope, Outcome, ProjectPath, Refusal,
-    baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
-    command::{LimitChange, Power, Principal, SCHEMA},
-    id::BaselineName,
-    limit::{LimitPatch, Patch},
-    view::{Answer, Query},
-};
-use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
 use todc_utils::{
     linearizability::{
         WGLChecker,
@@ -33,22 +15,12 @@ use todc_utils::{
     },
     specifications::Specification,
 };
-use tokio::time::sleep;
 
 /// The limit of this tenant is the register. The tenant is created with a limit of 0.
 pub const TENANT: &str = "register";
-/// Operations of a client that writes and reads.
-const OPERATIONS: usize = 25;
-/// Operations of a client that only reads. It stays with its known leader as long as that leader answers, even if
-/// another member leads by then.
-const READS: usize = 70;
-/// Largest number of writes with an unknown outcome in a history. The checker must try every position for such a write,
-/// which takes long.
-const UNKNOWN: usize = 5;
-
 /// Operation on the limit.
 #[derive(Debug, Clone)]
-enum Plain {
+pub enum Plain {
     Read(u64),
     Write(u64),
 }
@@ -71,7 +43,7 @@ impl Specification for PlainSpec {
 
 /// Result of a write with an expected version.
 #[derive(Debug, Clone, Copy)]
-enum Came {
+pub enum Came {
     Made(u32),
     Refused,
     NotKnown,
@@ -79,7 +51,7 @@ enum Came {
 
 /// Operation on the baseline: its version, and the value written with it. A write requires an expected version.
 #[derive(Debug, Clone)]
-enum Versioned {
+pub enum Versioned {
     Read(u32, u64),
     Write {
         expected: u32,
@@ -118,11 +90,12 @@ impl Specification for VersionedSpec {
 }
 
 /// Operations in the order of their starts and ends.
-struct Recorded<T> {
+pub struct Recorded<T> {
     /// Operation number, and its result; `None` at its start.
     steps: Vec<(usize, Option<T>)>,
     begun: usize,
-    unknown: usize,
+    /// Number of operations with an unknown outcome.
+    pub unknown: usize,
 }
 
 impl<T> Default for Recorded<T> {
@@ -137,16 +110,16 @@ impl<T> Default for Recorded<T> {
 }
 
 impl<T: Clone> Recorded<T> {
-    fn begin(&mut self) -> usize {
+    pub fn begin(&mut self) -> usize {
         self.begun += 1;
         self.steps.push((self.begun, None));
         self.begun
     }
-    fn end(&mut self, which: usize, how: T) {
+    pub fn end(&mut self, which: usize, how: T) {
         self.steps.push((which, Some(how)));
     }
     /// Removes an operation that had no effect.
-    fn forget(&mut self, which: usize) {
+    pub fn forget(&mut self, which: usize) {
         self.steps.retain(|(other, _)| *other != which);
     }
     /// History in the form of the checker, with one process for each operation. Operations with an unknown outcome end
@@ -174,13 +147,14 @@ impl<T: Clone> Recorded<T> {
     }
 }
 
+/// Histories of both registers.
 #[derive(Default)]
-struct Histories {
-    plain: Recorded<Plain>,
-    plain_unended: Vec<(usize, Plain)>,
-    versioned: Recorded<Versioned>,
-    versioned_unended: Vec<(usize, Versioned)>,
-    values: u64,
+pub struct Histories {
+    pub plain: Recorded<Plain>,
+    pub plain_unended: Vec<(usize, Plain)>,
+    pub versioned: Recorded<Versioned>,
+    pub versioned_unended: Vec<(usize, Versioned)>,
+    pub values: u64,
 }
 
 /// All registers of a run.
@@ -188,7 +162,8 @@ struct Histories {
 pub struct Registers(Mutex<Histories>);
 
 impl Registers {
-    fn lock(&self) -> MutexGuard<'_, Histories> {
+    /// Locks the histories.
+    pub fn lock(&self) -> MutexGuard<'_, Histories> {
         self.0.lock()
     }
 
@@ -205,233 +180,5 @@ impl Registers {
             return not("a baseline", format!("{:?}", histories.versioned.steps));
         }
         Ok(histories.plain.begun + histories.versioned.begun)
-    }
-}
-
-/// Starts the clients of the registers, each with several concurrent operations.
-pub fn run(world: &Arc<World>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
-    let mut working = Vec::new();
-    for nth in [FIRST_REGISTER, FIRST_REGISTER + 1] {
-        let quorum = quorum(world, nth)?;
-        for turn in 0..2 {
-            let client = Client {
-                world: world.clone(),
-                quorum: quorum.clone(),
-                rng: Rng::new(world.seed, &format!("register {nth} {turn}")),
-                nth,
-            };
-            working.push(tokio::spawn(client.work()));
-        }
-    }
-    let nth = FIRST_REGISTER + 2;
-    let reader = Client {
-        world: world.clone(),
-        quorum: quorum(world, nth)?,
-        rng: Rng::new(world.seed, "register reader"),
-        nth,
-    };
-    working.push(tokio::spawn(reader.only_read()));
-    Ok(working)
-}
-
-struct Client {
-    world: Arc<World>,
-    quorum: QuorumClient,
-    rng: Rng,
-    nth: u64,
-}
-
-impl Client {
-    async fn work(mut self) {
-        for _ in 0..OPERATIONS {
-            if self.world.is_calm.load(Relaxed) || self.world.is_broken() {
-                return;
-            }
-            sleep(Duration::from_millis(self.rng.range(1, 400))).await;
-            match self.rng.below(4) {
-                0 => self.read_plain().await,
-                1 => self.write_plain().await,
-                2 => self.read_versioned().await,
-                _ => self.write_versioned().await,
-            }
-        }
-    }
-
-    async fn only_read(mut self) {
-        for _ in 0..READS {
-            if self.world.is_calm.load(Relaxed) || self.world.is_broken() {
-                return;
-            }
-            sleep(Duration::from_millis(self.rng.range(1, 200))).await;
-            match self.rng.chance(500) {
-                true => self.read_plain().await,
-                false => self.read_versioned().await,
-            }
-        }
-    }
-
-    fn registers(&self) -> MutexGuard<'_, Histories> {
-        self.world.registers.lock()
-    }
-
-    /// Proposes a command under a key, and repeats it until the outcome is known or the attempts are exhausted.
-    async fn propose(&mut self, value: u64, command: Command) -> Option<Result<Applied, Refusal>> {
-        let clock = &self.world.clocks[self.world.members.len() + self.nth as usize];
-        let envelope = Envelope {
-            schema: SCHEMA,
-            principal: Principal {
-                name: "root".to_owned(),
-                power: Power::Admin,
-            },
-            key: Some(format!("register-{value}")),
-            at: clock.now(),
-            fence: None,
-            command,
-        };
-        for _ in 0..3 {
-            match self.quorum.propose(envelope.clone()).await {
-                Ok(answer) => return Some(answer),
-                Err(ClientError::Rejected(_)) => return None,
-                Err(_) => sleep(Duration::from_millis(self.rng.range(1, 200))).await,
-            }
-        }
-        None
-    }
-
-    fn next_value(&self) -> u64 {
-        let mut histories = self.registers();
-        histories.values += 1;
-        histories.values
-    }
-
-    async fn read_plain(&mut self) {
-        let which = self.registers().plain.begin();
-        let answer = self.quorum.read(Query::Hot).await;
-        let limit = match answer {
-            Ok(Answer::Hot(hot)) => {
-                let mut projects = hot.projects.into_iter();
-                let register = projects.find(|p| p.path.as_str() == TENANT);
-                register.and_then(|p| p.limits.max_nodes)
-            }
-            _ => None,
-        };
-        let mut histories = self.registers();
-        match limit {
-            Some(value) => histories.plain.end(which, Plain::Read(value)),
-            None => histories.plain.forget(which),
-        }
-    }
-
-    async fn write_plain(&mut self) {
-        let Ok(path) = ProjectPath::new(TENANT) else {
-            return;
-        };
-        if self.registers().plain.unknown >= UNKNOWN {
-            return;
-        }
-        let value = self.next_value();
-        let patch = LimitPatch {
-            max_nodes: Patch::Set(value),
-            ..LimitPatch::default()
-        };
-        let changes = vec![LimitChange { path, patch }];
-        let which = self.registers().plain.begin();
-        let answer = self.propose(value, Command::SetLimits { changes }).await;
-        let mut histories = self.registers();
-        match answer {
-            Some(Ok(_)) => histories.plain.end(which, Plain::Write(value)),
-            Some(Err(_)) => histories.plain.forget(which),
-            None => {
-                histories.plain.unknown += 1;
-                histories.plain_unended.push((which, Plain::Write(value)));
-            }
-        }
-    }
-
-    async fn version(&self) -> Option<(u32, u64)> {
-        let (name, version) = (BaselineName::new(TENANT).ok()?, None);
-        match self.quorum.read(Query::Baseline { name, version }).await {
-            Ok(Answer::Baseline(None)) => Some((0, 0)),
-            Ok(Answer::Baseline(Some(found))) => {
-                Some((found.version, found.definition.description.parse().ok()?))
-            }
-            _ => None,
-        }
-    }
-
-    async fn read_versioned(&mut self) {
-        let which = self.registers().versioned.begin();
-        let found = self.version().await;
-        let mut histories = self.registers();
-        match found {
-            Some((version, value)) => {
-                histories
-                    .versioned
-                    .end(which, Versioned::Read(version, value));
-            }
-            None => histories.versioned.forget(which),
-        }
-    }
-
-    async fn write_versioned(&mut self) {
-        let Ok(name) = BaselineName::new(TENANT) else {
-            return;
-        };
-        if self.registers().versioned.unknown >= UNKNOWN {
-            return;
-        }
-        // The expected version was read some time ago and may be stale.
-        let Some((expected, _)) = self.version().await else {
-            return;
-        };
-        sleep(Duration::from_millis(self.rng.range(0, 50))).await;
-        let value = self.next_value();
-        let constraint = Constraint {
-            key: "kernel.release".to_owned(),
-            any_of: vec![Scalar::Text("6.1".to_owned())],
-            or_absent: false,
-        };
-        let rule = ClassRule {
-            policy: Policy::Warn,
-            sensitive: Sensitive::Strict,
-            rule: Rule::Partial {
-                constraints: vec![constraint],
-            },
-        };
-        let definition = Definition {
-            description: value.to_string(),
-            nodes: "z001".to_owned(),
-            cohort: None,
-            classes: [("kernel".to_owned(), rule)].into(),
-        };
-        let command = Command::SetBaseline {
-            name,
-            definition: Box::new(definition),
-            expected_version: Some(expected),
-        };
-        let which = self.registers().versioned.begin();
-        let answer = self.propose(value, command).await;
-        let mut histories = self.registers();
-        let write = |came| Versioned::Write {
-            expected,
-            value,
-            came,
-        };
-        match answer {
-            Some(Ok(applied)) => {
-                let came = match applied.outcome {
-                    Outcome::BaselineSet { version } => Came::Made(version),
-                    _ => Came::NotKnown,
-                };
-                histories.versioned.end(which, write(came));
-            }
-            Some(Err(_)) => histories.versioned.end(which, write(Came::Refused)),
-            None => {
-                histories.versioned.unknown += 1;
-                histories
-                    .versioned_unended
-                    .push((which, write(Came::NotKnown)));
-            }
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! Run of one seed: members, clients and faults for some time. Then the faults stop, and the cluster must heal.
 
 use crate::{
-    clients::{self, Client},
+    clients::{self, Client, registers},
     member::{self, Handle},
     network::Carried,
-    registers, schedule,
+    schedule,
     truth::Counted,
     world::{World, note_panics, panics},
 };

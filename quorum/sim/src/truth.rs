@@ -1,24 +1,19 @@
 //! Agreed history, built from the entries that all members apply: the command at each place, its result and its events.
 //! Every further member is compared with it.
 
-use crate::{
-    disk::Power,
-    invariants::{Limits, audit, owners, usage},
-    world::World,
-};
-use lattice_quorum::Observer;
+use crate::invariants::{Limits, audit, owners, usage};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Envelope, Event, Outcome, Refusal, Revision, UnixMillis, audit::AuditEntry,
 };
 use parking_lot::{Mutex, MutexGuard};
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// Number of entries between comparisons of all members' states, byte by byte.
 const DIGEST_EVERY: u64 = 8;
 
 /// Place of a command: log entry, and position within it.
-type CommandPosition = (u64, usize);
+pub type CommandPosition = (u64, usize);
 
 struct Agreed {
     hash: [u8; 32],
@@ -110,6 +105,23 @@ impl Truth {
         Ok(())
     }
 
+    /// Compares a command that a member applied with the agreed history, or adds it if the member is the first.
+    pub fn applied(
+        &self,
+        member: u64,
+        place: CommandPosition,
+        envelope: &Envelope,
+        result: &Result<Applied, Refusal>,
+        state: &State,
+    ) -> Result<(), String> {
+        self.lock().apply(member, place, envelope, result, state)
+    }
+
+    /// Counts a snapshot that a member installed from a leader.
+    pub fn snapshot_installed(&self) {
+        self.lock().installed += 1;
+    }
+
     /// Audit entries so far.
     pub fn audit(&self) -> Vec<AuditEntry> {
         self.lock().audit.clone()
@@ -155,58 +167,6 @@ impl Truth {
             .range(after)
             .next()
             .map(|(next, _)| *next)
-    }
-}
-
-/// Observer of one member process.
-pub struct Watched {
-    /// World that receives the observations.
-    pub world: Arc<World>,
-    /// Number of the member.
-    pub id: u64,
-    /// Power of the process. Actions without power are ignored.
-    pub power: Arc<Power>,
-    /// Place of the last applied command.
-    pub at: Mutex<Option<CommandPosition>>,
-}
-
-impl Observer for Watched {
-    fn applied(
-        &self,
-        index: u64,
-        envelope: &Envelope,
-        result: &Result<Applied, Refusal>,
-        state: &State,
-    ) {
-        if !self.power.is_on() {
-            return;
-        }
-        let place = {
-            let mut at = self.at.lock();
-            let nth = match *at {
-                Some((last, nth)) if last == index => nth + 1,
-                _ => 0,
-            };
-            *at = Some((index, nth));
-            (index, nth)
-        };
-        self.world.note(&[self.id as u8, place.1 as u8]);
-        self.world.note(&index.to_le_bytes());
-        let mut inner = self.world.truth.lock();
-        if let Err(violation) = inner.apply(self.id, place, envelope, result, state) {
-            drop(inner);
-            self.world.violation(violation);
-        }
-    }
-
-    fn installed(&self, index: u64, _: &State) {
-        if self.power.is_on() {
-            let mut inner = self.world.truth.lock();
-            inner.installed += 1;
-            drop(inner);
-            self.world
-                .trace(|| format!("m{} installed a snapshot up to {index}", self.id));
-        }
     }
 }
 

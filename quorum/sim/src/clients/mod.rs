@@ -1,10 +1,12 @@
 //! Clients that compete at the limits, through the product's own client library. Their results are compared with the
 //! agreed history.
 //!
-//! `commands.rs` generates the commands, `connect.rs` creates the endpoints, and `watch.rs` follows the events.
+//! `commands.rs` generates the commands, `connect.rs` creates the endpoints, `watch.rs` follows the events, and
+//! `registers.rs` writes and reads the registers.
 
 mod commands;
 mod connect;
+pub mod registers;
 mod watch;
 
 pub use connect::{mesh, quorum};

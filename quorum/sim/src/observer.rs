@@ -1,0 +1,57 @@
+//! Observer of a member: passes on what the member applies and installs to the agreed history of the world.
+
+use crate::{disk::Power, truth::CommandPosition, world::World};
+use lattice_quorum::Observer;
+use lattice_quorum_state::State;
+use lattice_quorum_types::{Applied, Envelope, Refusal};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Observer of one member process.
+pub struct Watched {
+    /// World that receives the observations.
+    pub world: Arc<World>,
+    /// Number of the member.
+    pub id: u64,
+    /// Power of the process. Actions without power are ignored.
+    pub power: Arc<Power>,
+    /// Place of the last applied command.
+    pub at: Mutex<Option<CommandPosition>>,
+}
+
+impl Observer for Watched {
+    fn applied(
+        &self,
+        index: u64,
+        envelope: &Envelope,
+        result: &Result<Applied, Refusal>,
+        state: &State,
+    ) {
+        if !self.power.is_on() {
+            return;
+        }
+        let place = {
+            let mut at = self.at.lock();
+            let nth = match *at {
+                Some((last, nth)) if last == index => nth + 1,
+                _ => 0,
+            };
+            *at = Some((index, nth));
+            (index, nth)
+        };
+        self.world.note(&[self.id as u8, place.1 as u8]);
+        self.world.note(&index.to_le_bytes());
+        let truth = &self.world.truth;
+        if let Err(violation) = truth.applied(self.id, place, envelope, result, state) {
+            self.world.violation(violation);
+        }
+    }
+
+    fn installed(&self, index: u64, _: &State) {
+        if self.power.is_on() {
+            self.world.truth.snapshot_installed();
+            self.world
+                .trace(|| format!("m{} installed a snapshot up to {index}", self.id));
+        }
+    }
+}
