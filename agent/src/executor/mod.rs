@@ -42,7 +42,6 @@ use hooks::health_gate::Gate;
 use hooks::wipe::{self, WipeAnswer, Wiper};
 use journal::Journal;
 use lattice_agent_rpc::{AttemptKey, GateFailed, Wipe, WipeStatus};
-use lattice_agent_rpc::{AttemptKey, GateFailed, Wipe, WipeStatus};
 use lattice_mesh::Clock;
 use lattice_quorum_types::command::RankReport;
 use lifecycle::{follow, recover};

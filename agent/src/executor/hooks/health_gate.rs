@@ -3,6 +3,7 @@
 use super::runner::Runner;
 use crate::attempt::{Hook, HookName};
 use crate::executor::block_reason::Hindrances;
+use lattice_agent_rpc::GateFailed;
 use lattice_quorum_types::NodeId;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,10 @@
 use super::termination;
 use crate::attempt::{AttemptDir, OrderRecord, RecordError};
 use crate::executor::Executor;
-use lattice_agent_rpc::{AttemptKey, CheckpointRefused, LaunchRefused, WriteCheckpoint};
-use lattice_agent_rpc::{CheckpointOrder, CheckpointStatus};
+use lattice_agent_rpc::{
+    AttemptKey, CheckpointOrder, CheckpointRefused, CheckpointStatus, LaunchRefused,
+    WriteCheckpoint,
+};
 use rustix::process::Signal;
 
 impl Executor {

@@ -2,8 +2,7 @@
 
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
 use crate::executor::{Chosen, Hindrance, Shared};
-use lattice_agent_rpc::CheckpointSetup;
-use lattice_agent_rpc::{AttemptKey, Launch, LaunchRefused};
+use lattice_agent_rpc::{AttemptKey, CheckpointSetup, Launch, LaunchRefused};
 
 impl Shared {
     /// Records an attempt, or removes its folder on failure: a rejected launch must not start later.

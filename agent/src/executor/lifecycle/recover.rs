@@ -4,6 +4,7 @@ use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError};
 use crate::executor::Shared;
 use crate::executor::block_reason::Hindrance;
 use crate::executor::rank::ended;
+use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use crate::executor::Shared;
 use crate::executor::rank::Rank;
+use lattice_agent_rpc::{Report, ReportAnswer};
 use lattice_quorum_types::command::RankReport;
 use std::sync::Arc;
 use std::time::Duration;

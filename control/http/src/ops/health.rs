@@ -2,6 +2,7 @@
 
 use super::{conformance, nodes, time};
 use crate::caller::{Caller, Role};
+use lattice_agent_rpc::{ClearReason, GetHealth};
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     problem::Problem,

@@ -9,7 +9,6 @@ use axum::BoxError;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use lattice_agent_rpc::LogStream;
-use lattice_agent_rpc::LogStream;
 use lattice_api::{
     allocation::Sight,
     problem::{Kind, Problem},
