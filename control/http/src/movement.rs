@@ -16,7 +16,9 @@ use lattice_quorum_types::scheduler::{
 };
 use lattice_view::{
     Movement,
-    movement::{LENDING_LIMIT, Misfit, check_lending, damping_of, in_force, misfits, movement_of},
+    settings::movement::{
+        LENDING_LIMIT, Misfit, check_lending, damping_of, in_force, misfits, movement_of,
+    },
 };
 
 /// API view of the settings in force.

@@ -12,7 +12,7 @@ use lattice_quorum_types::scheduler::{
     PartsPerMillion, Reservations, SchedulerPatch, SchedulerSettings, Setting, WeightPatch,
     WorkloadKind,
 };
-use lattice_view::scheduler::policy;
+use lattice_view::settings::scheduler::policy;
 
 #[cfg(test)]
 mod tests;

@@ -9,23 +9,14 @@
 //! [`Changes`].
 #![forbid(unsafe_code)]
 
-mod apply;
-mod base;
-mod changes;
-mod home;
-pub mod inputs;
-pub mod movement;
-pub mod scheduler;
-mod site;
+pub mod settings;
 mod solver;
 pub mod standing;
+pub mod state;
 
-pub use apply::Former;
-pub use base::{BaseView, ViewNode};
-pub use changes::Changes;
-pub use home::{Home, is_least_of_service};
-pub use inputs::Inputs;
-pub use movement::{Movement, Rules};
-pub use site::{Promised, left, pending};
-pub use solver::{changes, delta, elements, waiting, whole};
-pub use standing::{Hours, Standing, Standings, bursts, tenants};
+pub use settings::movement::{Movement, Rules};
+pub use solver::{
+    Changes, Home, changes, delta, elements, is_least_of_service, left, pending, waiting, whole,
+};
+pub use standing::{Standing, Standings, bursts, tenants};
+pub use state::{BaseView, Former, Hours, Inputs, Promised, UsedTime, ViewNode};

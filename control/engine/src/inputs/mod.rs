@@ -19,8 +19,8 @@ pub use sources::Sources;
 
 pub use lattice_view::Inputs;
 pub use lattice_view::{
-    inputs::{Price, Source, System},
     left,
+    state::inputs::{Price, Source, System},
 };
 
 use lattice_quorum_types::UnixMillis;

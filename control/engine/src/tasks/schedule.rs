@@ -26,8 +26,10 @@ use lattice_quorum_types::{
 use lattice_view::Home;
 use lattice_view::{
     changes, delta,
-    movement::{Misfit, misfits, movement_of},
-    scheduler::policy,
+    settings::{
+        movement::{Misfit, misfits, movement_of},
+        scheduler::policy,
+    },
     waiting, whole,
 };
 use std::{

@@ -15,7 +15,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
-use lattice_view::standing::UsedTime;
+use lattice_view::UsedTime;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

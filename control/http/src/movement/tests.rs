@@ -10,7 +10,7 @@ use lattice_placement::{
     movement::{checkpoint, lend, preempt, scale::Damping},
 };
 use lattice_quorum_types::scheduler::WorkloadKind;
-use lattice_view::scheduler::policy;
+use lattice_view::settings::scheduler::policy;
 
 fn change(settings: &[(&str, &str)]) -> MovementChange {
     let mut change = MovementChange::default();

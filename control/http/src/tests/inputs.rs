@@ -7,7 +7,7 @@ use lattice_engine::{
 };
 use lattice_placement::Fraction;
 use lattice_quorum_types::AllocationId;
-use lattice_view::inputs::SourceState;
+use lattice_view::state::inputs::SourceState;
 use std::sync::Arc;
 
 async fn told(fixture: &ApiFixture) -> Vec<String> {

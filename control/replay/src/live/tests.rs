@@ -175,7 +175,7 @@ fn lines(of: &[(u64, u64, u32, u32, u32)]) -> Workload {
         )
     };
     let text: String = (1..).zip(of).map(line).collect();
-    let lines = trace::lines::Lines::read(std::io::Cursor::new(text)).unwrap();
+    let lines = crate::lines::Lines::read(std::io::Cursor::new(text)).unwrap();
     trace::read(lines, Path::new("trace"), trace::Options::default()).unwrap()
 }
 
@@ -276,7 +276,7 @@ power_domains: {d: {budget_kw: 2}}
 #[test]
 fn gpus_count_where_they_are_described() {
     let text = "JobID|Submit|NNodes|ElapsedRaw|AllocTRES\n1|5|1|10|gres/gpu=4,node=1\n";
-    let lines = trace::lines::Lines::read(std::io::Cursor::new(text)).unwrap();
+    let lines = crate::lines::Lines::read(std::io::Cursor::new(text)).unwrap();
     let workload = trace::read(lines, Path::new("trace"), trace::Options::default()).unwrap();
     let served = |cluster: Cluster| {
         let (found, skipped, _) = served(&cluster, &workload, options("balanced", Judge::Quorum));

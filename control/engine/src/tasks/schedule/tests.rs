@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
-use lattice_view::{BaseView, standing::UsedTime};
+use lattice_view::{BaseView, UsedTime};
 use std::collections::BTreeMap;
 
 mod inputs;

@@ -1,6 +1,6 @@
 //! Scheduler settings of a vCluster as the planner takes them: stored values, and defaults for the rest.
 
-use crate::BaseView;
+use crate::state::BaseView;
 use lattice_placement::{Policy, Profile, RawWeights, Weights};
 use lattice_quorum_types::{
     VclusterName,

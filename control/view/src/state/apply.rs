@@ -1,7 +1,7 @@
 //! Application of committed events. An event carries the record as it now is, or the part that changed, so
 //! application is replacement.
 
-use crate::{BaseView, ViewNode};
+use super::records::{BaseView, ViewNode};
 use lattice_quorum_types::{
     Allocation, Event,
     dag::DagState,

@@ -1,9 +1,9 @@
-//! The part of a control's view from which solver input is derived.
+//! The part of a control's view from which solver input is derived: committed records and site inputs.
 
-use crate::{
+use super::{
+    bandwidth::{Promised, promise},
+    hours::Hours,
     inputs::Inputs,
-    site::{Promised, promise},
-    standing::Hours,
 };
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{
@@ -180,6 +180,15 @@ impl<N> BaseView<N> {
         if PromiseIndex::is_concerned(before, after) {
             Arc::make_mut(&mut self.room).follow(before, after);
         }
+    }
+}
+
+impl<N: ViewNode> BaseView<N> {
+    /// How many nodes a vCluster has of its own.
+    pub fn owned_by(&self, vcluster: &VclusterName) -> u32 {
+        let records = self.nodes.values().filter_map(|node| node.record());
+        let owned = records.filter(|record| record.home == *vcluster).count();
+        u32::try_from(owned).unwrap_or(u32::MAX)
     }
 }
 

@@ -3,7 +3,8 @@
 //! A setting that is not set has its default. The quorum checks each value; settings that do not fit together, or do
 //! not fit their vCluster, are a [`Misfit`], and defaults apply in their place.
 
-use crate::{BaseView, ViewNode, scheduler};
+use super::scheduler;
+use crate::state::BaseView;
 use lattice_placement::{
     UNBOUNDED_WALLTIME_MS,
     movement::{checkpoint, lend, preempt, scale::Damping},
@@ -124,7 +125,7 @@ pub fn in_force(settings: &SchedulerSettings) -> Vec<String> {
         .collect()
 }
 
-impl<N: ViewNode> BaseView<N> {
+impl<N> BaseView<N> {
     /// How the work of a vCluster is moved.
     pub fn movement_of(&self, vcluster: &VclusterName) -> Movement {
         movement_of(&self.settings_of(vcluster))
@@ -133,13 +134,6 @@ impl<N: ViewNode> BaseView<N> {
     /// How quickly the services of a vCluster follow their metrics.
     pub fn damping_of(&self, vcluster: &VclusterName) -> Damping {
         damping_of(&self.settings_of(vcluster))
-    }
-
-    /// How many nodes a vCluster has of its own.
-    pub fn owned_by(&self, vcluster: &VclusterName) -> u32 {
-        let records = self.nodes.values().filter_map(|node| node.record());
-        let owned = records.filter(|record| record.home == *vcluster).count();
-        u32::try_from(owned).unwrap_or(u32::MAX)
     }
 }
 

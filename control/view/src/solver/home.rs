@@ -1,7 +1,7 @@
 //! Work that runs on nodes of its own vCluster only: it could not be stopped for the owner of a borrowed node, or a
 //! rule binds it (`control/placement`, `movement::lend`).
 
-use crate::movement::movement_of;
+use crate::settings::movement::movement_of;
 use lattice_placement::{PendingView, movement::lend::may_run_borrowed};
 use lattice_quorum_types::{VclusterName, spec::AllocationSpec, vcluster::Vcluster};
 use std::collections::BTreeMap;

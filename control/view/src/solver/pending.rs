@@ -1,0 +1,65 @@
+//! Waiting allocations, and elements of arrays that have no allocation yet, in solver input.
+
+use super::home::Home;
+use crate::state::BaseView;
+use lattice_placement::{Fraction, PendingView};
+use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Elements of one array that a plan looks at. Those behind them come in as these are placed: a plan with
+/// a hundred thousand equal pieces of work would give no more information.
+const ELEMENTS_AT_ONCE: usize = 1000;
+
+/// Elements of an array that may be placed now, and have no allocation yet: the first ones.
+pub fn elements(array: &Allocation, vcluster: &VclusterName) -> BTreeSet<AllocationId> {
+    let waits = array.state == AllocationState::Pending && array.spec.vcluster == *vcluster;
+    let (Some(spec), Some(tally)) = (&array.spec.terms.array, &array.course.tally) else {
+        return BTreeSet::new();
+    };
+    if !waits {
+        return BTreeSet::new();
+    }
+    let most = spec
+        .max_running()
+        .map_or(u32::MAX, |most| most.saturating_sub(tally.alive));
+    let most = usize::try_from(most)
+        .unwrap_or(usize::MAX)
+        .min(ELEMENTS_AT_ONCE);
+    let pending = tally.pending.iter().take(most);
+    spec.numbers(array.id).of_ascending(pending).collect()
+}
+
+/// Whether an allocation of its own waits for the next plan of this vCluster.
+pub(super) fn waits_for_plan<N>(
+    view: &BaseView<N>,
+    held: &Allocation,
+    vcluster: &VclusterName,
+) -> bool {
+    held.state == AllocationState::Pending
+        && held.spec.vcluster == *vcluster
+        && held.course.tally.is_none()
+        && !view.room.is_promised(held.id)
+}
+
+/// A waiting allocation as its planner is given it.
+pub fn waiting<N>(view: &BaseView<N>, home: &Home, held: &Allocation) -> PendingView {
+    let mut known = pending(view, held);
+    home.tell(&held.spec, &mut known);
+    known
+}
+
+/// A waiting allocation in solver input.
+pub fn pending<N>(view: &BaseView<N>, allocation: &Allocation) -> PendingView {
+    let mut pending = PendingView::from(allocation);
+    fill_readiness(&view.inputs.data_ready, allocation.id, &mut pending);
+    pending
+}
+
+/// Sets the part of the input data that is ready to what the source reports, where the request has none.
+pub(super) fn fill_readiness(
+    ready: &BTreeMap<AllocationId, Fraction>,
+    id: AllocationId,
+    pending: &mut PendingView,
+) {
+    pending.data_ready = pending.data_ready.or_else(|| ready.get(&id).copied());
+}
