@@ -3,31 +3,23 @@
 
 use super::{
     History, HistoryEntry, HistoryFilter, Item, LOOKED_AT, Listing, Noted, Source, What,
+    cache::Ages,
+    line_kind::Kind,
     store::HistoryStore,
-    tables::{CURSORS, EVENTS, HistoryError, ORDER, read_event},
-    writer::Kind,
+    tables::{DOCUMENTS, EVENTS, HistoryError, ORDER, read_event},
 };
 use lattice_hwprobe::{
     Class, Digest, NodeDocument,
     health::Reason,
     history::{Event, Happening, Turn},
 };
-use parking_lot::Mutex;
-use redb::TableDefinition;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Table of the last document of each node: digest, followed by the document's bytes.
-pub(super) const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
 /// Length of the digest in bytes.
 const DIGEST_BYTES: usize = 32;
 
 /// Maximum number of nodes with cached ages, more than a cluster has.
 const MOST_AGES: usize = 20_000;
-
-/// Time since which each class is unchanged, in Unix milliseconds.
-type Ages = BTreeMap<Class, u64>;
-/// Cached ages by node, with the number of the node's next line: a new line invalidates the ages.
-pub(super) type KnownAges = Mutex<BTreeMap<String, (u64, Ages)>>;
 
 /// A node's document with its digest.
 pub(crate) type Document = (Digest, NodeDocument);
@@ -89,14 +81,6 @@ impl HistoryStore {
                 table.insert(node.as_str(), kept.as_slice())?;
             }
             Ok(())
-        })
-    }
-
-    /// Number of a node's next history line; `None` if the node has no line yet.
-    pub(super) fn next_number(&self, node: &str) -> Result<Option<u64>, HistoryError> {
-        self.read(|txn| {
-            let row = txn.open_table(CURSORS)?.get(node)?;
-            Ok(row.map(|row| row.value().2))
         })
     }
 

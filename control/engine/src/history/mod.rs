@@ -3,12 +3,22 @@
 //! [`store`] is the database, [`History`] the interface for the rest of control; every call runs outside the runtime's
 //! threads. Agents' journals are read by `tasks/history.rs`. Changes read by BMC workers are stored in the same number
 //! sequence, with their source.
+//!
+//! The layers from below: the values [`entry`], [`event`] and [`class_state`]; the [`tables`] with the encoding of
+//! their rows; the [`writer`] of one node's lines; the handle of the database with its transactions; appending, listing
+//! and queries.
 
 mod bmc_events;
+mod cache;
+mod class_state;
 mod complete;
+mod entries;
+mod entry;
 mod event;
 mod last;
+mod line_kind;
 mod listing;
+mod notes;
 mod now;
 mod past;
 mod records;
@@ -16,12 +26,16 @@ mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod writer;
 
-pub use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
-pub use listing::{CHANGE_KIND, Item, Listing, Note, Noticed};
-pub use past::{Since, Then};
-pub use store::{Cursor, FromBmc, HistoryEntry, HistoryFilter, HistoryStore, Source, ToldBy};
+pub(crate) use class_state::{Since, Then};
+pub(crate) use entries::HistoryFilter;
+pub(crate) use entry::{Cursor, FromBmc, HistoryEntry, Source, ToldBy};
+pub(crate) use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
+pub(crate) use listing::{CHANGE_KIND, Item, Listing};
+pub(crate) use notes::{Note, Noticed};
+pub(crate) use store::HistoryStore;
 pub use tables::HistoryError;
 
 use lattice_hwprobe::{Class, ClassRecord, Digest, history::Record};
@@ -35,11 +49,11 @@ use std::{
 
 /// Shared handle of the history database.
 #[derive(Debug, Clone)]
-pub struct History(Arc<HistoryStore>);
+pub(crate) struct History(Arc<HistoryStore>);
 
 impl History {
     /// Opens the database in `folder`; without a folder the database is in memory.
-    pub fn open(folder: Option<&Path>) -> Result<Self, HistoryError> {
+    pub(crate) fn open(folder: Option<&Path>) -> Result<Self, HistoryError> {
         let store = match folder {
             Some(folder) => HistoryStore::open(&folder.join("history.redb"))?,
             None => HistoryStore::in_memory()?,
@@ -64,7 +78,7 @@ impl History {
     }
 
     /// Adds records of a node's agent; see [`HistoryStore::append`].
-    pub async fn append(
+    pub(crate) async fn append(
         &self,
         node: String,
         cursor: Cursor,
@@ -76,7 +90,7 @@ impl History {
     }
 
     /// Changes and other events of a node; see [`HistoryStore::list`].
-    pub async fn list(
+    pub(crate) async fn list(
         &self,
         node: String,
         listing: Listing,
@@ -87,12 +101,12 @@ impl History {
     }
 
     /// Time of a node's oldest change; see [`HistoryStore::begins`].
-    pub async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
+    pub(crate) async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
         self.off(move |store| store.begins(&node)).await
     }
 
     /// The history item of a node with this number; see [`HistoryStore::numbered`].
-    pub async fn numbered(
+    pub(crate) async fn numbered(
         &self,
         node: String,
         number: u64,
@@ -103,7 +117,11 @@ impl History {
     }
 
     /// Stores observations of this control; see [`HistoryStore::note`].
-    pub async fn note(&self, notes: Vec<Note>, audit: Option<u64>) -> Result<(), HistoryError> {
+    pub(crate) async fn note(
+        &self,
+        notes: Vec<Note>,
+        audit: Option<u64>,
+    ) -> Result<(), HistoryError> {
         self.off(move |store| store.note(&notes, audit)).await
     }
 
@@ -129,7 +147,7 @@ impl History {
     }
 
     /// Adds events of a node's BMC; see [`HistoryStore::append_deeds`].
-    pub async fn append_deeds(
+    pub(crate) async fn append_deeds(
         &self,
         node: String,
         (lists, deeds): (BTreeSet<ResourcePath>, Vec<Deed>),
@@ -148,7 +166,7 @@ impl History {
     }
 
     /// The changes of a node, newest first.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn of_node(
         &self,
         node: String,
@@ -160,7 +178,7 @@ impl History {
     }
 
     /// Changes of all nodes; see [`HistoryStore::changes`].
-    pub async fn changes(
+    pub(crate) async fn changes(
         &self,
         since: u64,
         before: Option<(u64, String, u64)>,
@@ -195,7 +213,12 @@ impl History {
     }
 
     /// State of a node's class at time `at`, in Unix milliseconds.
-    pub async fn at(&self, node: String, class: Class, at: u64) -> Result<Then, HistoryError> {
+    pub(crate) async fn at(
+        &self,
+        node: String,
+        class: Class,
+        at: u64,
+    ) -> Result<Then, HistoryError> {
         self.off(move |store| then(store, &node, class, at)).await
     }
 
@@ -208,14 +231,14 @@ impl History {
     }
 
     /// See [`HistoryStore::lose_entries`].
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn lose_entries(&self) -> Result<(), HistoryError> {
         self.off(HistoryStore::lose_entries).await
     }
 
     /// Time since which a key of a node is unchanged, in Unix milliseconds, and whether that is only a lower bound of
     /// its age. `None` where the class is unknown.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn since(
         &self,
         node: String,

@@ -3,31 +3,16 @@
 
 use super::{
     History, HistoryFilter, LOOKED_AT, Since, Then,
+    cache::{Key, Missing},
     past::{last, since},
     store::HistoryStore,
     tables::HistoryError,
 };
-use lattice_hwprobe::{Class, Reading, Schemas, Value};
-use parking_lot::Mutex;
+use lattice_hwprobe::{Class, Schemas};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of nodes with cached answers, more than a cluster has.
 const MOST_NODES: usize = 20_000;
-
-/// A key with its class.
-type Key = (Class, String);
-/// Unknown keys of each class, with the reasons.
-pub(crate) type Missing = BTreeMap<Class, Vec<(String, Reading<Value>)>>;
-
-/// Cache by node, with the number of the node's next history line.
-type Of<T> = Mutex<BTreeMap<String, (u64, T)>>;
-
-/// Caches of both queries.
-#[derive(Debug, Default)]
-pub(super) struct AnswerCache {
-    since: Of<BTreeMap<Key, Option<Since>>>,
-    missing: Of<Arc<Missing>>,
-}
 
 impl History {
     /// For each of these keys, the time since which it is unchanged; `None` where the key is unknown or cannot be read.

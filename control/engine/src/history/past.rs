@@ -1,7 +1,12 @@
 //! Past state of classes, and the time since which keys are unchanged, from the reports of agent and BMC.
 
-use super::store::{HistoryEntry, HistoryFilter, HistoryStore, Source};
-use super::tables::HistoryError;
+use super::{
+    class_state::{Since, Then},
+    entries::HistoryFilter,
+    entry::{HistoryEntry, Source},
+    store::HistoryStore,
+    tables::HistoryError,
+};
 use lattice_hwprobe::{
     Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
     history::{Checkpoint, KeyChange, Line},
@@ -10,41 +15,6 @@ use std::{cell::Cell, collections::BTreeMap};
 
 /// Maximum number of a node's newest entries, of all classes, that a query reads.
 pub(super) const LOOKED_AT: usize = 2_000;
-
-/// Time since which a value is unchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Since {
-    /// Time in Unix milliseconds.
-    pub at: u64,
-    /// Whether the value was the same when it was first seen, so that it may be older.
-    pub at_least: bool,
-}
-
-/// Past state of a class.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Then {
-    /// The class was complete.
-    Known {
-        /// The record, with known keys only.
-        record: Box<ClassRecord>,
-        /// Time since which the record is unchanged, in Unix milliseconds.
-        since: u64,
-    },
-    /// A required key was unknown.
-    Incomplete {
-        /// Unknown keys, with the reasons.
-        missing: Vec<(String, Reading<Value>)>,
-    },
-    /// The class was disabled.
-    Disabled,
-    /// The class was complete, but its record is not stored here.
-    Lost {
-        /// Digest of the record.
-        digest: Digest,
-    },
-    /// The stored history does not reach back to this time.
-    NotKept,
-}
 
 pub(super) fn of_bmc(
     store: &HistoryStore,

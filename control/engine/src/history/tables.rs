@@ -1,6 +1,6 @@
 //! Tables of the history database, decoding of rows, and errors.
 
-use super::{event::Happened, store::HistoryEntry};
+use super::{entry::HistoryEntry, event::Happened};
 use redb::TableDefinition;
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,16 @@ pub(super) const MARKS: TableDefinition<'_, &str, u64> = TableDefinition::new("m
 /// By digest: verified records (preimages).
 pub(super) const RECORDS: TableDefinition<'_, [u8; 32], &[u8]> = TableDefinition::new("records");
 
+/// By node: the last document, as its digest followed by the document's bytes.
+pub(super) const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
 /// Format number of the database, stored in [`MARKS`] when the database is created.
 pub(super) const FORMAT: u64 = 1;
+/// Key of the format number in [`MARKS`].
+pub(super) const FORMAT_MARK: &str = "format";
+/// Mark of the last audit entry that was read.
+pub(super) const AUDIT: &str = "audit";
+/// Mark: 1 if any line is unreadable to every control so far, else 0; absent in a new database.
+pub(super) const UNREAD: &str = "unread";
 
 /// Reason why the history cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -284,12 +284,12 @@ fn the_oldest_entries_of_a_node_make_room_and_those_of_others_stay() {
     let store = store();
     let one = [entry(1, 10, Reading::default(), text("28.39"))];
     store.append("gpu002", read(4, 1), &one, 9_000).unwrap();
-    let many: Vec<Entry> = (1..=writer::MOST_CHANGES as u64 + 25)
+    let many: Vec<Entry> = (1..=line_kind::MOST_CHANGES as u64 + 25)
         .map(|seq| entry(seq, seq, text("a"), text("b")))
         .collect();
-    let last = writer::MOST_CHANGES as u64 + 25;
+    let last = line_kind::MOST_CHANGES as u64 + 25;
     store.append(NODE, read(7, last), &many, 1 << 40).unwrap();
-    assert_eq!(store.len().unwrap(), writer::MOST_CHANGES as u64 + 1);
+    assert_eq!(store.len().unwrap(), line_kind::MOST_CHANGES as u64 + 1);
     let all = store
         .of_node(NODE, &HistoryFilter::default(), usize::MAX)
         .unwrap();
@@ -482,8 +482,8 @@ fn a_database_of_another_format_is_refused_and_stays_as_it_is() {
         let txn = database.begin_write().unwrap();
         let mut marks = txn.open_table(tables::MARKS).unwrap();
         match format {
-            Some(format) => drop(marks.insert(store::FORMAT_MARK, format).unwrap()),
-            None => drop(marks.remove(store::FORMAT_MARK).unwrap()),
+            Some(format) => drop(marks.insert(tables::FORMAT_MARK, format).unwrap()),
+            None => drop(marks.remove(tables::FORMAT_MARK).unwrap()),
         }
         drop(marks);
         txn.commit().unwrap();
@@ -506,7 +506,7 @@ fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     let marked = |store: &HistoryStore| {
         let mark = store.read(|txn| {
             let marks = txn.open_table(tables::MARKS)?;
-            Ok(marks.get(listing::UNREAD)?.map(|mark| mark.value()))
+            Ok(marks.get(tables::UNREAD)?.map(|mark| mark.value()))
         });
         mark.unwrap()
     };

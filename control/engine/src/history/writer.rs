@@ -1,114 +1,23 @@
 //! Transactional writer of one node's history.
 
 use super::{
-    event::{Happened, LONG_AGO_MS, Noted, What},
-    listing::UNREAD,
-    store::{Cursor, FromBmc, HistoryEntry, Source},
+    entry::{Cursor, FromBmc, HistoryEntry, Source},
+    event::{Happened, LONG_AGO_MS, What},
+    line_kind::Kind,
     tables::{
-        CURSORS, ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, encode, read_entry, read_event,
+        CURSORS, ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, UNREAD, encode, read_entry,
+        read_event,
     },
 };
 use lattice_hwprobe::history::Entry;
-use lattice_redfish::DeedOf;
 use redb::{ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 
-/// Maximum changes kept per node from its agent, and as many from its BMC. A node that changes twice a day fills them
-/// in five years.
-pub(crate) const MOST_CHANGES: usize = 4_000;
-/// Maximum transitions of BMC classes to unknown or back kept per node.
-pub(crate) const MOST_TURNS: usize = 1_000;
-/// Maximum other events of a node's agent kept per node.
-pub(crate) const MOST_EVENTS: usize = 2_000;
-/// Maximum notes of this control kept per node: drains, lifecycle, audit.
-pub(crate) const MOST_NOTES: usize = 2_000;
-/// Maximum liveness notes kept per node.
-pub(crate) const MOST_LIVENESS: usize = 1_000;
-/// Maximum records kept per node that this control is too old to read.
-pub(crate) const MOST_UNREAD: usize = 1_000;
-/// Maximum BMC tasks kept per node.
-pub(crate) const MOST_BMC_TASKS: usize = 500;
-/// Maximum BMC log entries kept per node.
-pub(crate) const MOST_BMC_LOGGED: usize = 1_000;
 /// Maximum size in bytes of each kind of line kept per node.
 const MOST_BYTES: u64 = 32 << 20;
 /// A node's lines are counted once per this number of new lines. Until then the limits may be exceeded by as many
 /// lines.
 const COUNTED_EVERY: u64 = 64;
-
-/// Kind of a line, as stored in [`ORDER`]. Each kind has its own limit, so that no kind displaces another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Change = 0,
-    Event = 1,
-    BmcChange = 2,
-    BmcTurn = 3,
-    Note = 4,
-    Liveness = 5,
-    Unread = 6,
-    BmcTask = 7,
-    BmcLogged = 8,
-}
-
-impl Kind {
-    const ALL: [Self; 9] = [
-        Self::Change,
-        Self::Event,
-        Self::BmcChange,
-        Self::BmcTurn,
-        Self::Note,
-        Self::Liveness,
-        Self::Unread,
-        Self::BmcTask,
-        Self::BmcLogged,
-    ];
-
-    /// The kind of a stored number. An unknown kind of a newer control counts as an event.
-    pub(super) fn of(written: u8) -> Self {
-        let mut all = Self::ALL.into_iter();
-        all.find(|kind| *kind as u8 == written)
-            .unwrap_or(Self::Event)
-    }
-
-    pub(super) const fn of_entry(source: Source, is_turn: bool) -> Self {
-        match (source, is_turn) {
-            (Source::Agent, _) => Self::Change,
-            (Source::Bmc, false) => Self::BmcChange,
-            (Source::Bmc, true) => Self::BmcTurn,
-        }
-    }
-
-    pub(super) fn of_event(what: &What) -> Self {
-        match what {
-            What::Event(_) => Self::Event,
-            What::Noted(Noted::Liveness { .. } | Noted::Suspect { .. }) => Self::Liveness,
-            What::Noted(_) => Self::Note,
-            What::Bmc(did) => match did.deed.of {
-                DeedOf::Task { .. } => Self::BmcTask,
-                DeedOf::Log { .. } => Self::BmcLogged,
-            },
-            What::Other(_) => Self::Unread,
-        }
-    }
-
-    /// Whether the kind is a change of a class, stored among the entries.
-    pub(super) const fn is_change(self) -> bool {
-        matches!(self, Self::Change | Self::BmcChange | Self::BmcTurn)
-    }
-
-    const fn most(self) -> usize {
-        match self {
-            Self::Change | Self::BmcChange => MOST_CHANGES,
-            Self::Event => MOST_EVENTS,
-            Self::BmcTurn => MOST_TURNS,
-            Self::Note => MOST_NOTES,
-            Self::Liveness => MOST_LIVENESS,
-            Self::Unread => MOST_UNREAD,
-            Self::BmcTask => MOST_BMC_TASKS,
-            Self::BmcLogged => MOST_BMC_LOGGED,
-        }
-    }
-}
 
 type Rows<'t> = Table<'t, (&'static str, u64), &'static [u8]>;
 

@@ -220,7 +220,7 @@ fn what_is_remembered_and_what_is_kept_are_bounded_and_tasks_are_kept_apart() {
         .iter()
         .filter(|(_, did)| matches!(did.deed.of, DeedOf::Task { .. }));
     assert_eq!(tasks.count(), 1);
-    let most = crate::history::writer::MOST_BMC_LOGGED;
+    let most = crate::history::line_kind::MOST_BMC_LOGGED;
     assert!(
         (most..most + 100).contains(&(shown.len() - 1)),
         "{}",

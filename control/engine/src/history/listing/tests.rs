@@ -1,14 +1,15 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::history::{
-    Cursor, DrainTurn, FromBmc, Noted,
-    writer::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
+    Cursor, DrainTurn, FromBmc, Note, Noted,
+    line_kind::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
 };
 use lattice_hwprobe::{
     ClassMark,
     history::{Cause, Entry, Event, Happening, Record},
 };
 use serde_json::json;
+use std::collections::BTreeMap;
 
 const NODE: &str = "gpu001";
 const NOW: u64 = 1_000_000;

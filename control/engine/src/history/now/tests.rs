@@ -2,7 +2,7 @@
 use super::*;
 use crate::history::Cursor;
 use lattice_hwprobe::{
-    ClassMark, ClassRecord,
+    ClassMark, ClassRecord, Reading,
     history::{Cause, Entry, KeyChange, Record},
 };
 

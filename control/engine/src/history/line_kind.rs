@@ -1,0 +1,100 @@
+//! Kinds of history lines, each with the number of lines kept of it.
+
+use super::{
+    entry::Source,
+    event::{Noted, What},
+};
+use lattice_redfish::DeedOf;
+
+/// Maximum changes kept per node from its agent, and as many from its BMC. A node that changes twice a day fills them
+/// in five years.
+pub(crate) const MOST_CHANGES: usize = 4_000;
+/// Maximum transitions of BMC classes to unknown or back kept per node.
+pub(crate) const MOST_TURNS: usize = 1_000;
+/// Maximum other events of a node's agent kept per node.
+pub(crate) const MOST_EVENTS: usize = 2_000;
+/// Maximum notes of this control kept per node: drains, lifecycle, audit.
+pub(crate) const MOST_NOTES: usize = 2_000;
+/// Maximum liveness notes kept per node.
+pub(crate) const MOST_LIVENESS: usize = 1_000;
+/// Maximum records kept per node that this control is too old to read.
+pub(crate) const MOST_UNREAD: usize = 1_000;
+/// Maximum BMC tasks kept per node.
+pub(crate) const MOST_BMC_TASKS: usize = 500;
+/// Maximum BMC log entries kept per node.
+pub(crate) const MOST_BMC_LOGGED: usize = 1_000;
+
+/// Kind of a line, as stored in the table of the order. Each kind has its own limit, so that no kind displaces another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Change = 0,
+    Event = 1,
+    BmcChange = 2,
+    BmcTurn = 3,
+    Note = 4,
+    Liveness = 5,
+    Unread = 6,
+    BmcTask = 7,
+    BmcLogged = 8,
+}
+
+impl Kind {
+    const ALL: [Self; 9] = [
+        Self::Change,
+        Self::Event,
+        Self::BmcChange,
+        Self::BmcTurn,
+        Self::Note,
+        Self::Liveness,
+        Self::Unread,
+        Self::BmcTask,
+        Self::BmcLogged,
+    ];
+
+    /// The kind of a stored number. An unknown kind of a newer control counts as an event.
+    pub(super) fn of(written: u8) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| *kind as u8 == written)
+            .unwrap_or(Self::Event)
+    }
+
+    pub(super) const fn of_entry(source: Source, is_turn: bool) -> Self {
+        match (source, is_turn) {
+            (Source::Agent, _) => Self::Change,
+            (Source::Bmc, false) => Self::BmcChange,
+            (Source::Bmc, true) => Self::BmcTurn,
+        }
+    }
+
+    pub(super) fn of_event(what: &What) -> Self {
+        match what {
+            What::Event(_) => Self::Event,
+            What::Noted(Noted::Liveness { .. } | Noted::Suspect { .. }) => Self::Liveness,
+            What::Noted(_) => Self::Note,
+            What::Bmc(did) => match did.deed.of {
+                DeedOf::Task { .. } => Self::BmcTask,
+                DeedOf::Log { .. } => Self::BmcLogged,
+            },
+            What::Other(_) => Self::Unread,
+        }
+    }
+
+    /// Whether the kind is a change of a class, stored among the entries.
+    pub(super) const fn is_change(self) -> bool {
+        matches!(self, Self::Change | Self::BmcChange | Self::BmcTurn)
+    }
+
+    /// Maximum number of lines of the kind kept per node.
+    pub(super) const fn most(self) -> usize {
+        match self {
+            Self::Change | Self::BmcChange => MOST_CHANGES,
+            Self::Event => MOST_EVENTS,
+            Self::BmcTurn => MOST_TURNS,
+            Self::Note => MOST_NOTES,
+            Self::Liveness => MOST_LIVENESS,
+            Self::Unread => MOST_UNREAD,
+            Self::BmcTask => MOST_BMC_TASKS,
+            Self::BmcLogged => MOST_BMC_LOGGED,
+        }
+    }
+}
