@@ -1,6 +1,6 @@
 //! Requests for an immediate BMC reading.
 
-use super::readings::Parts;
+use super::parts::Parts;
 use lattice_hwprobe::Class;
 use lattice_quorum_types::NodeId;
 use parking_lot::Mutex;

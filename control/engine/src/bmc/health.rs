@@ -1,6 +1,10 @@
 //! BMC health: faults of a node reported by its BMC, found by the same table of checks that agents use.
 
-use super::{node_match::NodeMatch, worker::Host};
+use super::{
+    host::Host,
+    node_match::NodeMatch,
+    parts::{SILENT, UNVERIFIED, WRONG_SYSTEM},
+};
 use lattice_hwprobe::{
     Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},
@@ -8,14 +12,6 @@ use lattice_hwprobe::{
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{NodeReport, contradictions};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Health code: the BMC returns no data for its node.
-pub const SILENT: &str = "bmc.silent";
-
-/// Health code: the BMC belongs to another machine. An agent that has access to a BMC reports the same code.
-pub(super) const WRONG_SYSTEM: &str = "bmc.wrong_system";
-/// Health code: the data does not show whether the BMC belongs to the node.
-const UNVERIFIED: &str = "bmc.unverified";
 
 /// Health state of one node by its BMC, updated with each reading.
 #[derive(Debug)]

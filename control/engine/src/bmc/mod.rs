@@ -3,7 +3,7 @@
 //!
 //! - [`config`] parses the BMC file.
 //! - [`worker`] reads one BMC.
-//! - [`kept`] restarts a failed worker.
+//! - [`supervision`] runs a worker for each BMC and restarts a failed one.
 //! - [`node`] holds the published data of each node and its changes.
 //! - [`ask`] handles requests for an immediate reading.
 //! - [`Readings`] publishes the results to the rest of control.
@@ -13,18 +13,22 @@ mod config;
 mod events;
 mod flapping;
 mod health;
+mod host;
 mod node;
 mod node_match;
+mod parts;
 mod readings;
 mod supervision;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 pub(crate) use ask::BROKE_DOWN;
-pub use ask::Looked;
+pub(crate) use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
-pub use health::SILENT;
-pub use readings::{Parts, Readings};
-pub use worker::{Edges, Host, run};
+pub(crate) use host::Host;
+pub(crate) use parts::{Parts, SILENT};
+pub(crate) use readings::Readings;
+pub(crate) use supervision::run;
+pub(crate) use worker::Edges;

@@ -4,12 +4,12 @@
 mod tests;
 
 use super::{
-    Parts,
     ask::{Ask, Looked},
     flapping::{Turns, Unwritten},
     health::Wrong,
+    host::Host,
     node_match::whose,
-    worker::Host,
+    parts::Parts,
 };
 use crate::history::{self, HistoryError};
 use lattice_hwprobe::{

@@ -2,118 +2,21 @@
 
 use super::{
     ask::{Ask, Asks, Looked},
-    health::WRONG_SYSTEM,
+    parts::Parts,
 };
-use crate::view::Named;
-use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, health};
-use lattice_placement::Health;
+use lattice_hwprobe::{LimitState, Power};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use parking_lot::Mutex;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
-
-/// BMC parts of a node's class records; a change counts once it is read twice.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parts {
-    /// Records of classes `bmc` and `bios`.
-    pub records: BTreeMap<Class, ClassRecord>,
-    /// Contradictions and pending settings.
-    pub findings: Vec<Finding>,
-    /// Reasons found by the table of checks, and whether the BMC is silent; worst first.
-    pub reasons: Vec<health::Reason>,
-    /// Time of the reading.
-    pub read_at: UnixMillis,
-    /// Whether the BMC was read at all since this control started.
-    pub was_asked: bool,
-    /// Whether any check of the table may drain the node by BMC data.
-    pub may_drain: bool,
-    /// Codes of draining checks that the last answered reading could not evaluate.
-    pub untold: BTreeSet<String>,
-}
-
-impl Parts {
-    /// Reasons that drain by the last reading. A reason that only an earlier reading saw is left out, even if the last
-    /// reading did not clear it.
-    pub(crate) fn drains_now(&self) -> impl Iterator<Item = &health::Reason> {
-        let at = self.read_at.0;
-        self.drains()
-            .filter(move |reason| reason.last_seen_ms == at)
-    }
-
-    /// Evidence that the BMC belongs to another machine, if it does.
-    pub(crate) fn of_another(&self) -> Option<&str> {
-        let mut reasons = self.reasons.iter();
-        let other = reasons.find(|reason| reason.code == WRONG_SYSTEM)?;
-        Some(&other.evidence)
-    }
-
-    /// Reasons that are not observe-only, and their effect on placement. Reasons reported earlier remain while the BMC
-    /// is silent.
-    pub(crate) fn named(&self) -> Named {
-        let mut named = Named::default();
-        for reason in self.reasons.iter().filter(|reason| !reason.observe_only) {
-            named
-                .reasons
-                .insert((reason.code.clone(), reason.entity.clone()));
-            let follows = match reason.severity {
-                _ if reason.code == super::health::SILENT => Health::Healthy,
-                health::Severity::Inform => Health::Healthy,
-                health::Severity::Degraded => Health::Degraded,
-                health::Severity::Faulty => Health::Faulty,
-            };
-            named.health = named.health.max(follows);
-        }
-        named
-    }
-
-    /// Reasons that drain, by the last reading that saw them; no later reading has cleared them.
-    pub(crate) fn drains(&self) -> impl Iterator<Item = &health::Reason> {
-        self.reasons.iter().filter(|reason| reason.drains())
-    }
-}
-
-#[cfg(any(test, feature = "testing"))]
-impl Parts {
-    /// Data of a BMC that reports these reasons and nothing else.
-    pub fn naming<const N: usize>(reasons: [health::Reason; N]) -> Self {
-        Self {
-            records: BTreeMap::new(),
-            findings: Vec::new(),
-            reasons: reasons.into(),
-            read_at: UnixMillis(1),
-            was_asked: true,
-            may_drain: true,
-            untold: BTreeSet::new(),
-        }
-    }
-
-    /// A reason that drains, seen by the last reading.
-    pub(crate) fn critical() -> health::Reason {
-        health::Reason {
-            code: "bmc.system_critical".to_owned(),
-            entity: "bmc".to_owned(),
-            evidence: "bmc.health is Critical".to_owned(),
-            severity: health::Severity::Faulty,
-            action: health::Action::Inspect,
-            observe_only: false,
-            first_seen_ms: 1,
-            last_seen_ms: 1,
-            count: 1,
-        }
-    }
-}
 
 /// Power readings of a node by its BMC.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PowerSeen {
+pub(crate) struct PowerSeen {
     /// Result of the last reading.
-    pub power: Power,
+    pub(crate) power: Power,
     /// Time of the last reading with a known value; `None` if there was none.
-    pub read_at: Option<UnixMillis>,
+    pub(crate) read_at: Option<UnixMillis>,
 }
 
 /// Whether a reading has any known value. A request that was not sent or not answered has none.
@@ -123,7 +26,7 @@ fn is_told(power: &Power) -> bool {
 
 /// Latest BMC readings, written by the workers and read by the rest of control.
 #[derive(Debug, Clone)]
-pub struct Readings {
+pub(crate) struct Readings {
     power: Arc<Mutex<BTreeMap<NodeId, Arc<PowerSeen>>>>,
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
     /// Requests for an immediate reading.
@@ -145,12 +48,12 @@ impl Default for Readings {
 
 impl Readings {
     /// A node's power; `None` if no BMC of it is configured or it was not read yet.
-    pub fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
+    pub(crate) fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
         self.power.lock().get(node).cloned()
     }
 
     /// BMC parts of a node's class records.
-    pub fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
+    pub(crate) fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
         self.parts.lock().get(node).cloned()
     }
 
@@ -169,7 +72,7 @@ impl Readings {
     /// only after a second reading, as usual. A slow BMC takes minutes for a complete reading. That reading continues
     /// after the timeout and answers the next request of the same principal; otherwise such a BMC could answer no
     /// request. `None` if no BMC of the node is configured.
-    pub async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
+    pub(crate) async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
         let told = || self.parts(node);
         self.asks.look((node, who), within, &told).await
     }
@@ -179,8 +82,8 @@ impl Readings {
     }
 
     /// Answers requests for this node in place of a worker, for tests.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
+    #[cfg(test)]
+    pub(crate) fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
         let (worker, mut asks) = mpsc::channel::<Ask>(super::ask::MOST_WAITING);
         self.put_worker(node, worker);
         tokio::spawn(async move {
@@ -191,13 +94,13 @@ impl Readings {
     }
 
     /// Receiver that wakes when a node's parts change.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
     /// Stores the result of a power reading at `now`. A reading without known values keeps the time of the last known
     /// one.
-    pub fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
+    pub(crate) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
         let mut all = self.power.lock();
         let read_at = match is_told(&power) {
             true => Some(now),
@@ -206,7 +109,7 @@ impl Readings {
         all.insert(node, Arc::new(PowerSeen { power, read_at }));
     }
 
-    pub fn put_parts(&self, node: NodeId, parts: Parts) {
+    pub(crate) fn put_parts(&self, node: NodeId, parts: Parts) {
         let is_news = {
             let mut all = self.parts.lock();
             let old = all.insert(node, Arc::new(parts.clone()));

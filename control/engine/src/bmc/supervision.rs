@@ -2,18 +2,40 @@
 //! panics is restarted; until then its nodes are reported as silent, with the reason.
 
 use super::{
-    BmcTarget,
     ask::{Ask, Looked},
+    config::{BmcPlan, BmcTarget},
     node::{Look, Node, no_power},
-    worker::{AGAIN_AFTER, Shared, Worker, asks, nodes, tell},
+    worker::{AGAIN_AFTER, Edges, Shared, Worker, asks, nodes, tell},
 };
 use lattice_host::error_text::with_causes;
 use lattice_quorum_types::NodeId;
-use std::{collections::BTreeMap, time::Duration};
-use tokio::time::{Instant, timeout};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+/// Reads every BMC of the plan until control stops, and closes the sessions: a BMC allows only few.
+pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
+    let shared = Shared {
+        edges,
+        at_a_time: Arc::new(Semaphore::new(plan.at_a_time)),
+        plan: plan.clone(),
+    };
+    let mut workers = JoinSet::new();
+    for target in &plan.targets {
+        workers.spawn(keep(target.clone(), shared.clone()));
+    }
+    while let Some(ended) = workers.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "BMC reading stopped");
+        }
+    }
+}
 
 /// Reads `target` until control stops.
-pub(super) async fn keep(target: BmcTarget, shared: Shared) {
+async fn keep(target: BmcTarget, shared: Shared) {
     let now = shared.edges.clock.now();
     let mut nodes = nodes(&target, &shared);
     for (name, node) in &nodes {

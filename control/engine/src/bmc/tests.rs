@@ -101,7 +101,7 @@ impl BmcFixture {
         Self::beside(plan, history, hosts)
     }
 
-    fn beside(plan: BmcPlan, history: History, hosts: worker::Hosts) -> Self {
+    fn beside(plan: BmcPlan, history: History, hosts: host::Hosts) -> Self {
         let (readings, stop) = (Readings::default(), CancellationToken::new());
         let edges = Edges {
             clock: Arc::new(SystemClock),

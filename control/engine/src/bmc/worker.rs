@@ -1,17 +1,16 @@
 //! BMC worker: complete readings at long intervals, readings of power draw and limit at short ones.
 
 use super::{
-    BmcPlan, BmcTarget, Readings,
     ask::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
-    config::{self, client},
+    config::{self, BmcPlan, BmcTarget, client},
     events::Deeds,
     health::Wrong,
+    host::Hosts,
     node::{Look, Next, Node},
-    supervision,
+    readings::Readings,
 };
 use crate::history::History;
 use futures::FutureExt as _;
-use lattice_hwprobe::{ClassRecord, Identity};
 use lattice_mesh::Clock;
 use lattice_quorum_types::NodeId;
 use lattice_redfish::{
@@ -24,7 +23,7 @@ use std::{
 };
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::{JoinSet, spawn_blocking},
+    task::spawn_blocking,
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -34,70 +33,30 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Pause after a failed reading, and before a failed worker is restarted.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// Identity and records of a host, by its agent.
-#[derive(Debug, Clone, Default)]
-pub struct Host {
-    /// Serial number, vendor and product.
-    pub identity: Identity,
-    /// Record of class `bios`, merged from agent and BMC, once it is available.
-    pub bios: Option<Arc<ClassRecord>>,
-    /// Record of class `bmc`, merged from agent and BMC, once it is available.
-    pub bmc: Option<Arc<ClassRecord>>,
-}
-
-impl From<Identity> for Host {
-    fn from(identity: Identity) -> Self {
-        Self {
-            identity,
-            ..Self::default()
-        }
-    }
-}
-
-/// Looks up the host data of a node.
-pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Host> + Send + Sync>;
-
 /// Dependencies shared by the workers.
 #[derive(Clone)]
-pub struct Edges {
+pub(crate) struct Edges {
     /// Clock of this control.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Store of the latest readings.
-    pub readings: Readings,
+    pub(crate) readings: Readings,
     /// Store of node history.
-    pub history: History,
+    pub(crate) history: History,
     /// Host data of a node; `None` while the node has not been seen.
-    pub hosts: Hosts,
+    pub(crate) hosts: Hosts,
     /// Stops the workers.
-    pub stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 /// Plan and dependencies of the workers, with the limit of concurrent readings.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) edges: Edges,
-    at_a_time: Arc<Semaphore>,
+    pub(super) at_a_time: Arc<Semaphore>,
     pub(super) plan: Arc<BmcPlan>,
 }
 
-/// Reads every BMC of the plan until control stops, and closes the sessions: a BMC allows only few.
-pub async fn run(plan: Arc<BmcPlan>, edges: Edges) {
-    let shared = Shared {
-        edges,
-        at_a_time: Arc::new(Semaphore::new(plan.at_a_time)),
-        plan: plan.clone(),
-    };
-    let mut workers = JoinSet::new();
-    for target in &plan.targets {
-        workers.spawn(supervision::keep(target.clone(), shared.clone()));
-    }
-    while let Some(ended) = workers.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "BMC reading stopped");
-        }
-    }
-}
-
+/// Reader of one BMC.
 pub(super) struct Worker<'n> {
     bmc: Bmc,
     endpoint: ReadOnly,
@@ -160,7 +119,7 @@ impl<'n> Worker<'n> {
     }
 
     /// Runs until control stops or the worker panics. `asked` are requests that wait for the first reading.
-    pub async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
+    pub(super) async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
         let stop = self.shared.edges.stop.clone();
         // After a panic only the session and the faults reported for the nodes are used.
         let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();

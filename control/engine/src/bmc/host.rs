@@ -1,0 +1,28 @@
+//! Identity and records of a host by its agent, with which BMC data is compared.
+
+use lattice_hwprobe::{ClassRecord, Identity};
+use lattice_quorum_types::NodeId;
+use std::sync::Arc;
+
+/// Identity and records of a host, by its agent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Host {
+    /// Serial number, vendor and product.
+    pub(crate) identity: Identity,
+    /// Record of class `bios`, merged from agent and BMC, once it is available.
+    pub(crate) bios: Option<Arc<ClassRecord>>,
+    /// Record of class `bmc`, merged from agent and BMC, once it is available.
+    pub(crate) bmc: Option<Arc<ClassRecord>>,
+}
+
+impl From<Identity> for Host {
+    fn from(identity: Identity) -> Self {
+        Self {
+            identity,
+            ..Self::default()
+        }
+    }
+}
+
+/// Looks up the host data of a node.
+pub(crate) type Hosts = Arc<dyn Fn(&NodeId) -> Option<Host> + Send + Sync>;
