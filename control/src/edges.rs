@@ -4,7 +4,7 @@ use crate::{
     config::{Config, Settings},
     join,
     start_error::StartError,
-    tls::{self, HttpsIdentity},
+    tls,
 };
 use lattice_engine::{bmc::BmcPlan, inputs::Sources};
 use lattice_host::private_file::{self, PrivateFileError};

@@ -4,13 +4,13 @@
 //! them.
 
 use super::{
-    caller::{Caller, Role},
+    caller::{Caller, Role, is_name},
     oidc::Issuer,
 };
 use arc_swap::ArcSwap;
 use lattice_api::problem::{Kind, Problem};
 use lattice_config::{Check, ConfigErrors, Problems, Source};
-use lattice_quorum_types::{ProjectPath, UnixMillis, id::MAX_NAME_BYTES};
+use lattice_quorum_types::{ProjectPath, UnixMillis};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -53,16 +53,6 @@ impl Check for TokenFile {
             }
         }
     }
-}
-
-/// Longest name of a principal, bytes.
-pub(super) const MAX_NAME: usize = MAX_NAME_BYTES;
-
-/// Whether the text is a valid name of a principal. Names of services contain a colon, so a person's name can never be
-/// one of them.
-pub(super) fn is_name(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
-    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain)
 }
 
 fn check(entry: &TokenEntry) -> Result<(), String> {

@@ -7,10 +7,21 @@ use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::{
     ProjectPath, Refusal,
     command::{Command, Power, Principal},
+    id::MAX_NAME_BYTES,
 };
 use serde::Deserialize;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 use tokio::time::Instant;
+
+/// Longest name of a principal, bytes.
+pub(super) const MAX_NAME: usize = MAX_NAME_BYTES;
+
+/// Whether the text is a valid name of a principal. Names of services contain a colon, so a person's name can never be
+/// one of them.
+pub(super) fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain)
+}
 
 /// Role of a token's principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

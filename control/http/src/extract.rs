@@ -1,6 +1,6 @@
 //! Request extractors: unreadable input becomes a problem that names the field.
 
-use super::{answer::Fail, server::MAX_BODY_BYTES, state::Api};
+use super::{answer::Fail, state::Api};
 use crate::caller::Caller;
 use axum::{
     Json,
@@ -16,6 +16,9 @@ use lattice_api::{
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
+/// Maximum bytes of a request body: a workload has at most 64 KiB, and a batch of limits for thousands of projects fits
+/// too.
+pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 /// Longest idempotency key, bytes.
 const MAX_KEY_BYTES: usize = 255;
 

@@ -3,7 +3,8 @@
 use super::{
     answer::{no_such_method, no_such_path},
     auth::Auth,
-    meter, routes,
+    extract::MAX_BODY_BYTES,
+    metrics, routes,
     state::{Api, Bounds},
 };
 use crate::grpc;
@@ -22,9 +23,6 @@ use lattice_mesh::Pin;
 use std::{fmt, future::Future, io, net::TcpListener, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// Maximum bytes of a request body: a workload has at most 64 KiB, and a batch of limits for thousands of projects fits
-/// too.
-pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 /// Time for requests in flight when the port closes; streams never end by themselves.
 const CLOSE_GRACE: Duration = Duration::from_millis(1_500);
 /// Requests per second and principal, also the burst size.
@@ -164,7 +162,7 @@ fn app(api: Api) -> io::Result<Router> {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::map_response(harden))
         .layer(middleware::map_response_with_state(api.clone(), tell_age))
-        .layer(middleware::from_fn_with_state(api, meter::measure)))
+        .layer(middleware::from_fn_with_state(api, metrics::measure)))
 }
 
 /// Adds the age of the view to every response: milliseconds since the last message from the quorum. Left out before the

@@ -1,7 +1,7 @@
 //! State shared by all handlers.
 
 use super::{
-    auth::Auth, caller::Caller, connections::Connections, limiter::Limiter, meter::Meter,
+    auth::Auth, caller::Caller, connections::Connections, limiter::Limiter, response_times::Meter,
     streams::Streams,
 };
 use lattice_api::problem::{Kind, Problem};

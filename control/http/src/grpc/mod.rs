@@ -16,7 +16,7 @@ mod nodes;
 mod projects;
 mod standard;
 
-use crate::{Caller, MAX_BODY_BYTES, extract::check_key, state::Api};
+use crate::{extract::check_key, state::Api};
 use axum::{Router, response::IntoResponse};
 use lattice_api::{
     Problem,
@@ -26,6 +26,7 @@ use lattice_api::{
         projects_server::ProjectsServer,
     },
 };
+use lattice_engine::{Caller, MAX_BODY_BYTES};
 use std::convert::Infallible;
 use tonic::{Request, Response, Status, codegen::Service, server::NamedService};
 

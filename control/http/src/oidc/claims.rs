@@ -1,9 +1,6 @@
 //! Token claims: conditions for accepting a token, and the identity it gives.
 
-use crate::{
-    auth::{MAX_NAME, is_name},
-    caller::Role,
-};
+use crate::caller::{MAX_NAME, Role, is_name};
 use lattice_quorum_types::{ProjectPath, UnixMillis};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,7 +25,7 @@ const CHUNK: u32 = 1_000;
 /// Maximum number of reads for one page. A page may be short when few records match; its cursor continues.
 const MAX_READS: usize = 10;
 
-fn unknown(id: AllocationId) -> Problem {
+pub(super) fn unknown(id: AllocationId) -> Problem {
     Problem::from(&Refusal::UnknownAllocation { id })
 }
 

@@ -1,6 +1,6 @@
 //! Audit queries.
 
-use super::{authorities, paging, read, unexpected};
+use super::{paging, read, trust, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     audit::{ACTIONS, AuditHeadView, AuditView},
@@ -178,6 +178,6 @@ pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, 
     let signed = core.store.sign_audit().await;
     let head = signed.map_err(|error| Problem::from(&error))?;
     let head = head.map_err(|why| Problem::new(Kind::Unavailable, "audit_not_signed", why))?;
-    let authorities = authorities::trusted(core).await?;
+    let authorities = trust::trusted(core).await?;
     Ok(AuditHeadView::new(core.cluster(), &head, &authorities))
 }

@@ -1,6 +1,6 @@
 //! Certificate authorities: add, promote, retire.
 
-use super::{audit, certificates, change, read, tokens, unexpected};
+use super::{audit, certificates, change, tokens, trust::trusted};
 use crate::caller::{Caller, Role};
 use bytes::Bytes;
 use lattice_api::{
@@ -11,14 +11,13 @@ use lattice_api::{
     x509,
 };
 use lattice_engine::Core;
-use lattice_mesh::Pin;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Command, NodeId, Refusal, UnixMillis,
     audit::AuditAction,
     hostlist,
     rpc::Role as Member,
-    view::{Answer, Authority, CertificateView as Known, Query},
+    view::{Authority, CertificateView as Known},
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -28,23 +27,6 @@ use tokio::time::{Instant, sleep};
 const STAMPS_PASS_WITHIN: Duration = Duration::from_secs(5);
 /// Pause between two checks during that wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-pub(super) async fn trusted(core: &Core) -> Result<Vec<Authority>, Problem> {
-    match read(core, Query::Trust).await? {
-        Answer::Trust(trust) => Ok(trust.authorities),
-        _ => Err(unexpected()),
-    }
-}
-
-/// CA pins for joining members: that of the issuing authority, and those of all other trusted ones. `None` if the state
-/// has no authority.
-pub(super) async fn pins(core: &Core) -> Result<Option<(Pin, Vec<Pin>)>, Problem> {
-    let mut all = trusted(core).await?;
-    all.sort_by_key(|authority| !authority.issuing);
-    let pins: Result<Vec<Pin>, _> = all.iter().map(|a| a.pin.parse()).collect();
-    let mut pins = pins.map_err(|_| unexpected())?.into_iter();
-    Ok(pins.next().map(|first| (first, pins.collect())))
-}
 
 /// Start of each authority's time as the issuing one, oldest first. The first authority issues from the beginning;
 /// later ones from their promotion.

@@ -1,6 +1,6 @@
 //! Certificates of members.
 
-use super::{change, nodes::name as node_name, paging, read, unexpected};
+use super::{change, node_id, paging, read, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     certificate::CertificateView,
@@ -83,7 +83,7 @@ pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
 /// Rejects an unknown agent name, because revoking a misspelt name would go unnoticed. Services may hold certificates
 /// issued by hand that are unknown here. Agents obtain certificates only by enrolment, or appear in gossip.
 async fn check_agent(core: &Core, name: &str) -> Result<(), Problem> {
-    let node = node_name(name)?;
+    let node = node_id(name)?;
     if core.view().node(&node).is_some() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Node claims of users: claim and release.
 
-use super::{nodes::name, propose, read, unexpected};
+use super::{node_id, propose, read, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     claim::{ClaimRequest, Claimed, ReleaseRequest, Released, Wipe},
@@ -117,7 +117,7 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
 /// Nodes of a hostlist, limited to the maximum of one request.
 pub(super) fn named(nodes: &str) -> Result<Vec<NodeId>, Problem> {
     if !nodes.contains(['[', ',']) {
-        return Ok(vec![name(nodes)?]);
+        return Ok(vec![node_id(nodes)?]);
     }
     let all = hostlist::expand(nodes).map_err(|e| Problem::field("nodes", e.to_string()))?;
     if all.len() > MAX_NODES {

@@ -1,12 +1,12 @@
 //! DAG operations.
 
-use super::{allocations::sight, elements, paging, propose, read, submit, unexpected};
+use super::{allocations::sight, job_refs, paging, propose, read, submit, unexpected};
 use crate::caller::Caller;
 use lattice_api::{
     allocation::{RequestContext, stop_of},
-    dag::{DagJudged, DagRequest, DagSubmitted, DagView},
+    dag::{DagJudged, DagRequest, DagSubmitted, DagView, field_of},
     page::Page,
-    problem::{Kind, Problem, field_of},
+    problem::{Kind, Problem},
 };
 use lattice_engine::{Core, View};
 use lattice_quorum_types::{
@@ -112,7 +112,7 @@ async fn known(
     let mut all = Vec::with_capacity(request.members.len());
     for (place, member) in request.members.iter().enumerate() {
         let name = member.name(place)?;
-        let known = elements::known(core, caller, &member.request).await;
+        let known = job_refs::known(core, caller, &member.request).await;
         all.push(known.map_err(|problem| within(&name, problem))?);
     }
     Ok(all)

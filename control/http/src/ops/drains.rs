@@ -1,11 +1,6 @@
 //! Draining and undraining of nodes, including forced release.
 
-use super::{
-    audit,
-    certificates::check_reason,
-    nodes::{agent_problem, name},
-    propose,
-};
+use super::{audit, certificates::check_reason, node_id, nodes::agent_problem, propose};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     node::{DrainRequest, Drained, HolderView, Undrained},
@@ -46,7 +41,7 @@ pub(crate) async fn drain(
         false => "give the reason of the drain",
     };
     check_reason(&reason, hint)?;
-    let node = name(node)?;
+    let node = node_id(node)?;
     if !force_release {
         let reason = Some(reason);
         let applied = propose(
@@ -166,7 +161,7 @@ pub(crate) async fn undrain(
     skip_gate: bool,
     key: Option<String>,
 ) -> Result<Undrained, Problem> {
-    let node = name(node)?;
+    let node = node_id(node)?;
     caller.check_role(Role::Operator, "undraining a node")?;
     let view = present(core).await?;
     let record = view.node(&node).and_then(|entry| entry.record.as_ref());

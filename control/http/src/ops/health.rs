@@ -1,8 +1,7 @@
 //! Hardware health of a node: its own health checks, and the faults reported by its BMC.
 
-use super::{conformance, nodes, time};
+use super::{conformance, node_id, nodes, time};
 use crate::caller::{Caller, Role};
-use lattice_agent_rpc::{ClearReason, GetHealth};
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     problem::Problem,
@@ -14,7 +13,10 @@ use lattice_engine::{
 };
 use lattice_hwprobe::{Class, Inventory, health::Reason};
 use lattice_placement::Health;
-use lattice_quorum_types::{NodeId, UnixMillis};
+use lattice_quorum_types::{
+    NodeId, UnixMillis,
+    wire::{ClearReason, GetHealth},
+};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -33,7 +35,7 @@ pub(crate) async fn show(
         clear: None,
         by: Some(caller.name.to_string()),
     };
-    let id = nodes::name(node)?;
+    let id = node_id(node)?;
     let look = async {
         if fresh {
             nodes::look_at_bmc(core, &id, caller).await;
@@ -59,7 +61,7 @@ pub(crate) async fn clear(
         }),
         by: Some(caller.name.to_string()),
     };
-    let id = nodes::name(node)?;
+    let id = node_id(node)?;
     // Reasons from a BMC end only when the BMC reports so.
     let told = ask(core, &id, &request).await;
     let told = told.map_err(|error| nodes::agent_problem(&error))?;

@@ -1,6 +1,6 @@
 //! Node history: earlier states, and when and why they changed.
 
-use super::{history_lines, nodes, paging, time};
+use super::{history_lines, node_id, nodes, paging, time};
 use crate::{Role, caller::Caller};
 use lattice_api::{
     conformance::DiffView,
@@ -50,7 +50,7 @@ pub(crate) async fn of_node(
     node: &str,
     asked: &HistoryQuery<'_>,
 ) -> Result<Page<HistoryEntryView>, Problem> {
-    let id = nodes::name(node)?;
+    let id = node_id(node)?;
     let limit = paging::limit(asked.limit)?;
     let kinds = kinds(asked.kind)?;
     let reads_people = |what| caller.check_whole(Role::Operator, what);
@@ -276,7 +276,7 @@ fn fold(names: &BTreeSet<String>) -> String {
 
 /// Differences between the current and an earlier state of a node.
 pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<DiffView, Problem> {
-    let id = nodes::name(node)?;
+    let id = node_id(node)?;
     let at = moment(core, "since", Some(since))?;
     let at = at.ok_or_else(|| {
         Problem::field("since", "give the start of the time range: 2d, 2026-11-21")

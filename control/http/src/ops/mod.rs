@@ -20,6 +20,7 @@ pub(crate) mod health;
 pub(crate) mod history;
 mod history_lines;
 pub(crate) mod inputs;
+pub(crate) mod job_refs;
 pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod paging;
@@ -30,6 +31,7 @@ pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod tenants;
 pub(crate) mod tokens;
+mod trust;
 pub(crate) mod usage;
 pub(crate) mod vclusters;
 mod waits;
@@ -41,7 +43,7 @@ use lattice_api::{
 };
 use lattice_engine::{Core, ProposeError};
 use lattice_quorum_types::{
-    Applied, Command, Revision, UnixMillis,
+    Applied, Command, NodeId, Revision, UnixMillis,
     view::{Answer, Query},
 };
 use std::time::Duration;
@@ -130,4 +132,9 @@ pub(crate) fn unexpected() -> Problem {
 /// Formats a time as in the interfaces.
 pub(crate) fn time(at: UnixMillis) -> String {
     lattice_api::text::time(at)
+}
+
+/// Parses a node name from a path; an invalid name is an unknown node.
+pub(crate) fn node_id(text: &str) -> Result<NodeId, Problem> {
+    NodeId::new(text).map_err(|_| Problem::unknown_node(text))
 }

@@ -1,6 +1,6 @@
 //! Node operations.
 
-use super::{certificates::of_node, conformance, paging, time};
+use super::{certificates::of_node, conformance, node_id, paging, time};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     claim::ClaimView,
@@ -31,11 +31,6 @@ const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Timeout for the power reading of an agent, when all other data is available.
 const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Parses a node name from a path; an invalid name is an unknown node.
-pub(crate) fn name(text: &str) -> Result<NodeId, Problem> {
-    NodeId::new(text).map_err(|_| Problem::unknown_node(text))
-}
 
 /// Hides the owner of a node claimed in another tenant; only the fact of the claim is shown.
 pub(super) fn told(caller: &Caller, mut shown: NodeView) -> NodeView {
@@ -71,18 +66,18 @@ pub(crate) fn list(
 pub(crate) async fn show(core: &Core, caller: &Caller, node: &str) -> Result<NodeView, Problem> {
     let mut shown = told(caller, get(core, node)?);
     if shown.power.is_none() {
-        shown.power = in_band(core, &name(node)?).await;
+        shown.power = in_band(core, &node_id(node)?).await;
     }
     add_last_complete(core, &mut shown).await;
     if caller.operates_whole() {
-        shown.certificate = of_node(core, &name(node)?).await;
+        shown.certificate = of_node(core, &node_id(node)?).await;
     }
     Ok(shown)
 }
 
 pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
     let view = core.view();
-    let entry = view.node(&name(node)?);
+    let entry = view.node(&node_id(node)?);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
     Ok(with_bmc(core, shown(&view, entry), entry))
 }
@@ -172,7 +167,7 @@ pub(crate) async fn inventory(
     if fresh {
         caller.check_role(Role::Operator, "probing again (fresh=true)")?;
     }
-    let id = name(node)?;
+    let id = node_id(node)?;
     let read = match fresh {
         true => {
             let looked = read_anew(core, caller, &id).await;
@@ -222,7 +217,7 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
 /// Probes a node and its BMC again, and returns the differences from the last announcement.
 pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
     caller.check_role(Role::Operator, "probing again")?;
-    let id = name(node)?;
+    let id = node_id(node)?;
     let (mut read, bmc) = read_anew(core, caller, &id).await?;
     let view = core.view();
     // Agent data is compared with the agent's own announcement; BMC data is reported separately.
@@ -260,11 +255,11 @@ pub(crate) fn agent_problem(error: &AgentError) -> Problem {
 }
 
 pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
-    let id = name(left)?;
+    let id = node_id(left)?;
     if right == MAJORITY {
         return diff_majority(core, left).await;
     }
-    let differences = core.diff(&id, &name(right)?).await;
+    let differences = core.diff(&id, &node_id(right)?).await;
     let differences = differences.map_err(|error| agent_problem(&error))?;
     Ok(DiffView {
         left: left.to_owned(),
@@ -292,7 +287,7 @@ pub(super) fn difference(d: Difference) -> DifferenceView {
 /// would mean that the node is equal.
 async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
     get(core, node)?;
-    let (id, view) = (name(node)?, core.view());
+    let (id, view) = (node_id(node)?, core.view());
     let (judged, drift) = (&view.judged, &view.drift);
     let is_alone = drift.alone.iter().any(|alone| alone == node);
     let is_told = judged.compared.contains(&id) || judged.alone.iter().any(|a| a == node);

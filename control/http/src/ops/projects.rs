@@ -1,10 +1,10 @@
 //! Project operations and limits.
 
-use super::{change, paging, propose, read, tenants::check_root, unexpected};
+use super::{change, paging, propose, read, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     page::Page,
-    problem::{FieldError, Problem},
+    problem::{FieldError, Kind, Problem},
     project::{Changed, LimitsRequest, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::HeadroomView,
 };
@@ -196,4 +196,17 @@ pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
         true => caller.check_whole(Role::Admin, "setting limits by force"),
         false => Ok(()),
     }
+}
+
+/// Rejects changes of a tenant's own limits by administrators of some tenants only.
+pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
+    if !path.is_tenant() || caller.tenants.is_none() {
+        return Ok(());
+    }
+    let detail = format!(
+        "limits of tenant \"{path}\" are set by administrators of the whole cluster; {} has the role \
+         {} in some tenants only",
+        caller.name, caller.role
+    );
+    Err(Problem::new(Kind::Forbidden, "forbidden", detail))
 }

@@ -1,7 +1,7 @@
 //! Submission: rejects requests that no set of nodes could ever satisfy, and offers a dry run with a forecast.
 
 use super::{
-    elements, judge, propose, read, unexpected,
+    job_refs, judge, propose, read, unexpected,
     waits::{Waits, in_words},
 };
 use crate::caller::Caller;
@@ -35,7 +35,7 @@ pub(crate) async fn submit(
     key: Option<String>,
     dry_run: bool,
 ) -> Result<Submitted, Problem> {
-    let known = elements::known(core, caller, &request).await?;
+    let known = job_refs::known(core, caller, &request).await?;
     let spec = Box::new(request.into_spec_with(&known)?);
     caller.check_sees(&spec.project)?;
     let possible = possible(core, &spec);

@@ -4,7 +4,7 @@ use super::{change, paging, projects, propose, read, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     page::Page,
-    problem::{Kind, Problem},
+    problem::Problem,
     project::{Changed, ProjectRequest, ProjectUpdate, ProjectView},
     tenant::{
         LimitPolicyUpdate, SystemLimitsUpdate, SystemLimitsView, TenantRequest, TenantUpdate,
@@ -132,7 +132,7 @@ pub(crate) async fn update(
     let tenant = tenant(core, caller, id)?;
     // An accounting system exists to set what tenants may use, for the tenants visible to it.
     if !caller.is_accounting() {
-        check_root(caller, &tenant)?;
+        projects::check_root(caller, &tenant)?;
     }
     projects::check_force(caller, update.force)?;
     let command = Command::UpdateTenant {
@@ -158,19 +158,6 @@ pub(crate) async fn delete(
     key: Option<String>,
 ) -> Result<Changed, Problem> {
     projects::delete(core, caller, root(id)?, key).await
-}
-
-/// Rejects changes of a tenant's own limits by administrators of some tenants only.
-pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
-    if !path.is_tenant() || caller.tenants.is_none() {
-        return Ok(());
-    }
-    let detail = format!(
-        "limits of tenant \"{path}\" are set by administrators of the whole cluster; {} has the role \
-         {} in some tenants only",
-        caller.name, caller.role
-    );
-    Err(Problem::new(Kind::Forbidden, "forbidden", detail))
 }
 
 /// Cluster-wide limits, from committed state.

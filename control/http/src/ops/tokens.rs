@@ -1,6 +1,6 @@
 //! Join tokens.
 
-use super::{authorities, change, propose, read, time, unexpected};
+use super::{change, propose, read, time, trust, unexpected};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     TokenCreated, TokenRequest,
@@ -26,9 +26,7 @@ pub(crate) async fn create(
     caller.check_whole(Role::Admin, "making join tokens")?;
     let terms = request.into_terms()?;
     let (role, uses) = (terms.role, terms.uses);
-    let (first, others) = authorities::pins(core)
-        .await?
-        .unwrap_or((founder, Vec::new()));
+    let (first, others) = trust::pins(core).await?.unwrap_or((founder, Vec::new()));
     let token = JoinToken::generate(role, first).trusting(others);
     let grant = terms.into_grant(token.hash(), core.now());
     let expires_at = grant.expires_at;

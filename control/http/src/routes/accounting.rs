@@ -1,7 +1,6 @@
 //! Accounting routes: status, reconciliation and webhook.
 
 use crate::{
-    Caller,
     answer::{Answer, Fail},
     extract::{Input, PathParameter},
     ops::accounting,
@@ -9,6 +8,7 @@ use crate::{
 };
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::accounting::{AccountingStatus, ReconcileRequest, ReconcileView};
+use lattice_engine::Caller;
 
 /// Show the accounting status.
 ///

@@ -1,12 +1,11 @@
 //! Allocation routes.
 
 use crate::{
-    Caller,
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
     ops::{
         allocations::{self, Act, Filter},
-        elements,
+        job_refs,
         logs::{self, LogRequest},
         submit,
     },
@@ -27,6 +26,7 @@ use lattice_api::{
     explanation::ExplanationView,
     schema::Element,
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -103,7 +103,7 @@ pub(super) async fn get(
     caller: Caller,
     PathParameter(id): PathParameter,
 ) -> Answer<AllocationView> {
-    let id = elements::number(api.core(), &caller, &id).await?;
+    let id = job_refs::number(api.core(), &caller, &id).await?;
     Ok(Json(allocations::get(api.core(), &caller, id).await?))
 }
 
@@ -114,7 +114,7 @@ async fn act(
     what: Act,
     key: Option<String>,
 ) -> Answer<AllocationView> {
-    let id = elements::number(api.core(), caller, id).await?;
+    let id = job_refs::number(api.core(), caller, id).await?;
     Ok(Json(
         allocations::act(api.core(), caller, id, what, key).await?,
     ))
@@ -261,7 +261,7 @@ pub(super) async fn explanation(
     caller: Caller,
     PathParameter(id): PathParameter,
 ) -> Answer<ExplanationView> {
-    let id = elements::number(api.core(), &caller, &id).await?;
+    let id = job_refs::number(api.core(), &caller, &id).await?;
     Ok(Json(
         allocations::explanation(api.core(), &caller, id).await?,
     ))
@@ -308,7 +308,7 @@ pub(super) async fn logs(
     PathParameter(id): PathParameter,
     Params(q): Params<LogQuery>,
 ) -> Result<impl IntoResponse + use<>, Fail> {
-    let id = elements::number(api.core(), &caller, &id).await?;
+    let id = job_refs::number(api.core(), &caller, &id).await?;
     let stream = match q.stream {
         Output::Stdout => LogStream::Stdout,
         Output::Stderr => LogStream::Stderr,

@@ -1,7 +1,6 @@
 //! Audit routes.
 
 use crate::{
-    Caller,
     answer::Answer,
     extract::Params,
     ops::audit::{self, AuditQuery},
@@ -12,6 +11,7 @@ use lattice_api::{
     Page, Problem,
     audit::{AuditHeadView, AuditView},
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -1,7 +1,6 @@
 //! Certificate authority routes.
 
 use crate::{
-    Caller,
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
     ops::authorities,
@@ -14,6 +13,7 @@ use lattice_api::{
     project::Changed,
     schema::Digits,
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -2,7 +2,6 @@
 
 use super::Expected;
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
     ops::{baselines, brake},
@@ -16,6 +15,7 @@ use lattice_api::{
     project::Changed,
     schema::Name,
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

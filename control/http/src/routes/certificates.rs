@@ -2,7 +2,6 @@
 
 use super::Paging;
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
     ops::certificates,
@@ -15,6 +14,7 @@ use lattice_api::{
     project::Changed,
     schema::Name,
 };
+use lattice_engine::Caller;
 
 /// List all members with a certificate, by role and name, a page at a time.
 ///

@@ -1,7 +1,6 @@
 //! Node claim routes.
 
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Key, PathParameter},
     ops::claims,
@@ -9,6 +8,7 @@ use crate::{
 };
 use axum::{Json, extract::State};
 use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
+use lattice_engine::Caller;
 
 /// Claim nodes for the caller's sensitive jobs, until they are released.
 ///

@@ -1,8 +1,6 @@
 //! Event stream route (server-sent events).
 
-use crate::{
-    Caller, answer::Fail, extract::Params, ops::changes, state::Api, streams::StreamPlace,
-};
+use crate::{answer::Fail, extract::Params, ops::changes, state::Api, streams::StreamPlace};
 use axum::{
     extract::State,
     http::{HeaderMap, HeaderName},
@@ -16,6 +14,7 @@ use lattice_api::{
     Problem,
     event::{Changes, StreamEvent},
 };
+use lattice_engine::Caller;
 use lattice_engine::Subscription;
 use lattice_quorum_types::Revision;
 use serde::Deserialize;

@@ -2,7 +2,6 @@
 
 use super::nodes::Freshness;
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Params, PathParameter},
     ops::health,
@@ -13,6 +12,7 @@ use lattice_api::{
     health::{ClearRequest, NodeHealthView},
     schema::Name,
 };
+use lattice_engine::Caller;
 
 /// Show the health checks of a node.
 ///

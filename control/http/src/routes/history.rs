@@ -1,7 +1,6 @@
 //! Node history routes.
 
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Params, PathParameter},
     ops::history::{self, HistoryQuery},
@@ -13,6 +12,7 @@ use lattice_api::{
     history::{ChangesView, HistoryEntryView},
     schema::Name,
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

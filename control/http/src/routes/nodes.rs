@@ -2,7 +2,6 @@
 
 use super::Paging;
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
     ops::{compared, drains, nodes},
@@ -16,6 +15,7 @@ use lattice_api::{
     node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
     schema::Name,
 };
+use lattice_engine::Caller;
 use lattice_hwprobe::Inventory;
 use serde::Deserialize;
 use utoipa::IntoParams;

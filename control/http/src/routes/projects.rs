@@ -1,7 +1,6 @@
 //! Project routes and limits.
 
 use crate::{
-    Caller,
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
     ops::projects,
@@ -19,6 +18,7 @@ use lattice_api::{
     schema::ProjectPath,
     tenant::HeadroomView,
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

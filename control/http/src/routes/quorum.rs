@@ -1,7 +1,6 @@
 //! Quorum routes.
 
 use crate::{
-    Caller,
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
     ops::quorum,
@@ -13,6 +12,7 @@ use lattice_api::{
     Problem,
     quorum::{AddMemberRequest, QuorumStep, QuorumView, StepDownRequest},
 };
+use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

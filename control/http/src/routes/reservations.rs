@@ -2,7 +2,6 @@
 
 use super::Paging;
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
     ops::reservations,
@@ -15,6 +14,7 @@ use lattice_api::{
     reservation::{ReservationRequest, ReservationView},
     schema::Name,
 };
+use lattice_engine::Caller;
 
 /// List reservations by name, including future ones, a page at a time.
 #[utoipa::path(get, path = "/reservations", tag = "reservations", params(Paging), responses(

@@ -1,14 +1,14 @@
 //! Service routes: status, health, readiness and metrics.
 
 use crate::{
-    Caller,
     answer::{Answer, Fail},
-    meter,
+    metrics,
     ops::status,
     state::Api,
 };
 use axum::{Json, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use lattice_api::{Problem, status::StatusView};
+use lattice_engine::Caller;
 
 /// Show the cluster status in numbers, and the caller.
 #[utoipa::path(get, path = "/status", tag = "service", responses(
@@ -43,6 +43,6 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Fail>
 #[utoipa::path(get, path = "/metrics", tag = "service", responses(
     (status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(api): State<Api>, caller: Caller) -> impl IntoResponse {
-    let text = meter::render(&api, &caller);
+    let text = metrics::render(&api, &caller);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }

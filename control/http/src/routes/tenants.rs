@@ -2,7 +2,6 @@
 
 use super::Paging;
 use crate::{
-    Caller,
     answer::{Answer, Fail},
     extract::{AlsoAccounting, Input, Key, Params, PathParameter},
     ops::tenants,
@@ -18,6 +17,7 @@ use lattice_api::{
         TenantView,
     },
 };
+use lattice_engine::Caller;
 
 /// List all tenants by name, a page at a time.
 #[utoipa::path(get, path = "/tenants", tag = "tenants", params(Paging), responses(

@@ -2,7 +2,6 @@
 
 use super::{Expected, Paging};
 use crate::{
-    Caller,
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
     ops::vclusters,
@@ -15,6 +14,7 @@ use lattice_api::{
     schema::Name,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
+use lattice_engine::Caller;
 
 /// List all vClusters by name, a page at a time: defined ones, undefined ones with nodes, and `default`.
 #[utoipa::path(get, path = "/vclusters", tag = "vclusters", params(Paging), responses(

@@ -2,11 +2,9 @@
 //! may drift, and while one source is silent nothing is known.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use crate::{
-    Caller, Role,
-    ops::{baselines, nodes},
-};
+use crate::ops::{baselines, nodes};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_engine::{Caller, Role};
 use lattice_engine::{
     Core, Drifted, Look, Unknown,
     bmc::{Looked, Parts},

@@ -7,7 +7,6 @@ use super::{
     projects::request,
 };
 use crate::{
-    Auth,
     oidc::Issuer,
     state::{Api, Bounds},
 };
@@ -15,6 +14,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use lattice_api::v1::{
     self, admin_service_client::AdminServiceClient, allocations_client::AllocationsClient,
 };
+use lattice_engine::Auth;
 use lattice_mesh::{Clock as _, SystemClock};
 use reqwest::Method;
 use ring::hmac;

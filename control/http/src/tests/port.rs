@@ -2,11 +2,10 @@
 
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, client_tls};
 use crate::{
-    Auth,
     server::{Patience, serve_with},
     state::{Api, Bounds},
-    watch_over,
 };
+use lattice_engine::{Auth, watch_over};
 use lattice_engine::{Report, drift::Judged, observe};
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading, health::Severity};
 use lattice_quorum_types::{NodeId, UnixMillis};

@@ -2,11 +2,9 @@
 //! readings of a node's own meter.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use crate::{
-    Caller, Role,
-    ops::{baselines, nodes},
-};
+use crate::ops::{baselines, nodes};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_engine::{Caller, Role};
 use lattice_engine::{
     Look,
     bmc::Parts,

@@ -1,9 +1,6 @@
 //! Baseline models: the rules of a baseline that is modelled on a node or a group.
 
-use crate::ops::{
-    groups,
-    nodes::{self, agent_problem},
-};
+use crate::ops::{groups, node_id, nodes::agent_problem};
 use lattice_api::problem::{Kind, Problem};
 use lattice_engine::{
     Core, Look, NodeEntry,
@@ -89,7 +86,7 @@ pub(super) async fn records(
 ) -> Result<BTreeMap<Class, ClassRecord>, Problem> {
     match model {
         Model::Node(text) => {
-            let node = nodes::name(text)?;
+            let node = node_id(text)?;
             let inventory = core.agents.inventory(&core.view(), &node, Look::Last).await;
             let mut records = inventory.map_err(|error| agent_problem(&error))?.records;
             if !wanted.classes.is_empty() {

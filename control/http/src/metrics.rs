@@ -10,41 +10,9 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use lattice_engine::{
-    Core, View,
-    exposition::{Exposition, histogram},
-};
+use lattice_engine::{Core, View, exposition::Exposition};
 use lattice_quorum_types::AllocationState;
-use prometheus::HistogramVec;
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
-
-/// Upper bounds of response times, seconds.
-const BOUNDS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
-
-/// Response times by method, route and status; the set of routes is small and fixed.
-#[derive(Debug)]
-pub(crate) struct Meter(HistogramVec);
-
-impl Default for Meter {
-    fn default() -> Self {
-        Self(histogram(
-            "lattice_http_request_duration_seconds",
-            "Time to the response head in seconds.",
-            &["method", "route", "status"],
-            &BOUNDS,
-        ))
-    }
-}
-
-impl Meter {
-    fn note(&self, method: &str, route: &str, status: &str, took: Duration) {
-        let of = self.0.with_label_values(&[method, route, status]);
-        of.observe(took.as_secs_f64());
-    }
-}
+use std::{collections::BTreeMap, time::Instant};
 
 /// Measures the time to the response head; the body of a stream may last for days.
 pub(crate) async fn measure(State(api): State<Api>, request: Request, next: Next) -> Response {
@@ -84,7 +52,7 @@ pub(crate) fn render(api: &Api, caller: &Caller) -> String {
         core.cycles.expose(&mut all);
         core.expose_storage(&view, &mut all);
     }
-    all.collect(&api.meter().0);
+    api.meter().expose(&mut all);
     all.text()
 }
 
