@@ -1,7 +1,7 @@
 //! Section `https.oidc`: an issuer of tokens that are accepted in addition to the tokens file.
 
+use crate::Role;
 use lattice_config::Problems;
-use lattice_engine::Role;
 use reqwest::Url;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::PathBuf};

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 /// Identity and records of a host, by its agent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Host {
+pub struct Host {
     /// Serial number, vendor and product.
-    pub(crate) identity: Identity,
+    pub identity: Identity,
     /// Record of class `bios`, merged from agent and BMC, once it is available.
-    pub(crate) bios: Option<Arc<ClassRecord>>,
+    pub bios: Option<Arc<ClassRecord>>,
     /// Record of class `bmc`, merged from agent and BMC, once it is available.
-    pub(crate) bmc: Option<Arc<ClassRecord>>,
+    pub bmc: Option<Arc<ClassRecord>>,
 }
 
 impl From<Identity> for Host {

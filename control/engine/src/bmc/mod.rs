@@ -25,10 +25,10 @@ mod worker;
 
 #[cfg(test)]
 pub(crate) use ask::BROKE_DOWN;
-pub(crate) use ask::Looked;
+pub use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
-pub(crate) use host::Host;
-pub(crate) use parts::{Parts, SILENT};
+pub use host::Host;
+pub use parts::{Parts, SILENT};
 pub(crate) use readings::Readings;
-pub(crate) use supervision::run;
-pub(crate) use worker::Edges;
+pub use supervision::run;
+pub use worker::Edges;

@@ -7,7 +7,7 @@ use lattice_quorum_types::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Health code: the BMC returns no data for its node.
-pub(crate) const SILENT: &str = "bmc.silent";
+pub const SILENT: &str = "bmc.silent";
 
 /// Health code: the BMC belongs to another machine. An agent that has access to a BMC reports the same code.
 pub(super) const WRONG_SYSTEM: &str = "bmc.wrong_system";
@@ -16,21 +16,21 @@ pub(super) const UNVERIFIED: &str = "bmc.unverified";
 
 /// BMC parts of a node's class records; a change counts once it is read twice.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Parts {
+pub struct Parts {
     /// Records of classes `bmc` and `bios`.
-    pub(crate) records: BTreeMap<Class, ClassRecord>,
+    pub records: BTreeMap<Class, ClassRecord>,
     /// Contradictions and pending settings.
-    pub(crate) findings: Vec<Finding>,
+    pub findings: Vec<Finding>,
     /// Reasons found by the table of checks, and whether the BMC is silent; worst first.
-    pub(crate) reasons: Vec<health::Reason>,
+    pub reasons: Vec<health::Reason>,
     /// Time of the reading.
-    pub(crate) read_at: UnixMillis,
+    pub read_at: UnixMillis,
     /// Whether the BMC was read at all since this control started.
-    pub(crate) was_asked: bool,
+    pub was_asked: bool,
     /// Whether any check of the table may drain the node by BMC data.
-    pub(crate) may_drain: bool,
+    pub may_drain: bool,
     /// Codes of draining checks that the last answered reading could not evaluate.
-    pub(crate) untold: BTreeSet<String>,
+    pub untold: BTreeSet<String>,
 }
 
 impl Parts {

@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, watch};
 
 /// Power readings of a node by its BMC.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PowerSeen {
+pub struct PowerSeen {
     /// Result of the last reading.
-    pub(crate) power: Power,
+    pub power: Power,
     /// Time of the last reading with a known value; `None` if there was none.
-    pub(crate) read_at: Option<UnixMillis>,
+    pub read_at: Option<UnixMillis>,
 }
 
 /// Whether a reading has any known value. A request that was not sent or not answered has none.
@@ -26,7 +26,7 @@ fn is_told(power: &Power) -> bool {
 
 /// Latest BMC readings, written by the workers and read by the rest of control.
 #[derive(Debug, Clone)]
-pub(crate) struct Readings {
+pub struct Readings {
     power: Arc<Mutex<BTreeMap<NodeId, Arc<PowerSeen>>>>,
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
     /// Requests for an immediate reading.
@@ -48,12 +48,12 @@ impl Default for Readings {
 
 impl Readings {
     /// A node's power; `None` if no BMC of it is configured or it was not read yet.
-    pub(crate) fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
+    pub fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
         self.power.lock().get(node).cloned()
     }
 
     /// BMC parts of a node's class records.
-    pub(crate) fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
+    pub fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
         self.parts.lock().get(node).cloned()
     }
 
@@ -72,7 +72,7 @@ impl Readings {
     /// only after a second reading, as usual. A slow BMC takes minutes for a complete reading. That reading continues
     /// after the timeout and answers the next request of the same principal; otherwise such a BMC could answer no
     /// request. `None` if no BMC of the node is configured.
-    pub(crate) async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
+    pub async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
         let told = || self.parts(node);
         self.asks.look((node, who), within, &told).await
     }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// Reads every BMC of the plan until control stops, and closes the sessions: a BMC allows only few.
-pub(crate) async fn run(plan: Arc<BmcPlan>, edges: Edges) {
+pub async fn run(plan: Arc<BmcPlan>, edges: Edges) {
     let shared = Shared {
         edges,
         at_a_time: Arc::new(Semaphore::new(plan.at_a_time)),

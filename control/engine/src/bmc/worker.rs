@@ -35,17 +35,17 @@ pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Dependencies shared by the workers.
 #[derive(Clone)]
-pub(crate) struct Edges {
+pub struct Edges {
     /// Clock of this control.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
     /// Store of the latest readings.
-    pub(crate) readings: Readings,
+    pub readings: Readings,
     /// Store of node history.
-    pub(crate) history: History,
+    pub history: History,
     /// Host data of a node; `None` while the node has not been seen.
-    pub(crate) hosts: Hosts,
+    pub hosts: Hosts,
     /// Stops the workers.
-    pub(crate) stop: CancellationToken,
+    pub stop: CancellationToken,
 }
 
 /// Plan and dependencies of the workers, with the limit of concurrent readings.
@@ -119,7 +119,7 @@ impl<'n> Worker<'n> {
     }
 
     /// Runs until control stops or the worker panics. `asked` are requests that wait for the first reading.
-    pub(super) async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
+    pub async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
         let stop = self.shared.edges.stop.clone();
         // After a panic only the session and the faults reported for the nodes are used.
         let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();

@@ -4,16 +4,16 @@ use lattice_hwprobe::{ClassRecord, Digest, Reading, Value};
 
 /// Time since which a value is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Since {
+pub struct Since {
     /// Time in Unix milliseconds.
-    pub(crate) at: u64,
+    pub at: u64,
     /// Whether the value was the same when it was first seen, so that it may be older.
-    pub(crate) at_least: bool,
+    pub at_least: bool,
 }
 
 /// Past state of a class.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Then {
+pub enum Then {
     /// The class was complete.
     Known {
         /// The record, with known keys only.

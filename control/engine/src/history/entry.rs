@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Source of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Source {
+pub enum Source {
     /// The node's agent, from its journal.
     #[default]
     Agent,
@@ -16,19 +16,19 @@ pub(crate) enum Source {
 
 /// An entry with its position in the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HistoryEntry {
+pub struct HistoryEntry {
     /// Number assigned by this control, rising by one with each entry or event of the node.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Time reported by the node, in Unix milliseconds, but not later than the time of receipt.
-    pub(crate) when: u64,
+    pub when: u64,
     /// Source of the entry.
     #[serde(default)]
-    pub(crate) source: Source,
+    pub source: Source,
     /// Published change.
-    pub(crate) entry: Entry,
+    pub entry: Entry,
     /// Number of earlier entries of this class that were left out because the BMC was flapping.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub(crate) left_out: u32,
+    pub left_out: u32,
 }
 
 #[expect(
@@ -41,7 +41,7 @@ const fn is_none(number: &u32) -> bool {
 
 /// An entry from a BMC worker.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct FromBmc {
+pub struct FromBmc {
     pub(crate) entry: Entry,
     /// Whether the entry reports no change: the class became unknown, or has its last known value again.
     pub(crate) is_turn: bool,
@@ -61,16 +61,16 @@ impl From<Entry> for FromBmc {
 
 /// An entry of any node of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ToldBy {
-    pub(crate) node: String,
-    pub(crate) told: HistoryEntry,
+pub struct ToldBy {
+    pub node: String,
+    pub told: HistoryEntry,
 }
 
 /// Position up to which an agent's journal was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     /// Id of the journal; 0 for none.
-    pub(crate) journal: u64,
+    pub journal: u64,
     /// Sequence number in the journal of the last entry read.
-    pub(crate) read: u64,
+    pub read: u64,
 }

@@ -12,28 +12,28 @@ use redb::ReadTransaction;
 use std::collections::BTreeSet;
 
 /// Kind name of class changes.
-pub(crate) const CHANGE_KIND: &str = "change";
+pub const CHANGE_KIND: &str = "change";
 /// Filter of a node's history list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Listing {
+pub struct Listing {
     /// Only changes of this class.
-    pub(crate) class: Option<Class>,
+    pub class: Option<Class>,
     /// Only these kinds; `None` for all kinds.
-    pub(crate) kinds: Option<BTreeSet<String>>,
+    pub kinds: Option<BTreeSet<String>>,
     /// Earliest time, in Unix milliseconds.
-    pub(crate) since: Option<u64>,
+    pub since: Option<u64>,
     /// Latest time, in Unix milliseconds.
-    pub(crate) until: Option<u64>,
+    pub until: Option<u64>,
     /// Only items after this position.
-    pub(crate) after: Option<HistoryPosition>,
+    pub after: Option<HistoryPosition>,
     /// Whether to leave out items that name users: audit entries and BMC events. Set for callers that may not read the
     /// audit.
-    pub(crate) hides_people: bool,
+    pub hides_people: bool,
 }
 
 /// One item of a history list.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Item {
+pub enum Item {
     /// A class was published with a new mark.
     Change(Box<HistoryEntry>),
     /// Another event.
@@ -41,7 +41,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    pub(crate) fn place(&self) -> HistoryPosition {
+    pub fn place(&self) -> HistoryPosition {
         let (when, number) = match self {
             Self::Change(told) => (told.when, told.number),
             Self::Event(happened) => (happened.when, happened.number),

@@ -29,11 +29,11 @@ mod tests;
 mod unread;
 mod writer;
 
-pub(crate) use class_state::{Since, Then};
+pub use class_state::{Since, Then};
 pub(crate) use entries::HistoryFilter;
-pub(crate) use entry::{Cursor, FromBmc, HistoryEntry, Source, ToldBy};
-pub(crate) use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
-pub(crate) use listing::{CHANGE_KIND, Item, Listing};
+pub use entry::{Cursor, FromBmc, HistoryEntry, Source, ToldBy};
+pub use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
+pub use listing::{CHANGE_KIND, Item, Listing};
 pub(crate) use notes::{Note, Noticed};
 pub(crate) use store::HistoryStore;
 pub use tables::HistoryError;
@@ -49,11 +49,11 @@ use std::{
 
 /// Shared handle of the history database.
 #[derive(Debug, Clone)]
-pub(crate) struct History(Arc<HistoryStore>);
+pub struct History(Arc<HistoryStore>);
 
 impl History {
     /// Opens the database in `folder`; without a folder the database is in memory.
-    pub(crate) fn open(folder: Option<&Path>) -> Result<Self, HistoryError> {
+    pub fn open(folder: Option<&Path>) -> Result<Self, HistoryError> {
         let store = match folder {
             Some(folder) => HistoryStore::open(&folder.join("history.redb"))?,
             None => HistoryStore::in_memory()?,
@@ -90,7 +90,7 @@ impl History {
     }
 
     /// Changes and other events of a node; see [`HistoryStore::list`].
-    pub(crate) async fn list(
+    pub async fn list(
         &self,
         node: String,
         listing: Listing,
@@ -101,12 +101,12 @@ impl History {
     }
 
     /// Time of a node's oldest change; see [`HistoryStore::begins`].
-    pub(crate) async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
+    pub async fn begins(&self, node: String) -> Result<Option<u64>, HistoryError> {
         self.off(move |store| store.begins(&node)).await
     }
 
     /// The history item of a node with this number; see [`HistoryStore::numbered`].
-    pub(crate) async fn numbered(
+    pub async fn numbered(
         &self,
         node: String,
         number: u64,
@@ -178,7 +178,7 @@ impl History {
     }
 
     /// Changes of all nodes; see [`HistoryStore::changes`].
-    pub(crate) async fn changes(
+    pub async fn changes(
         &self,
         since: u64,
         before: Option<(u64, String, u64)>,
@@ -213,7 +213,7 @@ impl History {
     }
 
     /// State of a node's class at time `at`, in Unix milliseconds.
-    pub(crate) async fn at(
+    pub async fn at(
         &self,
         node: String,
         class: Class,

@@ -32,7 +32,7 @@ use lattice_quorum_types::{
     node::Node,
 };
 use lattice_view::whole;
-use lattice_view::{Movement, is_least_of_service, movement::requested_gpu_ms};
+use lattice_view::{Movement, is_least_of_service, settings::movement::requested_gpu_ms};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

@@ -16,6 +16,7 @@ mod nodes;
 mod projects;
 mod standard;
 
+use crate::{Caller, MAX_BODY_BYTES};
 use crate::{extract::check_key, state::Api};
 use axum::{Router, response::IntoResponse};
 use lattice_api::{
@@ -26,7 +27,6 @@ use lattice_api::{
         projects_server::ProjectsServer,
     },
 };
-use lattice_engine::{Caller, MAX_BODY_BYTES};
 use std::convert::Infallible;
 use tonic::{Request, Response, Status, codegen::Service, server::NamedService};
 

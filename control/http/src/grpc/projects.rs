@@ -1,13 +1,13 @@
 //! Project service.
 
 use super::{close, key, open};
+use crate::Caller;
 use crate::{ops::projects, state::Api};
 use lattice_api::{
     page::MAX_LIMIT,
     project::{LimitsRequest, ProjectRequest, ProjectUpdate},
     v1,
 };
-use lattice_engine::Caller;
 use tonic::{Request, Response, Status};
 
 pub(super) struct Service(pub(super) Api);

@@ -2,6 +2,7 @@
 //! requires a token: probes have none, and the list of services is not secret.
 
 use super::alone;
+use crate::MAX_BODY_BYTES;
 use crate::{ops::status as readiness, state::Api, streams::StreamPlace};
 use axum::{
     Router,
@@ -13,7 +14,6 @@ use axum::{
 use futures::{Stream, StreamExt, stream};
 use http_body_util::BodyExt as _;
 use lattice_api::v1;
-use lattice_engine::MAX_BODY_BYTES;
 use std::{pin::Pin, sync::Arc, time::Duration};
 use tonic::{Request, Response, Status};
 use tonic_health::pb::{

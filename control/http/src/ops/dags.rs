@@ -4,9 +4,9 @@ use super::{allocations::sight, job_refs, paging, propose, read, submit, unexpec
 use crate::caller::Caller;
 use lattice_api::{
     allocation::{RequestContext, stop_of},
-    dag::{DagJudged, DagRequest, DagSubmitted, DagView, field_of},
+    dag::{DagJudged, DagRequest, DagSubmitted, DagView},
     page::Page,
-    problem::{Kind, Problem},
+    problem::{field_of, Kind, Problem},
 };
 use lattice_engine::{Core, View};
 use lattice_quorum_types::{

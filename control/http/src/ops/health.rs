@@ -2,6 +2,7 @@
 
 use super::{conformance, node_id, nodes, time};
 use crate::caller::{Caller, Role};
+use lattice_agent_rpc::{ClearReason, GetHealth};
 use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     problem::Problem,
@@ -13,10 +14,7 @@ use lattice_engine::{
 };
 use lattice_hwprobe::{Class, Inventory, health::Reason};
 use lattice_placement::Health;
-use lattice_quorum_types::{
-    NodeId, UnixMillis,
-    wire::{ClearReason, GetHealth},
-};
+use lattice_quorum_types::{NodeId, UnixMillis};
 use serde::Serialize;
 use std::cmp::Reverse;
 

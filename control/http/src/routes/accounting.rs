@@ -1,5 +1,6 @@
 //! Accounting routes: status, reconciliation and webhook.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Input, PathParameter},
@@ -8,7 +9,6 @@ use crate::{
 };
 use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::accounting::{AccountingStatus, ReconcileRequest, ReconcileView};
-use lattice_engine::Caller;
 
 /// Show the accounting status.
 ///

@@ -1,5 +1,6 @@
 //! Allocation routes.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
@@ -26,7 +27,6 @@ use lattice_api::{
     explanation::ExplanationView,
     schema::Element,
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

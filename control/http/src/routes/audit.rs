@@ -1,5 +1,6 @@
 //! Audit routes.
 
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::Params,
@@ -11,7 +12,6 @@ use lattice_api::{
     Page, Problem,
     audit::{AuditHeadView, AuditView},
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

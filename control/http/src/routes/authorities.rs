@@ -1,5 +1,6 @@
 //! Certificate authority routes.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
@@ -13,7 +14,6 @@ use lattice_api::{
     project::Changed,
     schema::Digits,
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

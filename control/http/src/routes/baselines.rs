@@ -1,6 +1,7 @@
 //! Baseline routes, and those of the brake on automatic draining.
 
 use super::Expected;
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
@@ -15,7 +16,6 @@ use lattice_api::{
     project::Changed,
     schema::Name,
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -1,6 +1,7 @@
 //! Certificate routes.
 
 use super::Paging;
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
@@ -14,7 +15,6 @@ use lattice_api::{
     project::Changed,
     schema::Name,
 };
-use lattice_engine::Caller;
 
 /// List all members with a certificate, by role and name, a page at a time.
 ///

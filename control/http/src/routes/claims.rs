@@ -1,5 +1,6 @@
 //! Node claim routes.
 
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, PathParameter},
@@ -8,7 +9,6 @@ use crate::{
 };
 use axum::{Json, extract::State};
 use lattice_api::claim::{ClaimRequest, Claimed, ReleaseRequest, Released};
-use lattice_engine::Caller;
 
 /// Claim nodes for the caller's sensitive jobs, until they are released.
 ///

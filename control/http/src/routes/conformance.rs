@@ -1,9 +1,9 @@
 //! Conformance routes.
 
+use crate::Caller;
 use crate::{answer::Answer, extract::Params, ops::conformance, state::Api};
 use axum::{Json, extract::State};
 use lattice_api::conformance::{DriftReportView, GroupsView};
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -1,5 +1,6 @@
 //! DAG routes: members that start after others have ended.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Document, Key, Params, PathParameter},
@@ -16,7 +17,6 @@ use lattice_api::{
     Page, Problem,
     dag::{DOT, DagJudged, DagRequest, DagSubmitted, DagView, GraphView},
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

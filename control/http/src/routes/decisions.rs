@@ -1,10 +1,10 @@
 //! Routes of recorded scheduler inputs and decisions.
 
+use crate::Caller;
 use crate::{answer::Fail, extract::Params, ops::decisions, state::Api};
 use axum::{body::Body, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use futures::StreamExt as _;
 use lattice_api::Problem;
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

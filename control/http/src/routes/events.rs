@@ -1,5 +1,6 @@
 //! Event stream route (server-sent events).
 
+use crate::Caller;
 use crate::{answer::Fail, extract::Params, ops::changes, state::Api, streams::StreamPlace};
 use axum::{
     extract::State,
@@ -14,7 +15,6 @@ use lattice_api::{
     Problem,
     event::{Changes, StreamEvent},
 };
-use lattice_engine::Caller;
 use lattice_engine::Subscription;
 use lattice_quorum_types::Revision;
 use serde::Deserialize;

@@ -1,6 +1,7 @@
 //! Node health routes.
 
 use super::nodes::Freshness;
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Params, PathParameter},
@@ -12,7 +13,6 @@ use lattice_api::{
     health::{ClearRequest, NodeHealthView},
     schema::Name,
 };
-use lattice_engine::Caller;
 
 /// Show the health checks of a node.
 ///

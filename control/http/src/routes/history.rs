@@ -1,5 +1,6 @@
 //! Node history routes.
 
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Params, PathParameter},
@@ -12,7 +13,6 @@ use lattice_api::{
     history::{ChangesView, HistoryEntryView},
     schema::Name,
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

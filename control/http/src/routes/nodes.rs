@@ -1,6 +1,7 @@
 //! Node routes.
 
 use super::Paging;
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
@@ -15,7 +16,6 @@ use lattice_api::{
     node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
     schema::Name,
 };
-use lattice_engine::Caller;
 use lattice_hwprobe::Inventory;
 use serde::Deserialize;
 use utoipa::IntoParams;

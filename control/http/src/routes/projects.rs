@@ -1,5 +1,6 @@
 //! Project routes and limits.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
@@ -18,7 +19,6 @@ use lattice_api::{
     schema::ProjectPath,
     tenant::HeadroomView,
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

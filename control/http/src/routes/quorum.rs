@@ -1,5 +1,6 @@
 //! Quorum routes.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Input, Key, Params, PathParameter},
@@ -12,7 +13,6 @@ use lattice_api::{
     Problem,
     quorum::{AddMemberRequest, QuorumStep, QuorumView, StepDownRequest},
 };
-use lattice_engine::Caller;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

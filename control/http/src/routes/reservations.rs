@@ -1,6 +1,7 @@
 //! Reservation routes: nodes reserved for users or projects for a time.
 
 use super::Paging;
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
@@ -14,7 +15,6 @@ use lattice_api::{
     reservation::{ReservationRequest, ReservationView},
     schema::Name,
 };
-use lattice_engine::Caller;
 
 /// List reservations by name, including future ones, a page at a time.
 #[utoipa::path(get, path = "/reservations", tag = "reservations", params(Paging), responses(

@@ -1,5 +1,6 @@
 //! Service routes: status, health, readiness and metrics.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     metrics,
@@ -8,7 +9,6 @@ use crate::{
 };
 use axum::{Json, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use lattice_api::{Problem, status::StatusView};
-use lattice_engine::Caller;
 
 /// Show the cluster status in numbers, and the caller.
 #[utoipa::path(get, path = "/status", tag = "service", responses(

@@ -1,6 +1,7 @@
 //! Tenant routes, and cluster-wide limits.
 
 use super::Paging;
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{AlsoAccounting, Input, Key, Params, PathParameter},
@@ -17,7 +18,6 @@ use lattice_api::{
         TenantView,
     },
 };
-use lattice_engine::Caller;
 
 /// List all tenants by name, a page at a time.
 #[utoipa::path(get, path = "/tenants", tag = "tenants", params(Paging), responses(

@@ -1,5 +1,6 @@
 //! Join token routes.
 
+use crate::Caller;
 use crate::{
     answer::{Answer, Fail},
     extract::{Input, Key, PathParameter},
@@ -10,7 +11,6 @@ use axum::{Json, extract::State, http::StatusCode};
 use lattice_api::{
     Page, TokenCreated, TokenRequest, project::Changed, schema::Digits, token::TokenView,
 };
-use lattice_engine::Caller;
 
 /// Create a join token for new agents, quorum members or controls.
 ///

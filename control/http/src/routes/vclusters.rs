@@ -1,6 +1,7 @@
 //! vCluster routes.
 
 use super::{Expected, Paging};
+use crate::Caller;
 use crate::{
     answer::Answer,
     extract::{Input, Key, Params, PathParameter},
@@ -14,7 +15,6 @@ use lattice_api::{
     schema::Name,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
-use lattice_engine::Caller;
 
 /// List all vClusters by name, a page at a time: defined ones, undefined ones with nodes, and `default`.
 #[utoipa::path(get, path = "/vclusters", tag = "vclusters", params(Paging), responses(

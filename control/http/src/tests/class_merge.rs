@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use crate::ops::{baselines, nodes};
+use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
-use lattice_engine::{Caller, Role};
 use lattice_engine::{
     Core, Drifted, Look, Unknown,
     bmc::{Looked, Parts},

@@ -86,7 +86,7 @@ fn pointer<const N: usize>(parts: [&str; N]) -> String {
 
 fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(|| serde_json::to_value(lattice_engine::openapi()).unwrap())
+    DOCUMENT.get_or_init(|| serde_json::to_value(crate::openapi()).unwrap())
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Invalid requests: no token, bad bodies, unknown paths, no quorum.
 
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, job};
+use crate::Auth;
 use crate::state::{Api, Bounds};
 use lattice_client::{Client, ClientError, Endpoint, Problem, SubmitOptions};
-use lattice_engine::Auth;
 use reqwest::{Method, Response};
 use std::{
     sync::Arc,

@@ -2,13 +2,13 @@
 //! instead of three), and an agent's interface on the mesh.
 
 use super::store::OneCopy;
+use crate::Auth;
 use crate::oidc::Issuer;
 use bytes::Bytes;
 use lattice_agent_rpc::{
     CheckHealth, GateFailed, GetHealth, GetInventory, ListAttempts, LogStream, ReadLog,
 };
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
-use lattice_engine::Auth;
 use lattice_engine::{Core, core::Parts, fold, observe, view::GossipedNode};
 use lattice_hwprobe::{Class, ClassMark, Digest, Inventory};
 use lattice_mesh::{
@@ -171,7 +171,7 @@ fn agent_router(
 pub(super) fn server_tls() -> (Arc<rustls::ServerConfig>, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let identity = lattice_engine::HttpsIdentity {
+    let identity = crate::HttpsIdentity {
         chain: vec![made.cert.der().clone()],
         key,
     };
@@ -305,14 +305,14 @@ impl ApiFixture {
         if let Some(issuer) = &self.issuer {
             auth = auth.with_issuer(issuer.clone());
         }
-        let port = lattice_engine::Port {
+        let port = crate::Port {
             listener,
             tls: self.tls.clone(),
             auth: Arc::new(auth),
             authority: self.authority,
             max_dag_size: MAX_DAG_SIZE,
         };
-        let serving = lattice_engine::serve(self.core.clone(), port, self.stop.clone()).unwrap();
+        let serving = crate::serve(self.core.clone(), port, self.stop.clone()).unwrap();
         self.serving = Some(tokio::spawn(serving));
     }
 

@@ -1,11 +1,11 @@
 //! Issuer of tokens for tests: a real HTTPS server with a discovery document and keys, which signs any token requested.
 
 use super::fixture::server_tls;
+use crate::Role;
 use crate::{oidc::Issuer, oidc_config::OidcConfig};
 use axum::{Json, Router, extract::State, routing::get};
 use axum_server::{Handle, tls_rustls::RustlsConfig};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use lattice_engine::Role;
 use lattice_mesh::{Clock as _, SystemClock};
 use ring::{
     rand::SystemRandom,

@@ -6,6 +6,7 @@ use super::{
     issuer::{Idp, Pair, message},
     projects::request,
 };
+use crate::Auth;
 use crate::{
     oidc::Issuer,
     state::{Api, Bounds},
@@ -14,7 +15,6 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use lattice_api::v1::{
     self, admin_service_client::AdminServiceClient, allocations_client::AllocationsClient,
 };
-use lattice_engine::Auth;
 use lattice_mesh::{Clock as _, SystemClock};
 use reqwest::Method;
 use ring::hmac;

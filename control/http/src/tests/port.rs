@@ -1,11 +1,11 @@
 //! Port: the OpenAPI document, the web page, health and metrics, TLS and both versions of HTTP.
 
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, client_tls};
+use crate::{Auth, watch_over};
 use crate::{
     server::{Patience, serve_with},
     state::{Api, Bounds},
 };
-use lattice_engine::{Auth, watch_over};
 use lattice_engine::{Report, drift::Judged, observe};
 use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading, health::Severity};
 use lattice_quorum_types::{NodeId, UnixMillis};

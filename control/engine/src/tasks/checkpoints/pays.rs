@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     Allocation, AllocationState, Command, UnixMillis, VclusterName, course::CHECKPOINT_GAP,
     terms::CheckpointTrigger,
 };
-use lattice_view::movement::requested_gpu_ms;
+use lattice_view::settings::movement::requested_gpu_ms;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Returns commands for the checkpoints to begin now.

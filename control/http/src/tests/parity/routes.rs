@@ -199,7 +199,7 @@ pub(in super::super) const REST_ALONE: &[(&str, &str)] = &[
 ];
 
 pub(in super::super) fn routes() -> BTreeSet<String> {
-    let document = serde_json::to_value(lattice_engine::openapi()).unwrap();
+    let document = serde_json::to_value(crate::openapi()).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let of_path = |(path, item): (&String, &serde_json::Value)| -> Vec<String> {
         let methods = item.as_object().unwrap().keys();
