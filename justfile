@@ -132,11 +132,11 @@ beside-slurm *arguments:
 
 # Cost of a ledger, and of a query, with this number of allocations.
 ledger allocations="1000000":
-    cargo run --profile dist -p lattice-accounting --example ledger -- {{allocations}}
+    cargo run --profile dist -p lattice-ledger --example ledger -- {{allocations}}
 
 # Accounting killed with SIGKILL at every step, in `clusters` clusters: usage in Waldur must equal actual usage.
 crash-matrix clusters="1000":
-    LATTICE_CRASHES={{clusters}} cargo test -p lattice-accounting --test it crash:: -- --nocapture
+    LATTICE_CRASHES={{clusters}} cargo test -p lattice-waldur --test it crash:: -- --nocapture
 
 # Generic clients: every call of gRPC by reflection, and REST by schemathesis over the OpenAPI document.
 generic-clients examples="100":

@@ -35,7 +35,7 @@ WAITING = [
     "lattice-gossip/it",
     "lattice-agent/processes",
     "lattice-agent/it",
-    "lattice-accounting/it",
+    "lattice-waldur/it",
     "lattice-control/lib",
     "lattice-cli/it",
 ]

@@ -7,7 +7,6 @@ use crate::{
     start_error::StartError,
     tls,
 };
-use lattice_accounting::waldur::client;
 use lattice_engine::{
     bmc::{self, BmcPlan},
     cells,
@@ -17,7 +16,7 @@ use lattice_engine::{
     history::History,
     inputs::Sources,
     tasks::{
-        accounts::{Accounts, Desk},
+        accounting::{AccountingConnection, AccountingReconciler},
         attempts::Attempts,
         autodrain::AutoDrain,
         bmc_faults::NameFaults,
@@ -39,9 +38,9 @@ use lattice_engine::{
         reports,
         schedulers::Schedulers,
         trust::{self, Trust},
+        usage_ledger,
         wipe::Wipes,
     },
-    usage,
 };
 use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
@@ -54,6 +53,7 @@ use lattice_mesh::{
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_client::{Addresses, QuorumClient};
 use lattice_quorum_types::id::LeaseName;
+use lattice_waldur::client::http_client;
 use secrecy::{ExposeSecret, SecretString};
 use std::{
     fmt,
@@ -85,7 +85,7 @@ pub struct App {
     history: History,
     bmcs: Option<Arc<BmcPlan>>,
     /// Connection to the accounting system; `None` disables accounting.
-    accounting: Option<Arc<Desk>>,
+    accounting: Option<Arc<AccountingConnection>>,
     sources: Sources,
     running: Option<Running>,
 }
@@ -128,7 +128,11 @@ impl App {
         let bmcs = settings.bmcs.as_deref().map(BmcPlan::load).transpose()?;
         let bmcs = bmcs.map(Arc::new);
         let sources = Sources::new(&settings.scheduling)?;
-        let accounting = settings.accounting.clone().map(desk).transpose()?;
+        let accounting = settings
+            .accounting
+            .clone()
+            .map(accounting_connection)
+            .transpose()?;
         let (listener, https) = tls::listen(settings.https)?;
         let history = open_history(settings.data_dir.as_deref())?;
         let config = MeshConfig {
@@ -216,13 +220,13 @@ impl App {
         if let Some(template) = &self.settings.scheduling.checkpoint_directory {
             core.checkpoints_go(template.clone());
         }
-        core.books
-            .count_days(self.settings.scheduling.budget_period_days());
+        core.usage_ledger
+            .set_period_days(self.settings.scheduling.budget_period_days());
         if let Some(folder) = &self.settings.data_dir {
-            core.books.keep_in(folder);
+            core.usage_ledger.set_folder(folder);
         }
-        if let Some(desk) = &self.accounting {
-            core.accounts_at(desk.clone());
+        if let Some(connection) = &self.accounting {
+            core.set_accounting(connection.clone());
         }
         if let Some(metrics) = &self.sources.metrics {
             core.reads_metrics_from(metrics.clone());
@@ -338,7 +342,7 @@ impl App {
         }
         running.keep("books", {
             let core = core();
-            move || usage::follow(core.clone())
+            move || usage_ledger::follow(core.clone())
         });
         for cell in &running.cells {
             let (core, cell) = (core(), cell.clone());
@@ -438,8 +442,10 @@ impl App {
         running.reconcile(dispatch, Attempts::new);
         running.reconcile(dispatch, Reboots::new);
         running.reconcile(dispatch, Wipes::new);
-        if let Some(desk) = self.accounting.clone() {
-            running.reconcile(dispatch, move |core| Accounts::new(core, desk.clone()));
+        if let Some(connection) = self.accounting.clone() {
+            running.reconcile(dispatch, move |core| {
+                AccountingReconciler::new(core, connection.clone())
+            });
         }
         if let Some(stop_after) = self.settings.stop_lost_after {
             running.reconcile(dispatch, move |core| NodeLoss::new(core, stop_after));
@@ -496,7 +502,9 @@ impl Running {
 }
 
 /// Builds the connection to the accounting system, with the configured CA certificates.
-fn desk(settings: lattice_accounting::config::Settings) -> Result<Arc<Desk>, StartError> {
+fn accounting_connection(
+    settings: lattice_waldur::config::AccountingSettings,
+) -> Result<Arc<AccountingConnection>, StartError> {
     let pem = match &settings.ca_file {
         None => Vec::new(),
         Some(path) => std::fs::read(path).map_err(|error| StartError::File {
@@ -505,7 +513,10 @@ fn desk(settings: lattice_accounting::config::Settings) -> Result<Arc<Desk>, Sta
             reason: error.to_string(),
         })?,
     };
-    Ok(Arc::new(Desk::new(settings, client(&pem)?)))
+    Ok(Arc::new(AccountingConnection::new(
+        settings,
+        http_client(&pem)?,
+    )))
 }
 
 fn lease(name: &str, holder: &str) -> Result<Arc<Lease>, StartError> {

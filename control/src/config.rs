@@ -1,12 +1,12 @@
 //! Configuration file of control, and the checked settings derived from it.
 
-use lattice_accounting::config::AccountingConfig;
 use lattice_config::{Check, Problems};
 use lattice_engine::{SchedulingConfig, Timings, decisions::KEEP_BYTES};
 use lattice_gossip::{CellName, Seed};
 use lattice_http::OidcConfig;
 use lattice_mesh::{MeshConfig, Role};
 use lattice_quorum_types::{VclusterName, wire::MAX_REQUEST_BYTES};
+use lattice_waldur::config::AccountingConfig;
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -283,7 +283,7 @@ pub struct Settings {
     /// Sources of scheduling input that neither the quorum nor the nodes provide.
     pub scheduling: SchedulingConfig,
     /// Accounting system that receives usage; `None` disables accounting.
-    pub accounting: Option<lattice_accounting::config::Settings>,
+    pub accounting: Option<lattice_waldur::config::AccountingSettings>,
     /// Poll intervals and settling times of control.
     pub timings: Timings,
     /// Limits and deadlines of the mesh endpoint. Its clock is replaced by the clock of [`crate::Edges`].

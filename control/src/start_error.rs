@@ -41,7 +41,7 @@ pub enum StartError {
     Source(#[from] SourceError),
     /// The client of the accounting system cannot be created.
     #[error("accounting: {0}")]
-    Accounting(#[from] lattice_accounting::waldur::ClientError),
+    Accounting(#[from] lattice_waldur::client::ClientError),
     /// The client of the OIDC issuer cannot be created.
     #[error(transparent)]
     Issuer(#[from] IssuerError),

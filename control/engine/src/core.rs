@@ -32,9 +32,9 @@ use crate::{
     plans::PlanCache,
     preimages::Preimages,
     store::Store,
-    tasks::{accounts::Desk, scale::Scaling},
+    tasks::{accounting::AccountingConnection, scale::Scaling},
     timings::Timings,
-    usage::Books,
+    usage::UsageLedger,
     view::View,
 };
 use arc_swap::ArcSwap;
@@ -87,7 +87,7 @@ pub struct Core {
     /// Recorded inputs and decisions of the schedulers.
     pub decisions: Decisions,
     /// Usage ledger.
-    pub books: Books,
+    pub usage_ledger: UsageLedger,
     /// Latest readings of the BMCs.
     pub bmc: Readings,
     /// Plans requested by operators.
@@ -115,7 +115,7 @@ pub struct Core {
     /// Client of the site's Prometheus.
     metrics: OnceLock<Metrics>,
     /// Connection to the accounting system; empty when accounting is disabled.
-    accounting: OnceLock<Arc<Desk>>,
+    accounting: OnceLock<Arc<AccountingConnection>>,
     trust_news: watch::Sender<TrustNews>,
     trust_contradicts: AtomicBool,
 }
@@ -138,7 +138,7 @@ impl Core {
             timings: parts.timings,
             history: parts.history,
             decisions: parts.decisions,
-            books: Books::default(),
+            usage_ledger: UsageLedger::default(),
             bmc: Readings::default(),
             asked: PlanCache::default(),
             scaling: Scaling::default(),
@@ -222,13 +222,13 @@ impl Core {
         let _ = self.metrics.set(metrics);
     }
 
-    /// Sets the accounting system. Only the first call has an effect.
-    pub fn accounts_at(&self, desk: Arc<Desk>) {
-        let _ = self.accounting.set(desk);
+    /// Sets the connection to the accounting system. Only the first call has an effect.
+    pub fn set_accounting(&self, connection: Arc<AccountingConnection>) {
+        let _ = self.accounting.set(connection);
     }
 
     /// The accounting connection, if accounting is enabled.
-    pub fn accounting(&self) -> Option<&Arc<Desk>> {
+    pub fn accounting(&self) -> Option<&Arc<AccountingConnection>> {
         self.accounting.get()
     }
 

@@ -128,10 +128,10 @@ fn control(all: &mut Exposition, core: &Core, view: &View) {
 }
 
 fn accounting(all: &mut Exposition, core: &Core) {
-    let Some(desk) = core.accounting() else {
+    let Some(connection) = core.accounting() else {
         return;
     };
-    let status = desk.status();
+    let status = connection.status();
     all.gauges(
         "lattice_accounting_buffered_events",
         "Events not yet delivered to the accounting system.",

@@ -5,12 +5,12 @@ use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, submit},
     stage::Group,
 };
-use lattice_accounting::config::AccountingConfig;
 use lattice_cluster::LOOPBACK;
 use lattice_fake_waldur::{SeedItem, Version, Waldur};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, ProjectPath,
 };
+use lattice_waldur::config::AccountingConfig;
 use std::{
     collections::BTreeMap,
     os::unix::fs::PermissionsExt as _,

@@ -61,7 +61,7 @@ pub struct ClusterFixture {
     /// Scheduling inputs of controls bound from now on.
     pub scheduling: SchedulingConfig,
     /// Accounting settings of controls bound from now on.
-    pub accounting: Option<lattice_accounting::config::Settings>,
+    pub accounting: Option<lattice_waldur::config::AccountingSettings>,
     /// Certificate and key of the public port, PEM.
     pub https: (String, String),
     pub agents: BTreeMap<NodeId, lattice_agent::App>,

@@ -52,7 +52,11 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
     ("lattice-view", &["quorum-types", "placement"]),
-    ("lattice-accounting", &["quorum-types", "config", "host"]),
+    ("lattice-ledger", &["quorum-types"]),
+    (
+        "lattice-waldur",
+        &["quorum-types", "ledger", "config", "host"],
+    ),
     (
         "lattice-replay",
         &[
@@ -106,7 +110,8 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "quorum-client",
             "placement",
             "view",
-            "accounting",
+            "ledger",
+            "waldur",
             "gossip",
             "mesh",
             "hwprobe",
@@ -242,7 +247,12 @@ fn every_source_file_says_what_it_is() {
 
 #[test]
 fn pure_crates_ban_clocks_randomness_and_files() {
-    for folder in ["quorum/state", "control/placement", "control/view"] {
+    for folder in [
+        "quorum/state",
+        "control/placement",
+        "control/view",
+        "control/ledger",
+    ] {
         let rules = fs::read_to_string(root().join(folder).join("clippy.toml")).unwrap();
         for banned in ["SystemTime::now", "Instant::now", "HashMap", "std::fs"] {
             assert!(

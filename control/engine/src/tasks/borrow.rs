@@ -15,7 +15,6 @@ use crate::{
         reconciler::{Pace, Reconciler},
         schedule::room,
     },
-    usage,
     view::View,
 };
 use lattice_placement::{
@@ -31,8 +30,9 @@ use lattice_quorum_types::{
     course::{AfterCheckpoint, MoveReason},
     node::Node,
 };
-use lattice_view::whole;
-use lattice_view::{Movement, is_least_of_service, settings::movement::requested_gpu_ms};
+use lattice_view::{
+    Movement, bursts, is_least_of_service, settings::movement::requested_gpu_ms, whole,
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -436,7 +436,7 @@ impl Sharing {
         }
         let held = sharing.cluster.running.keys();
         let held = held.filter_map(|id| view.allocation(*id));
-        let bursts = usage::bursts(view);
+        let bursts = bursts(view);
         let work = |held: &Allocation| Work {
             burst: bursts.contains(&held.id),
             ..room::work_of(core, view, held)

@@ -4,7 +4,7 @@
 //! Each reconciler takes only the view as input, returns a report, and may be stopped at any moment. Reconcilers that
 //! act under a lease implement the trait in `reconciler.rs`.
 
-pub mod accounts;
+pub mod accounting;
 pub mod activation;
 pub mod attempts;
 pub mod autodrain;
@@ -35,4 +35,5 @@ pub mod schedulers;
 pub mod testing;
 pub mod told;
 pub mod trust;
-pub mod wipe;
+pub mod usage_ledger;
+pub(crate) mod wipe;

@@ -1,28 +1,25 @@
 //! Accounting status and reconciliation.
 
 use super::{read, time, unexpected};
+use lattice_engine::{Core, tasks::accounting::{AccountingConnection, ReconcileError}};
 use crate::caller::{Caller, Role};
-use lattice_accounting::status::{Difference, Outcome};
 use lattice_api::{
     accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
     amount::Hours,
     problem::{Kind, Problem},
     text,
 };
-use lattice_engine::{
-    Core,
-    tasks::accounts::{Desk, ReconcileError},
-};
 use lattice_quorum_types::{
     UnixMillis,
     budget::HOUR_MS,
     view::{Answer, Query},
 };
+use lattice_waldur::status::{Difference, Outcome};
 use std::sync::Arc;
 
 pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingStatus, Problem> {
     caller.check_whole(Role::Operator, "reading the accounting status")?;
-    let Some(desk) = core.accounting() else {
+    let Some(connection) = core.accounting() else {
         return Ok(AccountingStatus::default());
     };
     let query = Query::Facts {
@@ -33,8 +30,8 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
     let Answer::Facts(_, head) = read(core, query).await? else {
         return Err(unexpected());
     };
-    let status = desk.status();
-    let bounds = desk.settings().bounds;
+    let status = connection.status();
+    let bounds = connection.settings().bounds;
     let parked = status.parked.into_iter().map(|(what, parked)| ParkedView {
         what,
         since: time(parked.since),
@@ -69,7 +66,7 @@ pub(crate) async fn reconcile(
     request: ReconcileRequest,
 ) -> Result<ReconcileView, Problem> {
     caller.check_whole(Role::Admin, "setting what an accounting system has")?;
-    let desk = acting(core)?;
+    let connection = acting(core)?;
     let moment = |field: &str, given: &str| {
         text::moment(given, core.now()).map_err(|why| Problem::field(field, why))
     };
@@ -80,7 +77,7 @@ pub(crate) async fn reconcile(
     if since >= until {
         return Err(Problem::field("until", "it must be behind `since`"));
     }
-    let done = desk.reconcile(since, until, request.dry_run).await;
+    let done = connection.reconcile(since, until, request.dry_run).await;
     let differences = done.map_err(|error| match error {
         ReconcileError::Busy => Problem::new(Kind::TooMany, "busy", error.to_string()),
         ReconcileError::Failed { .. } => {
@@ -92,7 +89,7 @@ pub(crate) async fn reconcile(
     })
 }
 
-/// Handles a webhook call as a wake-up only. Its content is not trusted: the accountant queries the accounting system
+/// Handles a webhook call as a wake-up only. Its content is not trusted: the reconciler queries the accounting system
 /// itself.
 pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
     let unknown = || {
@@ -102,22 +99,23 @@ pub(crate) async fn hook(core: &Core, secret: &str) -> Result<(), Problem> {
             "no hook of this name exists",
         )
     };
-    let desk = core.accounting().ok_or_else(unknown)?;
-    match desk.knows_hook(secret).await {
+    let connection = core.accounting().ok_or_else(unknown)?;
+    match connection.knows_hook(secret).await {
         true => {
-            desk.looks_now();
+            connection.wake();
             Ok(())
         }
         false => Err(unknown()),
     }
 }
 
-fn acting(core: &Core) -> Result<&Arc<Desk>, Problem> {
+fn acting(core: &Core) -> Result<&Arc<AccountingConnection>, Problem> {
     let off = "accounting is off on this cluster; see `accounting` in control's file";
-    let desk = core.accounting();
-    let desk = desk.ok_or_else(|| Problem::new(Kind::Conflict, "accounting_off", off))?;
+    let connection = core.accounting();
+    let connection =
+        connection.ok_or_else(|| Problem::new(Kind::Conflict, "accounting_off", off))?;
     match core.view().dispatches {
-        true => Ok(desk),
+        true => Ok(connection),
         false => {
             let detail = "another control does the accounting; use that one";
             Err(Problem::new(Kind::Unavailable, "not_acting", detail))

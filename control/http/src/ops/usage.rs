@@ -1,18 +1,16 @@
 //! Usage of tenants and users.
 
 use super::{tenants, time};
+use lattice_engine::{Core, usage::{DAY_MS, KEPT_DAYS}};
 use crate::caller::{Caller, Role};
-use lattice_accounting::ledger::{Both, UsageScope};
 use lattice_api::{
     amount::{Hours, Parts},
     problem::{Kind, Problem},
     usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
 };
-use lattice_engine::{
-    Core,
-    usage::{DAY_MS, KEPT_DAYS, Standings},
-};
+use lattice_ledger::{UsageByKind, UsageScope};
 use lattice_quorum_types::{UnixMillis, id::MAX_NAME_BYTES};
+use lattice_view::Standings;
 
 /// Window of days that ends now.
 struct Window {
@@ -23,7 +21,7 @@ struct Window {
 
 impl Window {
     fn new(core: &Core, days: Option<u64>) -> Result<Self, Problem> {
-        let days = days.unwrap_or_else(|| core.books.period_days());
+        let days = days.unwrap_or_else(|| core.usage_ledger.period_days());
         if !(1..=KEPT_DAYS).contains(&days) {
             let reason = format!("give 1 to {KEPT_DAYS} days");
             return Err(Problem::field("days", reason));
@@ -52,9 +50,9 @@ pub(crate) fn of_tenant(
     let tenant = tenants::tenant(core, caller, id)?;
     let window = Window::new(core, days)?;
     let used = core
-        .books
-        .ask(|ledger| ledger.used(UsageScope::Tenant(&tenant), window.since, window.until));
-    let Both { work, idle } = used.ok_or_else(not_read)?;
+        .usage_ledger
+        .ask(|ledger| ledger.usage(UsageScope::Tenant(&tenant), window.since, window.until));
+    let UsageByKind { work, idle } = used.ok_or_else(not_read)?;
     let view = core.view();
     let standing = Standings::new(&view).of(&tenant);
     let (hours, soft) = (standing.hours, standing.soft);
@@ -69,7 +67,7 @@ pub(crate) fn of_tenant(
         node_hours_used: Hours(work.node_ms),
         gpu_hours_used: Hours(work.gpu_ms),
         idle_claimed_node_hours: Hours(idle.node_ms),
-        budget_period_days: core.books.period_days(),
+        budget_period_days: core.usage_ledger.period_days(),
         gpu_hours_budget: hours.gpu.map(|(budget, _)| Hours(budget.granted_ms)),
         node_hours_budget: hours.node.map(|(budget, _)| Hours(budget.granted_ms)),
         budget_used: hours.used(),
@@ -108,13 +106,13 @@ pub(crate) fn of_user(
     }
     let window = Window::new(core, days)?;
     let used = core
-        .books
-        .ask(|ledger| ledger.used_by_tenant(user, window.since, window.until));
+        .usage_ledger
+        .ask(|ledger| ledger.usage_by_tenant(user, window.since, window.until));
     let mut used = used.ok_or_else(not_read)?;
     used.retain(|tenant, _| caller.sees(tenant));
     let all = used
         .values()
-        .fold(Both::default(), |sum, used| sum.with(*used));
+        .fold(UsageByKind::default(), |sum, used| sum.with(*used));
     let tenants = used.iter().map(|(tenant, used)| UsedInTenant {
         tenant: tenant.to_string(),
         node_hours_used: Hours(used.work.node_ms),

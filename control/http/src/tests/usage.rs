@@ -1,8 +1,8 @@
 //! Usage, and intended usage of tenants, over REST and gRPC.
 
 use super::fixture::{ApiFixture, PATIENCE};
+use lattice_engine::tasks::usage_ledger;
 use lattice_client::api::{amount::Hours, tenant::TenantUpdate};
-use lattice_engine::usage;
 use lattice_quorum_types::{allocation::RankExit, limit::Patch};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 async fn counted() -> ApiFixture {
     let fixture = ApiFixture::furnished().await;
-    tokio::spawn(usage::follow(fixture.core.clone()));
+    tokio::spawn(usage_ledger::follow(fixture.core.clone()));
     let read = async {
-        while fixture.core.books.ask(|_| ()).is_none() {
+        while fixture.core.usage_ledger.ask(|_| ()).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -2,7 +2,7 @@
 //! nodes to the job; `promises.rs` handles the promise.
 
 use super::late::Late;
-use crate::{core::Core, usage, view::View};
+use crate::{core::Core, view::View};
 use lattice_placement::{
     ClusterView, Plan, Policy, Reservation,
     movement::preempt::{self, Input, Saves, Victims, Work, choose},
@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, Victim},
 };
-use lattice_view::Rules;
+use lattice_view::{Rules, bursts};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -101,7 +101,7 @@ impl Search<'_> {
     fn work(&self) -> BTreeMap<AllocationId, Work> {
         let held = self.cluster.running.keys();
         let held = held.filter_map(|id| self.view.allocation(*id));
-        let bursts = usage::bursts(self.view);
+        let bursts = bursts(self.view);
         let work = |held: &Allocation| Work {
             burst: bursts.contains(&held.id),
             ..work_of(self.core, self.view, held)
@@ -142,7 +142,7 @@ impl Search<'_> {
 }
 
 /// Describes an allocation that holds nodes, for the choice of victims. Whether it exceeds the share of its tenant is
-/// not included ([`usage::bursts`]).
+/// not included ([`bursts`]).
 pub fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
     let saves = match &held.spec.terms.checkpoint {
         None => Saves::Never,

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::{usage::Hours, view::NodeEntry};
+use crate::view::NodeEntry;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis,
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
-use lattice_view::{BaseView, UsedTime};
+use lattice_view::{BaseView, Hours, UsedTime};
 use std::collections::BTreeMap;
 
 mod inputs;

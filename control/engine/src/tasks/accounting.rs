@@ -1,0 +1,409 @@
+//! Accounting reconciler: synchronizes an external accounting system with the cluster.
+//!
+//! It runs only where a site configures accounting. Of several controls, the one that dispatches runs it. Its progress
+//! is in the quorum, so that another control can take over.
+
+use crate::{core::Core, error::ProposeError, tasks::reconciler::{Pace, Reconciler}, view::NodeEntry};
+use async_trait::async_trait;
+use lattice_ledger::{Ledger, UNKNOWN_GPUS, Usage};
+use lattice_quorum_types::{
+    AllocationId, Command, NodeId, ProjectPath, UnixMillis,
+    budget::{Credit, SoftPatch},
+    command::{Fence, Power, Principal},
+    fact::{Fact, FactsHead, Use},
+    limit::{LimitPatch, Limits},
+    node::Lifecycle,
+    view::{Answer, Query},
+};
+use lattice_waldur::{
+    client::WaldurClient,
+    cluster::{AccountedCluster, ClusterError, NodeHardware, UsageTotals},
+    config::AccountingSettings,
+    secret::{SecretRef, Secrets},
+    status::{Difference, SyncStatus},
+    step::Unobserved,
+    sync::AccountingSync,
+};
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+/// Principal under which decisions of the accounting system are proposed.
+const ACCOUNTING: &str = "accounting:waldur";
+/// Age at which the cached webhook secret is read again.
+const SECRET_AGE: Duration = Duration::from_secs(60);
+/// Time after the start during which no totals are reported while the GPU count of any node is unknown. A node without
+/// a known GPU count counts as one GPU, and Waldur totals are never lowered.
+const SETTLES_AFTER: Duration = Duration::from_secs(60);
+/// Maximum number of queued reconciliation requests.
+const MOST_ASKED: usize = 8;
+
+/// Connection to the accounting system, as the API uses it. Absent where accounting is not configured.
+#[derive(Debug)]
+pub(crate) struct AccountingConnection {
+    settings: AccountingSettings,
+    http: reqwest::Client,
+    secrets: Secrets,
+    status: Mutex<Arc<Mutex<SyncStatus>>>,
+    asked: Mutex<VecDeque<ReconcileRequest>>,
+    wake: Notify,
+    hook: tokio::sync::Mutex<Option<(Instant, SecretString)>>,
+}
+
+/// A requested reconciliation.
+#[derive(Debug)]
+struct ReconcileRequest {
+    since: UnixMillis,
+    until: UnixMillis,
+    only_look: bool,
+    answer: oneshot::Sender<Result<Vec<Difference>, String>>,
+}
+
+/// Reason why a requested reconciliation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReconcileError {
+    /// The queue of requests is full.
+    #[error("too many reconciliations are queued; try again later")]
+    Busy,
+    /// The reconciliation did not complete.
+    #[error("{reason}")]
+    Failed {
+        /// Cause of the failure.
+        reason: String,
+    },
+}
+
+impl AccountingConnection {
+    pub(crate) fn new(settings: AccountingSettings, http: reqwest::Client) -> Self {
+        let secrets = Secrets {
+            http: http.clone(),
+            vault: settings.vault.clone(),
+        };
+        Self {
+            settings,
+            http,
+            secrets,
+            status: Mutex::default(),
+            asked: Mutex::default(),
+            wake: Notify::new(),
+            hook: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &AccountingSettings {
+        &self.settings
+    }
+
+    /// Status of the synchronisation. On a control that does not act, the last status it had.
+    pub(crate) fn status(&self) -> SyncStatus {
+        let status = self.status.lock().clone();
+        let status = status.lock();
+        status.clone()
+    }
+
+    /// Wakes the reconciler at once after an event in the accounting system.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Compares totals and corrects them, or only compares with `only_look`.
+    pub(crate) async fn reconcile(
+        &self,
+        since: UnixMillis,
+        until: UnixMillis,
+        only_look: bool,
+    ) -> Result<Vec<Difference>, ReconcileError> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut asked = self.asked.lock();
+            if asked.len() >= MOST_ASKED {
+                return Err(ReconcileError::Busy);
+            }
+            asked.push_back(ReconcileRequest {
+                since,
+                until,
+                only_look,
+                answer,
+            });
+        }
+        self.wake.notify_one();
+        let gone = || "another control does the accounting now; try again".to_owned();
+        let answer = answered.await.unwrap_or_else(|_| Err(gone()));
+        answer.map_err(|reason| ReconcileError::Failed { reason })
+    }
+
+    /// Checks the secret presented by a webhook. Digests are compared, so that the duration reveals nothing about the
+    /// secret.
+    pub(crate) async fn knows_hook(&self, shown: &str) -> bool {
+        let Some(from) = &self.settings.hook_secret else {
+            return false;
+        };
+        match self.hook_secret(from).await {
+            Some(secret) => {
+                blake3::hash(shown.as_bytes()) == blake3::hash(secret.expose_secret().as_bytes())
+            }
+            None => false,
+        }
+    }
+
+    async fn hook_secret(&self, from: &SecretRef) -> Option<SecretString> {
+        let mut known = self.hook.lock().await;
+        if let Some((read_at, secret)) = &*known
+            && read_at.elapsed() < SECRET_AGE
+        {
+            return Some(secret.clone());
+        }
+        match self.secrets.read(from).await {
+            Ok(secret) => {
+                *known = Some((Instant::now(), secret.clone()));
+                Some(secret)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "hook secret unreadable");
+                None
+            }
+        }
+    }
+
+    fn take(&self) -> Option<ReconcileRequest> {
+        let mut asked = self.asked.lock();
+        asked.pop_front()
+    }
+}
+
+/// Reconciler that runs the synchronisation.
+pub(crate) struct AccountingReconciler {
+    connection: Arc<AccountingConnection>,
+    cluster: Arc<ControlledCluster>,
+    sync: AccountingSync,
+}
+
+impl AccountingReconciler {
+    pub(crate) fn new(core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
+        Self::since(Instant::now(), core, connection)
+    }
+
+    /// Creates the reconciler for a control that has received node state since `began`.
+    fn since(began: Instant, core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
+        let cluster = Arc::new(ControlledCluster {
+            core,
+            fence: Mutex::default(),
+            began,
+        });
+        let sync = Self::sync(&connection, &cluster);
+        Self {
+            connection,
+            cluster,
+            sync,
+        }
+    }
+
+    fn sync(connection: &AccountingConnection, cluster: &Arc<ControlledCluster>) -> AccountingSync {
+        let settings = connection.settings.clone();
+        let waldur = WaldurClient::new(
+            connection.http.clone(),
+            settings.api.clone(),
+            connection.secrets.clone(),
+            settings.token.clone(),
+        );
+        let sync = AccountingSync::new(cluster.clone(), waldur, settings, Arc::new(Unobserved));
+        *connection.status.lock() = sync.status();
+        sync
+    }
+}
+
+impl Reconciler for AccountingReconciler {
+    const NAME: &'static str = "accounting";
+
+    fn pace(&self) -> Pace {
+        let interval = self.connection.settings.interval;
+        Pace {
+            period: interval,
+            spacing: interval,
+        }
+    }
+
+    async fn pass(&mut self, fence: Fence) {
+        self.cluster.acts_under(fence);
+        while let Some(asked) = self.connection.take() {
+            let ReconcileRequest {
+                since,
+                until,
+                only_look,
+                answer,
+            } = asked;
+            let done = self.sync.reconcile(since, until, only_look).await;
+            let _ = answer.send(done.map_err(|error| error.to_string()));
+        }
+        self.sync.round().await;
+    }
+
+    /// Discards pending requests and the synchronisation. The control that acts next keeps its own journal and reports
+    /// its progress to the quorum.
+    fn forget(&mut self) {
+        while self.connection.take().is_some() {}
+        if self.cluster.is_acting() {
+            self.cluster.acts_no_more();
+            self.sync = Self::sync(&self.connection, &self.cluster);
+        }
+    }
+
+    async fn wakes(&mut self) {
+        self.connection.wake.notified().await;
+    }
+}
+
+/// The cluster, as this control sees it.
+struct ControlledCluster {
+    core: Arc<Core>,
+    fence: Mutex<Option<Fence>>,
+    /// When this control began to receive node state.
+    began: Instant,
+}
+
+impl ControlledCluster {
+    fn acts_under(&self, fence: Fence) {
+        *self.fence.lock() = Some(fence);
+    }
+
+    fn acts_no_more(&self) {
+        *self.fence.lock() = None;
+    }
+
+    fn is_acting(&self) -> bool {
+        self.fence.lock().is_some()
+    }
+
+    async fn propose(&self, command: Command) -> Result<(), ClusterError> {
+        let fence = self.fence.lock().clone();
+        let proposed = self.core.propose_as_service(fence, command).await;
+        proposed.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &ProposeError) -> ClusterError {
+    match error {
+        ProposeError::Refused(refusal) => ClusterError::Refused {
+            text: refusal.to_string(),
+        },
+        ProposeError::Unavailable(unavailable) => ClusterError::Unavailable {
+            reason: unavailable.to_string(),
+        },
+    }
+}
+
+#[async_trait]
+impl AccountedCluster for ControlledCluster {
+    fn cluster(&self) -> &str {
+        self.core.cluster()
+    }
+    fn now(&self) -> UnixMillis {
+        self.core.now()
+    }
+    async fn facts(
+        &self,
+        after: u64,
+        limit: u32,
+        since: UnixMillis,
+    ) -> Result<(Vec<Fact>, FactsHead), ClusterError> {
+        let query = Query::Facts {
+            after,
+            limit,
+            since,
+        };
+        let unavailable = |reason: String| ClusterError::Unavailable { reason };
+        match self.core.read(query).await {
+            Ok(Answer::Facts(facts, head)) => Ok((facts, head)),
+            Ok(_) => Err(unavailable(
+                "the answer does not match the request".to_owned(),
+            )),
+            Err(error) => Err(unavailable(error.to_string())),
+        }
+    }
+    async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError> {
+        self.propose(Command::AcknowledgeFacts { through, dropped })
+            .await
+    }
+    fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
+        let view = self.core.view();
+        let totals = |ledger: &Ledger| {
+            let is_unknown = |(id, entry): (&NodeId, &Arc<NodeEntry>)| {
+                let record = entry.record.as_ref();
+                record.is_some_and(|record| record.lifecycle != Lifecycle::Retired)
+                    && ledger.gpus(id).is_none()
+            };
+            if self.began.elapsed() < SETTLES_AFTER && view.nodes.iter().any(is_unknown) {
+                return None;
+            }
+            Some(UsageTotals {
+                used: ledger.totals(from, until),
+                through: ledger.last(),
+            })
+        };
+        self.core.usage_ledger.ask(totals).flatten()
+    }
+    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage {
+        let consumed = self
+            .core
+            .usage_ledger
+            .ask(|ledger| ledger.consumed(allocation, uses));
+        consumed.unwrap_or_default()
+    }
+    fn machine(&self, node: &NodeId) -> NodeHardware {
+        let view = self.core.view();
+        let document = view
+            .as_known(node)
+            .and_then(|entry| entry.document.as_ref());
+        let gpus = self
+            .core
+            .usage_ledger
+            .ask(|ledger| ledger.gpus(node))
+            .flatten();
+        NodeHardware {
+            gpus: gpus.unwrap_or(UNKNOWN_GPUS),
+            gpu_model: document.and_then(|document| document.facts.gpu_model.present().cloned()),
+        }
+    }
+    fn projects(&self) -> BTreeSet<ProjectPath> {
+        self.core.view().projects.keys().cloned().collect()
+    }
+    fn limits(&self, tenant: &ProjectPath) -> Option<Limits> {
+        let view = self.core.view();
+        view.projects.get(tenant).map(|record| record.limits)
+    }
+    async fn note_credits(
+        &self,
+        credits: BTreeMap<ProjectPath, Credit>,
+    ) -> Result<(), ClusterError> {
+        self.propose(Command::NoteCredits { credits }).await
+    }
+    async fn set_limits(
+        &self,
+        tenant: &ProjectPath,
+        limits: LimitPatch,
+    ) -> Result<(), ClusterError> {
+        let principal = Principal {
+            name: ACCOUNTING.to_owned(),
+            power: Power::Accounting,
+        };
+        let command = Command::UpdateTenant {
+            tenant: tenant.clone(),
+            limits,
+            soft: SoftPatch::default(),
+            force: false,
+        };
+        let proposed = self.core.propose(principal, None, command).await;
+        proposed.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests;

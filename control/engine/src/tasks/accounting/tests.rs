@@ -1,0 +1,204 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::tasks::{testing::world::{NODE, World}, usage_ledger};
+use jiff::tz::TimeZone;
+use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
+use lattice_quorum_types::{allocation::RankExit, command::RankReport};
+use lattice_waldur::{client::http_client, journal::Bounds};
+use std::{fs, os::unix::fs::PermissionsExt as _};
+use tempfile::TempDir;
+
+fn settings(waldur: &FakeWaldur, folder: &TempDir) -> AccountingSettings {
+    let secret = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        SecretRef::File(path)
+    };
+    AccountingSettings {
+        api: format!("{}/api/", waldur.url()).parse().unwrap(),
+        token: secret("token", waldur.token()),
+        interval: Duration::from_secs(3_600),
+        bounds: Bounds {
+            memory: 100,
+            disk: 100,
+        },
+        folder: folder.path().join("wal"),
+        zone: TimeZone::UTC,
+        ca_file: None,
+        vault: None,
+        offerings: BTreeMap::new(),
+        provider_customer: None,
+        category: "HPC".to_owned(),
+        take_limits: true,
+        hook_secret: Some(secret("hook", "a-long-secret-of-the-hook")),
+        order_per_allocation: false,
+        seed_paths: false,
+    }
+}
+
+struct AccountingFixture {
+    world: World,
+    waldur: FakeWaldur,
+    connection: Arc<AccountingConnection>,
+    reconciler: AccountingReconciler,
+    _folder: TempDir,
+}
+
+impl AccountingFixture {
+    async fn new() -> Self {
+        let world = World::new();
+        let waldur = FakeWaldur::builder()
+            .version(Version::V8)
+            .start()
+            .await
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let connection = Arc::new(AccountingConnection::new(
+            settings(&waldur, &folder),
+            http_client(&[]).unwrap(),
+        ));
+        world.core.set_accounting(connection.clone());
+        // The time to wait for the GPU counts of nodes is over.
+        let long_ago = Instant::now().checked_sub(SETTLES_AFTER).unwrap();
+        let reconciler =
+            AccountingReconciler::since(long_ago, world.core.clone(), connection.clone());
+        tokio::spawn(usage_ledger::follow(world.core.clone()));
+        Self {
+            world,
+            waldur,
+            connection,
+            reconciler,
+            _folder: folder,
+        }
+    }
+
+    /// Waits until the ledger has all usage records.
+    async fn counted(&self, facts: u64) {
+        self.world.fold();
+        let has_all = || self.world.core.usage_ledger.ask(|ledger| ledger.last()) >= Some(facts);
+        while !has_all() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn pass(&mut self) -> SyncStatus {
+        let fence = self.world.fence.clone();
+        self.reconciler.pass(fence).await;
+        self.connection.status()
+    }
+}
+
+/// From a rank's start report through quorum, ledger and reports to Waldur, and back.
+#[tokio::test]
+async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
+    let mut fixture = AccountingFixture::new().await;
+    let key = fixture.world.runs_under("b1");
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    fixture.world.service(Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node: NodeId::new(NODE).unwrap(),
+        report: RankReport::Ended {
+            at: fixture.world.core.now(),
+            exit: RankExit::Exited { code: 0 },
+            fault: None,
+        },
+    });
+    fixture.counted(2).await;
+    let project = fixture.world.allocation(key.allocation).spec.project;
+    let status = fixture.pass().await;
+    assert_eq!((status.failure, status.parked.len()), (None, 0));
+    assert_eq!((status.last, status.acknowledged), (2, 2));
+    // A few milliseconds are less than a hundredth of an hour, so no resource is created.
+    assert_eq!(fixture.waldur.snapshot().resources.len(), 0);
+
+    // A whole day of usage, with a bill, takes the same path with more hours: see `waldur/tests`.
+    let cluster = fixture.reconciler.cluster.clone();
+    cluster
+        .set_limits(
+            &project.tenant(),
+            LimitPatch {
+                max_nodes: lattice_quorum_types::limit::Patch::Set(77),
+                ..LimitPatch::default()
+            },
+        )
+        .await
+        .unwrap();
+    fixture.world.fold();
+    assert_eq!(
+        cluster.limits(&project.tenant()).unwrap().max_nodes,
+        Some(77)
+    );
+    let machine = cluster.machine(&NodeId::new(NODE).unwrap());
+    assert_eq!(machine.gpus, 1, "nobody knows");
+    assert!(cluster.projects().contains(&project));
+}
+
+/// A reconciliation runs in a pass of the reconciler; a control that no longer acts drops its pending requests.
+#[tokio::test]
+async fn a_requested_reconciliation_waits_for_a_pass() {
+    let mut fixture = AccountingFixture::new().await;
+    fixture.counted(0).await;
+    let now = fixture.world.core.now();
+    let connection = fixture.connection.clone();
+    let asking = tokio::spawn(async move { connection.reconcile(UnixMillis(0), now, false).await });
+    fixture.reconciler.wakes().await;
+    fixture.pass().await;
+    assert_eq!(asking.await.unwrap(), Ok(Vec::new()));
+
+    let connection = fixture.connection.clone();
+    let asking = tokio::spawn(async move { connection.reconcile(UnixMillis(0), now, true).await });
+    fixture.reconciler.wakes().await;
+    fixture.reconciler.forget();
+    let refused = asking.await.unwrap().unwrap_err().to_string();
+    assert!(
+        refused.contains("another control does the accounting"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn only_the_hook_with_the_secret_is_known() {
+    let fixture = AccountingFixture::new().await;
+    assert!(
+        fixture
+            .connection
+            .knows_hook("a-long-secret-of-the-hook")
+            .await
+    );
+    for wrong in ["", "a-long-secret-of-the-hoo", "another"] {
+        assert!(!fixture.connection.knows_hook(wrong).await, "{wrong}");
+    }
+}
+
+/// A node with an unknown GPU count counts as one GPU only after a long wait.
+#[tokio::test]
+async fn no_total_is_told_before_nodes_have_said_what_they_have() {
+    let mut fixture = AccountingFixture::new().await;
+    fixture.reconciler =
+        AccountingReconciler::new(fixture.world.core.clone(), fixture.connection.clone());
+    fixture.world.runs_under("b1");
+    fixture.counted(1).await;
+    let status = fixture.pass().await;
+    assert_eq!((status.last, status.acknowledged), (1, 0));
+    let cluster = fixture.reconciler.cluster.clone();
+    assert_eq!(
+        cluster.totals(UnixMillis(0), fixture.world.core.now()),
+        None
+    );
+}
+
+/// An unreachable quorum causes no wrong Waldur data, and nothing uncommitted is acknowledged.
+#[tokio::test]
+async fn a_fence_that_is_over_acknowledges_nothing() {
+    let mut fixture = AccountingFixture::new().await;
+    fixture.world.runs_under("b1");
+    fixture.counted(1).await;
+    let stale = fixture.world.fence.clone();
+    fixture.world.is_succeeded();
+    fixture.reconciler.pass(stale).await;
+    let failure = fixture.connection.status().failure.unwrap();
+    assert!(failure.contains("quorum"), "{failure}");
+    assert_eq!(fixture.connection.status().acknowledged, 0);
+}

@@ -1,0 +1,217 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::{tasks::testing::world::{NODE, World}, view::View};
+use lattice_ledger::UsageScope;
+use lattice_quorum_types::{
+    AllocationState, Command, NodeId, ProjectPath, UnixMillis,
+    allocation::RankExit,
+    budget::{Credit, HOUR_MS, RemainingCredit, SoftPatch, TenantBudget, WHOLE_PPM},
+    command::RankReport,
+    limit::{LimitPatch, Patch},
+};
+use lattice_view::{Hours, Standings, bursts, standing::UsedTime};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+fn path(text: &str) -> ProjectPath {
+    ProjectPath::new(text).unwrap()
+}
+
+fn hours(used: u64, budget: u64) -> Hours {
+    let mut record = TenantBudget::new(path("physics"));
+    record.soft.gpu_ms_budget = Some(budget * HOUR_MS);
+    let used = UsedTime {
+        node_ms: 0,
+        gpu_ms: used * HOUR_MS,
+    };
+    Hours::new(&record, used, UnixMillis(0))
+}
+
+fn factor(hours: Hours) -> f64 {
+    let mut view = View::default();
+    let budget = TenantBudget::new(path("physics"));
+    view.budgets = Arc::new([(path("physics"), Arc::new(budget))].into());
+    view.hours = Arc::new([(path("physics"), hours)].into());
+    Standings::new(&view).of(&path("physics")).factor()
+}
+
+/// The numbers of the document that this implements: 87,500 of 100,000.
+#[test]
+fn no_penalty_up_to_four_fifths_then_more_and_more_and_at_the_end_hardly_anything_is_left() {
+    assert_eq!(hours(87_500, 100_000).used(), Some(0.875));
+    assert_eq!(factor(hours(0, 100_000)), 1.0);
+    assert_eq!(factor(hours(80_000, 100_000)), 1.0);
+    let at = |used| factor(hours(used, 100_000));
+    assert!(at(87_500) < 1.0 && at(87_500) > at(90_000) && at(90_000) > at(99_000));
+    assert!((at(87_500) - 0.64375).abs() < 1e-9, "{}", at(87_500));
+    assert_eq!(at(100_000), 0.05);
+    assert_eq!(at(250_000), 0.05);
+    assert!(hours(100_000, 100_000).is_exhausted() && !hours(99_999, 100_000).is_exhausted());
+    // A budget of zero is used up; a missing budget is not.
+    assert!(hours(0, 0).is_exhausted());
+}
+
+#[test]
+fn the_worse_of_two_budgets_counts() {
+    let mut record = TenantBudget::new(path("physics"));
+    record.soft.gpu_ms_budget = Some(100 * HOUR_MS);
+    record.soft.node_ms_budget = Some(50 * HOUR_MS);
+    let used = UsedTime {
+        node_ms: 45 * HOUR_MS,
+        gpu_ms: 20 * HOUR_MS,
+    };
+    let hours = Hours::new(&record, used, UnixMillis(0));
+    assert_eq!(hours.used(), Some(0.9));
+}
+
+/// Values of an accounting system take precedence while they are valid; afterwards the ledger applies.
+#[test]
+fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
+    let mut record = TenantBudget::new(path("physics"));
+    record.soft.gpu_ms_budget = Some(100 * HOUR_MS);
+    record.soft.node_ms_budget = Some(100 * HOUR_MS);
+    record.credit = Some(Credit {
+        asked_at: UnixMillis(0),
+        valid_until: UnixMillis(1_000),
+        gpu: Some(RemainingCredit {
+            limit_ms: 1_000 * HOUR_MS,
+            left_ms: 950 * HOUR_MS,
+        }),
+        node: None,
+        downscaled: true,
+        paused: Vec::new(),
+    });
+    let used = UsedTime {
+        node_ms: 10 * HOUR_MS,
+        gpu_ms: 90 * HOUR_MS,
+    };
+    let told = Hours::new(&record, used, UnixMillis(1_000));
+    // The accounting system gives no value for nodes.
+    assert_eq!(told.used(), Some(0.1));
+    assert_eq!(told.source(), lattice_view::standing::Source::Ledger);
+    assert!(told.downscaled);
+    assert_eq!(factor(told), 0.05);
+    let (gpu, source) = told.gpu.unwrap();
+    assert_eq!(
+        (gpu.used_ms, source),
+        (50 * HOUR_MS, lattice_view::standing::Source::Accounting)
+    );
+    let alone = Hours::new(&record, used, UnixMillis(1_001));
+    assert_eq!(alone.used(), Some(0.9));
+    assert!(!alone.downscaled);
+}
+
+/// The solver runs again only when a further thousandth of the budget is used.
+#[test]
+fn the_solver_is_told_of_steps() {
+    let at = |used_ms| {
+        let mut record = TenantBudget::new(path("physics"));
+        record.soft.node_ms_budget = Some(10_000);
+        let used = UsedTime {
+            node_ms: used_ms,
+            gpu_ms: 0,
+        };
+        Hours::new(&record, used, UnixMillis(0)).stepped()
+    };
+    assert_eq!(at(5_001), at(5_009));
+    assert_ne!(at(5_009), at(5_010));
+    assert!(at(10_000).is_exhausted());
+}
+
+async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it never came");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// From the commit of a running rank to a tenant with a used up budget, through the quorum's usage records.
+#[tokio::test]
+async fn what_runs_is_counted_and_a_budget_that_is_used_up_is_told() {
+    let world = World::new();
+    let key = world.runs_under("b1");
+    let project = world.allocation(key.allocation).spec.project;
+    let tenant = project.tenant();
+    let core = world.core.clone();
+    let mut told = core.subscribe(None);
+    let following = tokio::spawn(follow(core.clone()));
+    let read = || core.usage_ledger.ask(|ledger| ledger.len());
+    assert_eq!(until(read).await, 1);
+    let used = |core: &crate::Core| {
+        let now = core.now();
+        core.usage_ledger.ask(|ledger| {
+            ledger
+                .usage(UsageScope::Tenant(&tenant), UnixMillis(0), now)
+                .work
+        })
+    };
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let early = used(&core).unwrap();
+    assert!(early.node_ms > 0);
+    assert_eq!(
+        early.gpu_ms, early.node_ms,
+        "nobody knows how many GPUs it has: one"
+    );
+
+    world.admin(Command::UpdateTenant {
+        tenant: tenant.clone(),
+        limits: LimitPatch::default(),
+        soft: SoftPatch {
+            node_ms_budget: Patch::Set(1),
+            fair_share_ppm: Patch::Set(WHOLE_PPM / 2),
+            ..SoftPatch::default()
+        },
+        force: false,
+    });
+    world.fold();
+    let exhausted = || {
+        let view = core.view();
+        view.hours
+            .get(&tenant)
+            .filter(|hours| hours.is_exhausted())
+            .copied()
+    };
+    until(exhausted).await;
+    let said = loop {
+        let change = tokio::time::timeout(Duration::from_secs(30), told.next())
+            .await
+            .unwrap();
+        if let crate::Change::Observed(observed) = change
+            && !observed.exhausted.is_empty()
+        {
+            break observed.exhausted.clone();
+        }
+    };
+    assert_eq!(said, [tenant.clone()].into());
+    // The only node, half of it the tenant's share: the running allocation is burst usage, and continues.
+    assert_eq!(bursts(&core.view()), [key.allocation].into());
+    assert_eq!(
+        world.allocation(key.allocation).state,
+        AllocationState::Running
+    );
+    let solved = lattice_view::tenants(&core.view());
+    assert!(solved[&tenant].budget_used() >= 1.0);
+
+    world.service(Command::Report {
+        id: key.allocation,
+        attempt: key.attempt,
+        node: NodeId::new(NODE).unwrap(),
+        report: RankReport::Ended {
+            at: core.now(),
+            exit: RankExit::Exited { code: 0 },
+            fault: None,
+        },
+    });
+    world.fold();
+    let ended = until(|| {
+        let (a, b) = (used(&core)?, used(&core)?);
+        (a == b && core.usage_ledger.ask(|ledger| ledger.last())? >= 3).then_some(a)
+    });
+    let ended = ended.await;
+    assert!(ended.node_ms >= early.node_ms);
+    following.abort();
+}

@@ -1,0 +1,341 @@
+//! Client of the parts of Waldur's REST API that accounting needs.
+//!
+//! The recorded behaviour of a real Waldur determines the design. Usage is reported as absolute totals of a month, so a
+//! repeat changes nothing. Waldur creates a second object with the same `backend_id` without an error, so every object
+//! is looked up before it is created. A reply other than JSON counts as an outage.
+
+mod credit;
+mod objects;
+mod usage;
+
+pub use credit::{HoursLimit, KnownResource, PurchasedLimits};
+pub use objects::{ObjectParameters, Objects, ResourceScope};
+pub use usage::Amounts;
+
+use crate::secret::{SecretError, SecretRef, Secrets};
+use lattice_host::error_text::innermost;
+use lattice_quorum_types::text::with_ellipsis;
+use reqwest::{
+    Client, Method, RequestBuilder, StatusCode, Url,
+    header::{AUTHORIZATION, HeaderValue, RETRY_AFTER},
+    redirect,
+};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Mutex;
+
+/// Timeout of a request. A request takes a sixth of a second on a small server.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Largest reply that is read, in bytes.
+const MOST_BYTES: usize = 32 << 20;
+/// Objects per page; Waldur 8.x returns no more.
+const PAGE: usize = 100;
+/// Longest part of a reply in an error text, in bytes.
+const MAX_SHOWN_BYTES: usize = 400;
+
+/// Error of a request to Waldur.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WaldurError {
+    /// The connection failed or broke, or the reply is not one of Waldur's. The outcome of the request is unknown.
+    #[error("no answer from Waldur: {reason}")]
+    Unreached {
+        /// Innermost cause.
+        reason: String,
+    },
+    /// Waldur cannot handle the request now.
+    #[error("Waldur answered with status {status}")]
+    Busy {
+        /// HTTP status: 429, or 500 and above.
+        status: u16,
+        /// Time to wait before a retry, if the reply contains it.
+        retry_after: Option<Duration>,
+    },
+    /// Waldur rejects the token.
+    #[error("Waldur rejects the token: {reason}")]
+    Denied {
+        /// Reason from the reply.
+        reason: String,
+    },
+    /// The token cannot be read.
+    #[error("{0}")]
+    Secret(#[from] SecretError),
+    /// Waldur rejects the request.
+    #[error("Waldur answered {what} with status {status}: {reason}")]
+    Refused {
+        /// Path of the request.
+        what: String,
+        /// HTTP status: 400, 403, 404, 409, …
+        status: u16,
+        /// Reason from the reply.
+        reason: String,
+    },
+}
+
+impl WaldurError {
+    /// Whether a retry may succeed. A transient error stops the round; a rejected request is set aside and blocks
+    /// nothing.
+    pub fn is_transient(&self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+
+    /// Time to wait before a retry, if the reply contained it.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// Failure to create an HTTP client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The CA file cannot be parsed.
+    #[error("the authorities cannot be read: {0}")]
+    Pem(#[from] rustls_pki_types::pem::Error),
+    /// The HTTP client cannot be created.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+/// Creates a client that trusts the system's CAs and those in `pem`.
+///
+/// # Errors
+/// Returns an error when either set of CAs cannot be read.
+pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let more = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
+    let verifier = match more.is_empty() {
+        true => rustls_platform_verifier::Verifier::new(provider.clone())?,
+        false => rustls_platform_verifier::Verifier::new_with_extra_roots(more, provider.clone())?,
+    };
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .timeout(DEADLINE)
+        .redirect(redirect::Policy::none())
+        .user_agent(concat!("lattice/", env!("CARGO_PKG_VERSION")));
+    Ok(client.build()?)
+}
+
+/// Client of one Waldur instance; see the module.
+#[derive(Debug)]
+pub struct WaldurClient {
+    http: Client,
+    api: Url,
+    secrets: Secrets,
+    token_ref: SecretRef,
+    token: Mutex<Option<SecretString>>,
+}
+
+/// Reply of Waldur.
+struct Answer {
+    status: StatusCode,
+    body: Value,
+    count: Option<usize>,
+}
+
+impl WaldurClient {
+    /// Creates a client for the API at `api`, which ends in `/api/`.
+    pub fn new(http: Client, api: Url, secrets: Secrets, token_ref: SecretRef) -> Self {
+        let token = Mutex::new(None);
+        Self {
+            http,
+            api,
+            secrets,
+            token_ref,
+            token,
+        }
+    }
+
+    /// Version of Waldur, such as `7.0.7+2.g1ea6cb820`.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn version(&self) -> Result<String, WaldurError> {
+        let answer = self.get("version/", &[]).await?;
+        Ok(answer["version"].as_str().unwrap_or("unknown").to_owned())
+    }
+
+    fn url(&self, path: &str) -> String {
+        // `api` ends with a slash, and no path begins with one.
+        format!("{}{path}", self.api)
+    }
+
+    async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, WaldurError> {
+        let ask = self.http.request(Method::GET, self.url(path)).query(query);
+        Ok(self.ask(path, ask).await?.body)
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Result<Value, WaldurError> {
+        let ask = self.http.request(Method::POST, self.url(path)).json(body);
+        Ok(self.ask(path, ask).await?.body)
+    }
+
+    /// Fetches all pages of a list.
+    async fn list(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, WaldurError> {
+        let mut all = Vec::new();
+        for page in 1.. {
+            let ask = self.http.request(Method::GET, self.url(path)).query(query);
+            let place = [("page", page), ("page_size", PAGE)];
+            let answer = self.ask(path, ask.query(&place)).await?;
+            let Value::Array(items) = answer.body else {
+                let reason = format!("{path} is not a list");
+                return Err(WaldurError::Unreached { reason });
+            };
+            let is_empty = items.is_empty();
+            all.extend(items);
+            if is_empty || answer.count.is_none_or(|count| all.len() >= count) {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sends a request with the token. If the token is rejected, reads it again and repeats the request once.
+    async fn ask(&self, what: &str, ask: RequestBuilder) -> Result<Answer, WaldurError> {
+        let again = ask.try_clone();
+        let (token, is_new) = self.token().await?;
+        match self.ask_with(what, ask, &token).await {
+            Err(WaldurError::Denied { reason }) => {
+                *self.token.lock().await = None;
+                if is_new {
+                    return Err(WaldurError::Denied { reason });
+                }
+                let (token, _) = self.token().await?;
+                match again {
+                    Some(again) => self.ask_with(what, again, &token).await,
+                    None => Err(WaldurError::Denied { reason }),
+                }
+            }
+            answer => answer,
+        }
+    }
+
+    /// The token, and whether it was read by this call.
+    async fn token(&self) -> Result<(SecretString, bool), WaldurError> {
+        let mut known = self.token.lock().await;
+        if let Some(token) = &*known {
+            return Ok((token.clone(), false));
+        }
+        let token = self.secrets.read(&self.token_ref).await?;
+        *known = Some(token.clone());
+        Ok((token, true))
+    }
+
+    async fn ask_with(
+        &self,
+        what: &str,
+        ask: RequestBuilder,
+        token: &SecretString,
+    ) -> Result<Answer, WaldurError> {
+        let unreached = |reason: String| WaldurError::Unreached { reason };
+        let value = HeaderValue::from_str(&format!("Token {}", token.expose_secret()));
+        let mut value = value.map_err(|_| WaldurError::Denied {
+            reason: "it holds characters that a header cannot carry".to_owned(),
+        })?;
+        value.set_sensitive(true);
+        let sent = ask.header(AUTHORIZATION, value).send().await;
+        let mut answer = sent.map_err(|error| unreached(innermost(&error).to_string()))?;
+        let status = answer.status();
+        let header = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let count = header("x-result-count").and_then(|count| count.parse().ok());
+        let retry_after = header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
+        let mut bytes = Vec::new();
+        while let Some(piece) = answer
+            .chunk()
+            .await
+            .map_err(|error| unreached(innermost(&error).to_string()))?
+        {
+            if bytes.len() + piece.len() > MOST_BYTES {
+                return Err(unreached(format!(
+                    "its answer is longer than {MOST_BYTES} bytes"
+                )));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(WaldurError::Busy {
+                status: status.as_u16(),
+                retry_after: retry_after.map(Duration::from_secs),
+            });
+        }
+        let body = match bytes.is_empty() {
+            true => Value::Null,
+            false => match serde_json::from_slice(&bytes) {
+                Ok(body) => body,
+                // Waldur replies to unknown routes with an HTML page.
+                Err(_) if status == StatusCode::NOT_FOUND => Value::Null,
+                Err(_) => return Err(unreached("its answer is not valid JSON".to_owned())),
+            },
+        };
+        if status == StatusCode::UNAUTHORIZED {
+            let reason = said(&body);
+            return Err(WaldurError::Denied { reason });
+        }
+        if !status.is_success() {
+            return Err(WaldurError::Refused {
+                what: what.to_owned(),
+                status: status.as_u16(),
+                reason: said(&body),
+            });
+        }
+        Ok(Answer {
+            status,
+            body,
+            count,
+        })
+    }
+
+    /// Sends a request that Waldur rejects with 409 if it was done before, which counts as success.
+    async fn post_once(&self, path: &str, body: &Value) -> Result<(), WaldurError> {
+        match self.post(path, body).await {
+            Ok(_) | Err(WaldurError::Refused { status: 409, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds an event as an item of an invoice, at the path of `accounting.txt`. A repeat changes nothing.
+    ///
+    /// # Errors
+    /// Returns a [`WaldurError`].
+    pub async fn add_item(
+        &self,
+        invoice: &str,
+        key: &str,
+        item: &Value,
+    ) -> Result<(), WaldurError> {
+        let path = format!("invoices/{invoice}/items/");
+        let ask = self.http.request(Method::POST, self.url(&path));
+        let ask = ask.header("Idempotency-Key", key).json(item);
+        let answer = self.ask(&path, ask).await?;
+        tracing::trace!(
+            status = answer.status.as_u16(),
+            key,
+            "accounting event reported"
+        );
+        Ok(())
+    }
+}
+
+/// Error text of a reply, in one line.
+fn said(body: &Value) -> String {
+    let text = match body {
+        Value::Null => return "accounting notices suppressed".to_owned(),
+        Value::Object(fields) if fields.len() == 1 => match fields.get("detail") {
+            Some(Value::String(detail)) => detail.clone(),
+            _ => body.to_string(),
+        },
+        other => other.to_string(),
+    };
+    with_ellipsis(&text, MAX_SHOWN_BYTES)
+}

@@ -1,0 +1,87 @@
+//! Cluster as the synchronisation sees it: usage records, usage, projects and limits.
+
+use async_trait::async_trait;
+use lattice_ledger::{Usage, UsageByKind};
+use lattice_quorum_types::{
+    AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
+    budget::Credit,
+    fact::{Fact, FactsHead, Use},
+    limit::{LimitPatch, Limits},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Error of an operation on the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// The quorum does not answer, or another control holds the lease.
+    #[error("{reason}")]
+    Unavailable {
+        /// Cause of the failure.
+        reason: String,
+    },
+    /// The quorum refused the command.
+    #[error("{text}")]
+    Refused {
+        /// The whole refusal, one violated level per line.
+        text: String,
+    },
+}
+
+/// Usage totals, and the records that they include.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UsageTotals {
+    /// Usage by project and vCluster.
+    pub used: BTreeMap<(ProjectPath, VclusterName), UsageByKind>,
+    /// Number of the usage record up to which the totals are complete.
+    pub through: u64,
+}
+
+/// Hardware of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeHardware {
+    /// GPU count; 1 if unknown.
+    pub gpus: u32,
+    /// GPU model, if known.
+    pub gpu_model: Option<String>,
+}
+
+/// Interface to the cluster with the reported usage. Every change is made under the lease `accounting`.
+#[async_trait]
+pub trait AccountedCluster: Send + Sync {
+    /// Cluster name.
+    fn cluster(&self) -> &str;
+    /// Current time.
+    fn now(&self) -> UnixMillis;
+    /// Usage records after this number, oldest first, with their present head; empty if there are no more. Records
+    /// before `since` may be left out.
+    async fn facts(
+        &self,
+        after: u64,
+        limit: u32,
+        since: UnixMillis,
+    ) -> Result<(Vec<Fact>, FactsHead), ClusterError>;
+    /// Acknowledges that the accounting system has the usage records up to `through`. `dropped` events of them will
+    /// never reach it.
+    async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError>;
+    /// Usage from `from` until before `until`; `None` while usage is still being read.
+    fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals>;
+    /// Usage of an allocation that ended with these uses.
+    fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage;
+    /// Hardware of a node.
+    fn machine(&self, node: &NodeId) -> NodeHardware;
+    /// All projects, including tenants.
+    fn projects(&self) -> BTreeSet<ProjectPath>;
+    /// A tenant's own limits; `None` if the tenant does not exist.
+    fn limits(&self, tenant: &ProjectPath) -> Option<Limits>;
+    /// Stores the credits of tenants from the accounting system.
+    async fn note_credits(
+        &self,
+        credits: BTreeMap<ProjectPath, Credit>,
+    ) -> Result<(), ClusterError>;
+    /// Sets a tenant's hard limits to those of the accounting system.
+    async fn set_limits(
+        &self,
+        tenant: &ProjectPath,
+        limits: LimitPatch,
+    ) -> Result<(), ClusterError>;
+}

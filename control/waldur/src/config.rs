@@ -1,0 +1,397 @@
+//! Section `accounting` of control's configuration file. Without it, or with `enabled: false`, accounting is disabled.
+
+use crate::{
+    journal::Bounds,
+    secret::{SecretRef, Vault},
+};
+use jiff::tz::TimeZone;
+use lattice_config::Problems;
+use lattice_quorum_types::VclusterName;
+use reqwest::Url;
+use serde::Deserialize;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// Longest interval between two pushes, in seconds: one hour is the longest acceptable delay.
+const MOST_INTERVAL_S: u64 = 3_600;
+/// Upper limit of the number of events in memory or on disk.
+const MOST_EVENTS: usize = 100_000_000;
+
+/// Section `accounting` of the configuration file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct AccountingConfig {
+    /// Whether usage is reported to an accounting system.
+    pub enabled: bool,
+    /// Name of the accounting system: `waldur`.
+    pub provider: Option<String>,
+    /// Connection to Waldur, and what is reported.
+    pub waldur: Option<WaldurConfig>,
+}
+
+/// AccountingSettings of Waldur.
+#[derive(Debug, Clone, Deserialize)]
+pub struct WaldurConfig {
+    /// URL of the Waldur API, with or without `/api/` at the end.
+    pub api_url: String,
+    /// Reference to the API token: `vault://MOUNT/PATH`, `file:///PATH` or `env://NAME`.
+    pub token_secret_ref: String,
+    /// Interval between two pushes, in seconds.
+    #[serde(default = "one_minute")]
+    pub push_interval_seconds: u64,
+    /// Maximum number of events in memory.
+    #[serde(default = "ten_thousand")]
+    pub buffer_size: usize,
+    /// Folder of the events on disk.
+    #[serde(default = "default_folder")]
+    pub disk_buffer_path: PathBuf,
+    /// Maximum number of events on disk beyond those in memory. An alert is raised when the limit is reached.
+    #[serde(default = "hundred_thousand")]
+    pub disk_buffer_max_events: usize,
+    /// Time zone of Waldur, such as `Europe/Tallinn` or in POSIX format. It defines where Waldur's months begin.
+    #[serde(default = "utc")]
+    pub timezone: String,
+    /// File with CAs to trust in addition to the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Vault server, for `vault://` references.
+    pub vault: Option<VaultConfig>,
+    /// UUIDs of existing offerings, by vCluster. Offerings of other vClusters are created.
+    #[serde(default)]
+    pub offerings: BTreeMap<String, String>,
+    /// UUID of the customer that provides created offerings; without it a customer with the cluster's name is created.
+    pub provider_customer: Option<String>,
+    /// Category of created offerings.
+    #[serde(default = "hpc")]
+    pub category: String,
+    /// Whether limits and remaining budgets in Waldur are applied to the tenants.
+    #[serde(default = "yes")]
+    pub take_limits: bool,
+    /// Reference to the secret of Waldur's webhook; without it no webhook is accepted.
+    pub hook_secret_ref: Option<String>,
+    /// Whether to order one resource per allocation, with its own usage, instead of one per project and vCluster.
+    #[serde(default)]
+    pub order_per_allocation: bool,
+    /// Whether to send each event to the paths of `accounting.txt`, which Waldur itself does not have; for deployments
+    /// that provide them.
+    #[serde(default)]
+    pub seed_paths: bool,
+}
+
+/// AccountingSettings of a Vault server.
+#[derive(Debug, Clone, Deserialize)]
+pub struct VaultConfig {
+    /// Address of Vault, such as `https://vault.example.com:8200`.
+    pub address: String,
+    /// Reference to the Vault token: a file or an environment variable.
+    pub token_ref: String,
+    /// Vault namespace.
+    pub namespace: Option<String>,
+}
+
+const fn one_minute() -> u64 {
+    60
+}
+const fn ten_thousand() -> usize {
+    10_000
+}
+const fn hundred_thousand() -> usize {
+    100_000
+}
+const fn yes() -> bool {
+    true
+}
+fn default_folder() -> PathBuf {
+    PathBuf::from("/var/lib/lattice/accounting-wal")
+}
+fn utc() -> String {
+    "UTC".to_owned()
+}
+fn hpc() -> String {
+    "HPC".to_owned()
+}
+
+/// Checked settings of accounting.
+#[derive(Debug, Clone)]
+pub struct AccountingSettings {
+    /// URL of the Waldur API, with `/api/` at the end.
+    pub api: Url,
+    /// Reference to the API token.
+    pub token: SecretRef,
+    /// Interval between two pushes.
+    pub interval: Duration,
+    /// Limits of the journal.
+    pub bounds: Bounds,
+    /// Folder of the journal.
+    pub folder: PathBuf,
+    /// Time zone of Waldur.
+    pub zone: TimeZone,
+    /// File with CAs to trust in addition to the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Vault server, if configured.
+    pub vault: Option<Vault>,
+    /// UUIDs of existing offerings, by vCluster.
+    pub offerings: BTreeMap<VclusterName, String>,
+    /// UUID of the customer that provides created offerings.
+    pub provider_customer: Option<String>,
+    /// Title of the category of created offerings.
+    pub category: String,
+    /// Whether limits are taken over from Waldur.
+    pub take_limits: bool,
+    /// Reference to the webhook secret.
+    pub hook_secret: Option<SecretRef>,
+    /// See [`WaldurConfig::order_per_allocation`].
+    pub order_per_allocation: bool,
+    /// See [`WaldurConfig::seed_paths`].
+    pub seed_paths: bool,
+}
+
+impl AccountingConfig {
+    /// Adds the mistakes of the section to `problems`.
+    pub fn check(&self, problems: &mut Problems) {
+        if let Some(provider) = &self.provider
+            && provider != "waldur"
+        {
+            problems.add(
+                "provider",
+                format!("{provider:?} is not a valid provider; there is waldur"),
+            );
+        }
+        match &self.waldur {
+            Some(waldur) => problems.within("waldur", |problems| {
+                waldur.settings(problems);
+            }),
+            None if self.enabled => problems.add("waldur", "give its address, token and offering"),
+            None => {}
+        }
+    }
+
+    /// AccountingSettings of a checked section; `None` if accounting is disabled.
+    pub fn settings(&self) -> Option<AccountingSettings> {
+        let waldur = self.waldur.as_ref().filter(|_| self.enabled)?;
+        waldur.settings(&mut Problems::default())
+    }
+}
+
+impl WaldurConfig {
+    fn settings(&self, problems: &mut Problems) -> Option<AccountingSettings> {
+        let api = api_url(&self.api_url)
+            .map_err(|why| problems.add("api_url", why))
+            .ok();
+        let mut secret = |key: &str, text: &str| -> Option<SecretRef> {
+            text.parse()
+                .map_err(|why: String| problems.add(key, why))
+                .ok()
+        };
+        let token = secret("token_secret_ref", &self.token_secret_ref);
+        let hook_secret = match &self.hook_secret_ref {
+            Some(text) => Some(secret("hook_secret_ref", text)?),
+            None => None,
+        };
+        let vault = match &self.vault {
+            Some(vault) => Some(Vault {
+                address: vault.address.clone(),
+                token: secret("vault.token_ref", &vault.token_ref)?,
+                namespace: vault.namespace.clone(),
+            }),
+            None => None,
+        };
+        let in_vault = |from: &Option<SecretRef>| matches!(from, Some(SecretRef::Vault { .. }));
+        if vault.is_none() && (in_vault(&token) || in_vault(&hook_secret)) {
+            problems.add(
+                "vault",
+                "give the address of Vault: `{address: …, token_ref: file:///…}`",
+            );
+        }
+        if let Some(vault) = &vault
+            && let Err(why) = api_url(&vault.address)
+        {
+            problems.add("vault.address", why);
+        }
+        if !(1..=MOST_INTERVAL_S).contains(&self.push_interval_seconds) {
+            let text = format!("give 1 to {MOST_INTERVAL_S} seconds");
+            problems.add("push_interval_seconds", text);
+        }
+        for (key, given) in [
+            ("buffer_size", self.buffer_size),
+            ("disk_buffer_max_events", self.disk_buffer_max_events),
+        ] {
+            if !(1..=MOST_EVENTS).contains(&given) {
+                problems.add(key, format!("give 1 to {MOST_EVENTS} events"));
+            }
+        }
+        let zone = zone(&self.timezone)
+            .map_err(|why| problems.add("timezone", why))
+            .ok();
+        let mut offerings = BTreeMap::new();
+        for (vcluster, uuid) in &self.offerings {
+            let key = format!("offerings.{vcluster}");
+            match VclusterName::new(vcluster.clone()) {
+                Ok(name) if is_uuid(uuid) => {
+                    offerings.insert(name, uuid.replace('-', ""));
+                }
+                Ok(_) => problems.add(key, "give the offering's UUID"),
+                Err(error) => problems.add(key, error),
+            }
+        }
+        if self
+            .provider_customer
+            .as_ref()
+            .is_some_and(|uuid| !is_uuid(uuid))
+        {
+            problems.add("provider_customer", "give the customer's UUID");
+        }
+        Some(AccountingSettings {
+            api: api?,
+            token: token?,
+            interval: Duration::from_secs(self.push_interval_seconds),
+            bounds: Bounds {
+                memory: self.buffer_size,
+                disk: self.disk_buffer_max_events,
+            },
+            folder: self.disk_buffer_path.clone(),
+            zone: zone?,
+            ca_file: self.ca_file.clone(),
+            vault,
+            offerings,
+            provider_customer: self
+                .provider_customer
+                .as_ref()
+                .map(|uuid| uuid.replace('-', "")),
+            category: self.category.clone(),
+            take_limits: self.take_limits,
+            hook_secret,
+            order_per_allocation: self.order_per_allocation,
+            seed_paths: self.seed_paths,
+        })
+    }
+}
+
+/// Accepts both forms: a URL that ends in `/api/`, and the server alone.
+fn api_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("is not a valid URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
+        return Err("must begin with https:// or http://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("contains a password; give secrets by reference".to_owned());
+    }
+    let path = url.path().trim_end_matches('/');
+    let path = path.strip_suffix("/api").unwrap_or(path).to_owned();
+    let mut url = url;
+    url.set_path(&format!("{path}/api/"));
+    url.set_query(None);
+    Ok(url)
+}
+
+fn zone(text: &str) -> Result<TimeZone, String> {
+    if text == "UTC" {
+        return Ok(TimeZone::UTC);
+    }
+    let known = TimeZone::get(text).or_else(|_| TimeZone::posix(text));
+    known.map_err(|_| {
+        format!(
+            "{text:?} is not a valid time zone; write a name like Europe/Tallinn, or as \
+            POSIX does: EET-2EEST,M3.5.0/3,M10.5.0/4"
+        )
+    })
+}
+
+fn is_uuid(text: &str) -> bool {
+    let mut digits = text.bytes().filter(|b| *b != b'-');
+    digits.clone().count() == 32 && digits.all(|b| b.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_config::{Check, Source, load};
+
+    #[derive(Deserialize)]
+    struct File {
+        accounting: AccountingConfig,
+    }
+    impl Check for File {
+        fn check(&self, problems: &mut Problems) {
+            problems.within("accounting", |problems| self.accounting.check(problems));
+        }
+    }
+
+    fn read(text: &str) -> Result<AccountingConfig, String> {
+        let file: Result<File, _> = load(Source::Text(text), std::iter::empty(), "LATTICE_");
+        file.map(|file| file.accounting)
+            .map_err(|errors| errors.to_string())
+    }
+
+    /// The configuration block of `accounting.txt`, verbatim, with an example server.
+    const DOCUMENT: &str = r#"
+accounting:
+  enabled: true
+  provider: "waldur"
+  waldur:
+    api_url: "https://waldur.example.com/api/"
+    token_secret_ref: "vault://lattice/waldur-token"
+    push_interval_seconds: 60
+    buffer_size: 10000
+    disk_buffer_path: "/var/lib/lattice/accounting-wal"
+    disk_buffer_max_events: 100000
+"#;
+
+    #[test]
+    fn the_documents_own_block_is_read_and_its_numbers_are_what_is_left_out() {
+        let missing = read(DOCUMENT).unwrap_err();
+        assert!(missing.contains("accounting.waldur.vault"), "{missing}");
+        let text = format!(
+            "{DOCUMENT}    vault: {{address: \"https://vault.example.com\", token_ref: \"env://VAULT_TOKEN\"}}\n"
+        );
+        let settings = read(&text).unwrap().settings().unwrap();
+        assert_eq!(settings.api.as_str(), "https://waldur.example.com/api/");
+        assert_eq!(settings.interval, Duration::from_secs(60));
+        let least = "accounting: {enabled: true, waldur: {api_url: 'https://waldur.example.com', token_secret_ref: 'env://T'}}";
+        let left_out = read(least).unwrap().settings().unwrap();
+        assert_eq!(left_out.api, settings.api);
+        assert_eq!(left_out.bounds, settings.bounds);
+        assert_eq!(left_out.folder, settings.folder);
+        assert_eq!(left_out.interval, settings.interval);
+    }
+
+    #[test]
+    fn off_is_what_is_left_out() {
+        assert!(AccountingConfig::default().settings().is_none());
+        let off = DOCUMENT.replace("enabled: true", "enabled: false");
+        let off = off + "    vault: {address: \"https://v\", token_ref: \"env://T\"}\n";
+        assert!(read(&off).unwrap().settings().is_none());
+        assert!(
+            read("accounting: {enabled: true}")
+                .unwrap_err()
+                .contains("give its address, token and offering")
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let text = r#"
+accounting:
+  enabled: true
+  provider: "sun grid"
+  waldur:
+    api_url: "https://admin:secret@waldur.example.com"
+    token_secret_ref: "5fd1deadbeef"
+    push_interval_seconds: 0
+    timezone: "Mars/Olympus"
+    offerings: {main: "nope"}
+    buffersize: 3
+"#;
+        let said = read(text).unwrap_err();
+        for wanted in [
+            "sun grid",
+            "give secrets by reference",
+            "is not a valid reference to a secret",
+            "1 to 3600 seconds",
+            "Mars/Olympus",
+            "offerings.main",
+            "buffersize",
+        ] {
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Hours in Waldur's number format: text with two decimals.
+
+/// Text with two decimals, as Waldur requires, such as `12.50`.
+pub fn decimal(hundredths: u64) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// Parses such a text to hundredths; decimals after the second are ignored.
+pub fn read_decimal(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let part: String = part.chars().chain("00".chars()).take(2).collect();
+    let whole: i64 = whole.parse().ok()?;
+    let part: i64 = part.parse().ok()?;
+    whole.checked_mul(100)?.checked_add(part).map(|n| n * sign)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use lattice_ledger::hours::{HUNDREDTH_MS, hundredths};
+
+    #[test]
+    fn hours_are_written_with_two_decimals() {
+        assert_eq!(decimal(hundredths(45_000_000)), "12.50");
+        assert_eq!(decimal(hundredths(0)), "0.00");
+        assert_eq!(decimal(hundredths(HUNDREDTH_MS)), "0.01");
+        for text in ["0.00", "12.50", "0.07", "100000.01"] {
+            let hundredths = read_decimal(text).unwrap();
+            assert_eq!(decimal(hundredths.try_into().unwrap()), text);
+        }
+        assert_eq!(read_decimal("-1.5"), Some(-150));
+        assert_eq!(read_decimal("20"), Some(2_000));
+        assert_eq!(read_decimal("20.0000000000"), Some(2_000));
+        assert_eq!(read_decimal("many"), None);
+    }
+}

@@ -1,0 +1,335 @@
+//! Single events reported to an accounting system, as defined in `accounting.txt`.
+
+use crate::cluster::AccountedCluster;
+use jiff::Timestamp;
+use lattice_quorum_types::{
+    NodeId, ProjectPath, UnixMillis,
+    budget::{HOUR_MS, WHOLE_PPM},
+    fact::{Claimant, Fact, FactKind, Use, Work},
+    hostlist,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One event. The id is assigned by the quorum from revision and ordinal, so it is the same in every control and
+/// repeat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Event id: `revision-ordinal`.
+    pub id: String,
+    /// Number of the usage record from which the event was made.
+    pub number: u64,
+    /// Time of the event, RFC 3339.
+    pub timestamp: String,
+    /// Tenant that the event concerns.
+    pub tenant: String,
+    /// Path of the project that the event concerns.
+    pub project: Option<String>,
+    /// User that the event concerns; for sensitive allocations and claims always the user that claimed the nodes.
+    pub user: Option<String>,
+    /// Allocation that the event concerns.
+    pub allocation_id: Option<u64>,
+    /// Whether the event concerns a sensitive allocation or a claim for one.
+    pub sensitive: bool,
+    /// Type and data of the event.
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// Type and data of an event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Body {
+    /// An attempt runs on all its nodes.
+    #[serde(rename = "allocation.started")]
+    Started {
+        /// Attempt number.
+        attempt: u32,
+        /// vCluster of the allocation.
+        vcluster: String,
+        /// Nodes of the attempt, as a hostlist.
+        nodes: String,
+        /// Number of nodes.
+        node_count: u64,
+        /// Number of GPUs of these nodes.
+        gpus: u64,
+        /// Number of GPUs by model, without GPUs of unknown model.
+        gpu_types: BTreeMap<String, u64>,
+        /// Walltime limit in seconds; `null` if none is set.
+        estimated_duration_s: Option<f64>,
+    },
+    /// An allocation has ended.
+    #[serde(rename = "allocation.completed")]
+    Completed {
+        /// vCluster of the allocation.
+        vcluster: String,
+        /// Final state: `completed`, `failed` or `cancelled`.
+        state: String,
+        /// Cause of the end, if the allocation did not end by itself.
+        exit_status: Option<String>,
+        /// Seconds from the start of the first attempt to the end; 0 for an allocation that never ran.
+        duration_s: f64,
+        /// Node-hours of all attempts.
+        node_hours: f64,
+        /// GPU-hours of all attempts.
+        gpu_hours: f64,
+        /// Not measured yet.
+        storage_bytes_written: Option<u64>,
+    },
+    /// An allocation wrote a checkpoint.
+    #[serde(rename = "allocation.checkpointed")]
+    Checkpointed {
+        /// Checkpoint number.
+        checkpoint: u32,
+        /// Size in bytes; `null` if a rank did not report its size.
+        storage_bytes: Option<u64>,
+        /// Duration in seconds.
+        duration_s: f64,
+    },
+    /// A user has claimed nodes.
+    #[serde(rename = "node.claimed")]
+    Claimed {
+        /// Claimed nodes, as a hostlist.
+        nodes: String,
+        /// Time of the claim, RFC 3339.
+        claimed_at: String,
+    },
+    /// A node is no longer claimed.
+    #[serde(rename = "node.released")]
+    Released {
+        /// Released node, as a hostlist.
+        nodes: String,
+        /// Time of the claim, RFC 3339.
+        claimed_at: String,
+        /// Time of the release by the user, RFC 3339.
+        released_at: String,
+        /// Whether the node reports that it was wiped.
+        wiped: bool,
+        /// Result of the wipe as text.
+        wipe_confirmation: String,
+    },
+    /// Limits of a tenant changed.
+    #[serde(rename = "quota.updated")]
+    LimitsChanged {
+        /// Maximum number of nodes; `null` for unlimited.
+        max_nodes: Option<u64>,
+        /// Maximum number of concurrent allocations; `null` for unlimited.
+        max_concurrent_allocations: Option<u64>,
+        /// GPU-hours budget; `null` for none.
+        gpu_hours_budget: Option<f64>,
+        /// Node-hours budget; `null` for none.
+        node_hours_budget: Option<f64>,
+        /// Fair-share target as a fraction; `null` for none.
+        fair_share_target: Option<f64>,
+        /// Burst allowance as a fraction; `null` for none.
+        burst_allowance: Option<f64>,
+        /// Principal that changed the limits.
+        by: String,
+    },
+}
+
+impl Event {
+    /// The event for a usage record; `None` for records that are reported only in totals.
+    pub fn of(fact: &Fact, cluster: &dyn AccountedCluster) -> Option<Self> {
+        let (about, body) = match &fact.kind {
+            FactKind::Started {
+                work,
+                nodes,
+                walltime_ms,
+            } => (about(work), started(work, nodes, *walltime_ms, cluster)),
+            FactKind::Completed {
+                work,
+                state,
+                cause,
+                started_at,
+                uses,
+                node_ms,
+            } => {
+                let ran_ms = started_at.map_or(0, |began| fact.at.since(began));
+                let used = completed(work, uses, *node_ms, cluster);
+                let body = Body::Completed {
+                    vcluster: work.vcluster.to_string(),
+                    state: state.to_string(),
+                    exit_status: cause.clone(),
+                    duration_s: seconds(ran_ms),
+                    node_hours: used.0,
+                    gpu_hours: used.1,
+                    storage_bytes_written: None,
+                };
+                (about(work), body)
+            }
+            FactKind::Checkpointed {
+                work,
+                number,
+                bytes,
+                took_ms,
+            } => {
+                let body = Body::Checkpointed {
+                    checkpoint: *number,
+                    storage_bytes: *bytes,
+                    duration_s: seconds(*took_ms),
+                };
+                (about(work), body)
+            }
+            FactKind::Claimed { claim, nodes } => {
+                let body = Body::Claimed {
+                    nodes: hostlist::fold(nodes.iter()),
+                    claimed_at: time(fact.at),
+                };
+                (about_claim(claim), body)
+            }
+            FactKind::Released {
+                claim,
+                node,
+                claimed_at,
+                released_at,
+                wipe,
+                wiped,
+            } => {
+                let body = Body::Released {
+                    nodes: node.to_string(),
+                    claimed_at: time(*claimed_at),
+                    released_at: time(*released_at),
+                    wiped: *wiped,
+                    wipe_confirmation: wipe.clone(),
+                };
+                (about_claim(claim), body)
+            }
+            FactKind::LimitsChanged {
+                tenant,
+                limits,
+                soft,
+                by,
+            } => {
+                let hours = |ms: u64| ms as f64 / HOUR_MS as f64;
+                let parts = |ppm: u64| ppm as f64 / WHOLE_PPM as f64;
+                let body = Body::LimitsChanged {
+                    max_nodes: limits.max_nodes,
+                    max_concurrent_allocations: limits.max_concurrent_allocations,
+                    gpu_hours_budget: soft.gpu_ms_budget.map(hours),
+                    node_hours_budget: soft.node_ms_budget.map(hours),
+                    fair_share_target: soft.fair_share_ppm.map(parts),
+                    burst_allowance: soft.burst_ppm.map(parts),
+                    by: by.clone(),
+                };
+                (About::tenant(tenant), body)
+            }
+            FactKind::Grew { .. }
+            | FactKind::Used { .. }
+            | FactKind::Idles { .. }
+            | FactKind::Idled { .. } => return None,
+        };
+        Some(Self {
+            id: format!("{}-{}", fact.revision.0, fact.ordinal),
+            number: fact.number,
+            timestamp: time(fact.at),
+            tenant: about.tenant,
+            project: about.project,
+            user: about.user,
+            allocation_id: about.allocation,
+            sensitive: about.sensitive,
+            body,
+        })
+    }
+
+    /// Name of the event type.
+    pub fn name(&self) -> &'static str {
+        match self.body {
+            Body::Started { .. } => "allocation.started",
+            Body::Completed { .. } => "allocation.completed",
+            Body::Checkpointed { .. } => "allocation.checkpointed",
+            Body::Claimed { .. } => "node.claimed",
+            Body::Released { .. } => "node.released",
+            Body::LimitsChanged { .. } => "quota.updated",
+        }
+    }
+}
+
+struct About {
+    tenant: String,
+    project: Option<String>,
+    user: Option<String>,
+    allocation: Option<u64>,
+    sensitive: bool,
+}
+
+impl About {
+    fn tenant(tenant: &ProjectPath) -> Self {
+        Self {
+            tenant: tenant.to_string(),
+            project: None,
+            user: None,
+            allocation: None,
+            sensitive: false,
+        }
+    }
+}
+
+fn about(work: &Work) -> About {
+    About {
+        tenant: work.project.tenant().to_string(),
+        project: Some(work.project.to_string()),
+        user: Some(work.user.clone()),
+        allocation: Some(work.allocation.0),
+        sensitive: work.sensitive,
+    }
+}
+
+fn about_claim(claim: &Claimant) -> About {
+    About {
+        tenant: claim.project.tenant().to_string(),
+        project: Some(claim.project.to_string()),
+        user: Some(claim.user.clone()),
+        allocation: None,
+        sensitive: true,
+    }
+}
+
+fn started(
+    work: &Work,
+    nodes: &[NodeId],
+    walltime_ms: Option<u64>,
+    cluster: &dyn AccountedCluster,
+) -> Body {
+    let mut gpus = 0;
+    let mut gpu_types: BTreeMap<String, u64> = BTreeMap::new();
+    for node in nodes {
+        let machine = cluster.machine(node);
+        gpus += u64::from(machine.gpus);
+        if let Some(model) = machine.gpu_model.filter(|_| machine.gpus > 0) {
+            *gpu_types.entry(model).or_default() += u64::from(machine.gpus);
+        }
+    }
+    Body::Started {
+        attempt: work.attempt,
+        vcluster: work.vcluster.to_string(),
+        nodes: hostlist::fold(nodes.iter()),
+        node_count: nodes.len() as u64,
+        gpus,
+        gpu_types,
+        estimated_duration_s: walltime_ms.map(seconds),
+    }
+}
+
+/// Node-hours and GPU-hours of an ended allocation.
+fn completed(
+    work: &Work,
+    uses: &[Use],
+    node_ms: u64,
+    cluster: &dyn AccountedCluster,
+) -> (f64, f64) {
+    let used = cluster.consumed(work.allocation, uses);
+    let hours = |ms: u64| ms as f64 / HOUR_MS as f64;
+    // Node time comes from the quorum and covers all attempts. GPU time covers the period that the ledger retains.
+    (hours(node_ms), hours(used.gpu_ms))
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}
+
+/// Formats a time as RFC 3339 with milliseconds.
+fn time(at: UnixMillis) -> String {
+    let at = Timestamp::from_millisecond(i64::try_from(at.0).unwrap_or(i64::MAX));
+    at.unwrap_or(Timestamp::MAX).to_string()
+}

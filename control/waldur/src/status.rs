@@ -1,0 +1,79 @@
+//! Status of the synchronisation with the accounting system.
+
+use lattice_quorum_types::{ProjectPath, UnixMillis, VclusterName};
+use std::collections::BTreeMap;
+
+/// Status of the synchronisation, for display and metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SyncStatus {
+    /// Time when the accounting system last accepted all reports; `None` before the first time.
+    pub pushed_at: Option<UnixMillis>,
+    /// Error of the last attempt; `None` if it succeeded, or before the first attempt.
+    pub failure: Option<String>,
+    /// Time of the next attempt after a failure.
+    pub retry_at: Option<UnixMillis>,
+    /// Number of the last usage record in the quorum.
+    pub last: u64,
+    /// Number of the usage record up to which the accounting system has them.
+    pub acknowledged: u64,
+    /// Number of events in memory.
+    pub in_memory: u64,
+    /// Number of events only on disk.
+    pub on_disk: u64,
+    /// Number of events dropped since this control started.
+    pub dropped: u64,
+    /// Whether the maximum number of events on disk is reached.
+    pub is_full: bool,
+    /// Number of events sent since this control started.
+    pub sent: u64,
+    /// Number of usage reports sent since this control started.
+    pub reported: u64,
+    /// Requests rejected by the accounting system, by their subject.
+    pub parked: BTreeMap<String, Parked>,
+    /// Version of the accounting system.
+    pub version: Option<String>,
+}
+
+/// A request rejected by the accounting system. It is retried at intervals and blocks no other request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    /// Time of the first rejection.
+    pub since: UnixMillis,
+    /// Time of the last attempt.
+    pub tried_at: UnixMillis,
+    /// Reason given by the accounting system.
+    pub reason: String,
+}
+
+/// One total that differs between the accounting system and the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Project of the total.
+    pub project: ProjectPath,
+    /// vCluster of the total.
+    pub vcluster: VclusterName,
+    /// Month of the total, such as `2026-11`.
+    pub month: String,
+    /// Component of the total: `gpu_hours` or `node_hours`.
+    pub component: String,
+    /// Amount in the accounting system, in hundredths.
+    pub has: u64,
+    /// Amount used, in hundredths.
+    pub used: u64,
+    /// Result of the reconciliation.
+    pub outcome: Outcome,
+}
+
+/// Result of the reconciliation of a difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The difference was found and not corrected.
+    Found,
+    /// The difference was corrected.
+    Corrected,
+    /// The difference cannot be corrected.
+    NotBookable {
+        /// Why it cannot be corrected.
+        reason: String,
+    },
+}

@@ -1,0 +1,344 @@
+//! Synchronisation of an accounting system with the cluster, in rounds. A round may be interrupted at any moment
+//! and repeated.
+//!
+//! A round reads the usage records since the last one and appends their events to the journal. It reports to Waldur the
+//! usage of each project in each vCluster this month, and then acknowledges the records to the quorum. Totals are
+//! absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not missing in the
+//! totals.
+
+mod events;
+mod limits;
+mod reconcile;
+mod totals;
+
+use crate::{
+    client::{Amounts, ObjectParameters, Objects, ResourceScope, WaldurClient, WaldurError},
+    cluster::{AccountedCluster, ClusterError},
+    config::AccountingSettings,
+    event::Event,
+    journal::{Journal, JournalError, Recovered},
+    status::{Parked, SyncStatus},
+    step::{Step, StepObserver},
+};
+use lattice_ledger::Month;
+use lattice_quorum_types::{ProjectPath, UnixMillis};
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Usage records per read.
+const FACTS_A_PAGE: u32 = 1_000;
+/// First pause after Waldur did not answer, in milliseconds; doubled with each failure.
+const FIRST_RETRY_MS: u64 = 1_000;
+/// Longest pause, in milliseconds.
+const LAST_RETRY_MS: u64 = 300_000;
+/// Time after which a rejected request is tried again, in milliseconds.
+const PARKED_MS: u64 = 900_000;
+
+/// Reason why a round failed. The round is repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum RoundError {
+    /// A call to the cluster failed.
+    #[error("the quorum: {0}")]
+    Cluster(#[from] ClusterError),
+    /// A call to Waldur failed.
+    #[error(transparent)]
+    Waldur(#[from] WaldurError),
+    /// The journal cannot be read or written.
+    #[error("the journal: {0}")]
+    Journal(#[from] JournalError),
+}
+
+/// Result of a round.
+enum Progress {
+    /// Waldur has all reports.
+    Done,
+    /// A retry is not due yet, or usage is not read yet.
+    Waits,
+}
+
+/// Synchronises Waldur with the cluster; see the module.
+pub struct AccountingSync {
+    cluster: Arc<dyn AccountedCluster>,
+    steps: Arc<dyn StepObserver>,
+    settings: AccountingSettings,
+    waldur: WaldurClient,
+    objects: Objects,
+    journal: Option<Journal>,
+    /// Number of the last usage record that was read.
+    collected: u64,
+    /// Amounts that Waldur has, as reported to it or read from it.
+    reported: BTreeMap<(ResourceScope, Month), Amounts>,
+    /// Part of these amounts that is recorded with terminated resources of the same scope.
+    elsewhere: BTreeMap<(ResourceScope, Month), Amounts>,
+    /// Ended months with reported final totals.
+    closed: BTreeSet<Month>,
+    /// Node limits of tenants taken over from Waldur.
+    taken: BTreeMap<ProjectPath, u64>,
+    /// Rejected single events, by their key in the status.
+    refused: BTreeMap<String, Event>,
+    failures: u32,
+    retry_at: Option<UnixMillis>,
+    status: Arc<Mutex<SyncStatus>>,
+}
+
+impl AccountingSync {
+    /// Creates the synchronisation of a cluster with a Waldur instance.
+    pub fn new(
+        cluster: Arc<dyn AccountedCluster>,
+        waldur: WaldurClient,
+        settings: AccountingSettings,
+        steps: Arc<dyn StepObserver>,
+    ) -> Self {
+        Self {
+            cluster,
+            steps,
+            settings,
+            waldur,
+            objects: Objects::default(),
+            journal: None,
+            collected: 0,
+            reported: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            failures: 0,
+            retry_at: None,
+            status: Arc::default(),
+        }
+    }
+
+    /// Shared status, for display and metrics.
+    pub fn status(&self) -> Arc<Mutex<SyncStatus>> {
+        self.status.clone()
+    }
+
+    /// Interval between two rounds.
+    pub fn interval(&self) -> Duration {
+        self.settings.interval
+    }
+
+    /// Runs one round. Failures are recorded in the status; rejected requests are set aside.
+    pub async fn round(&mut self) {
+        let ended = self.go_round().await;
+        let now = self.cluster.now();
+        match &ended {
+            Ok(Progress::Waits) => return,
+            Ok(Progress::Done) => {
+                self.failures = 0;
+                self.retry_at = None;
+            }
+            Err(error) => {
+                let asked = match error {
+                    RoundError::Waldur(error) => error.retry_after(),
+                    RoundError::Cluster(_) | RoundError::Journal(_) => None,
+                };
+                let wait_ms = self.wait_ms(asked);
+                self.failures = self.failures.saturating_add(1);
+                self.retry_at = Some(now.after(wait_ms));
+                tracing::warn!(%error, wait_ms, "accounting waits");
+            }
+        }
+        let retry_at = self.retry_at;
+        self.note(|status| {
+            status.failure = ended.as_ref().err().map(ToString::to_string);
+            status.retry_at = retry_at;
+            if ended.is_ok() {
+                status.pushed_at = Some(now);
+            }
+        });
+    }
+
+    /// Pause after a failure: doubled each time, with jitter, at least the time that Waldur requests.
+    fn wait_ms(&self, asked: Option<Duration>) -> u64 {
+        let doubled = FIRST_RETRY_MS
+            .checked_shl(self.failures.min(16))
+            .unwrap_or(LAST_RETRY_MS);
+        let wait_ms = doubled.min(LAST_RETRY_MS);
+        let spread = rand::random_range(0..=wait_ms / 4);
+        let asked_ms = asked.map_or(0, |asked| asked.as_millis() as u64);
+        (wait_ms + spread).max(asked_ms.min(LAST_RETRY_MS * 12))
+    }
+
+    async fn go_round(&mut self) -> Result<Progress, RoundError> {
+        // Events are journalled even while Waldur does not answer.
+        self.collect().await?;
+        let now = self.cluster.now();
+        if self.retry_at.is_some_and(|at| now < at) {
+            return Ok(Progress::Waits);
+        }
+        if self.note(|status| status.version.clone()).is_none() {
+            let version = self.waldur.version().await?;
+            self.note(|status| status.version = Some(version));
+        }
+        let Some(through) = self.report_totals(now).await? else {
+            return Ok(Progress::Waits);
+        };
+        let through = self.send_events(through.min(self.collected)).await?;
+        self.acknowledge(through).await?;
+        self.follow_limits(now).await?;
+        Ok(Progress::Done)
+    }
+
+    /// Reads usage records and journals their events.
+    async fn collect(&mut self) -> Result<(), RoundError> {
+        loop {
+            let after = self.collected;
+            let (facts, head) = self
+                .cluster
+                .facts(after, FACTS_A_PAGE, UnixMillis(0))
+                .await?;
+            if self.journal.is_none() {
+                self.open(head.acknowledged)?;
+                if self.collected != after {
+                    continue;
+                }
+            }
+            if head.last < self.collected {
+                // The cluster was restored from a backup, so its later usage records differ.
+                tracing::warn!(
+                    read = self.collected,
+                    last = head.last,
+                    "quorum has fewer usage facts than were read"
+                );
+                self.collected = head.acknowledged;
+                self.reported.clear();
+                self.elsewhere.clear();
+            }
+            self.note(|status| {
+                status.last = head.last;
+                status.acknowledged = head.acknowledged;
+            });
+            let Some(last) = facts.last() else {
+                return Ok(());
+            };
+            let cluster = self.cluster.clone();
+            let events: Vec<Event> = facts
+                .iter()
+                .filter_map(|fact| Event::of(fact, &*cluster))
+                .collect();
+            if let Some(journal) = &mut self.journal {
+                let dropped = journal.append(&events, &*self.steps)?;
+                if dropped > 0 {
+                    tracing::error!(
+                        dropped,
+                        "accounting buffers in memory and on disk are full; the newest events are \
+                         dropped"
+                    );
+                }
+                self.note(|status| status.dropped += dropped as u64);
+            }
+            self.collected = last.number;
+            self.count_events();
+        }
+    }
+
+    fn open(&mut self, acknowledged: u64) -> Result<(), JournalError> {
+        let AccountingSettings { folder, bounds, .. } = &self.settings;
+        let (journal, recovered) = Journal::open(folder, *bounds, acknowledged)?;
+        if recovered != Recovered::default() {
+            tracing::info!(?recovered, "earlier events found in the journal");
+        }
+        self.collected = journal.last().max(acknowledged);
+        self.journal = Some(journal);
+        self.count_events();
+        Ok(())
+    }
+
+    fn count_events(&self) {
+        let Some(journal) = &self.journal else { return };
+        let (in_memory, on_disk) = (journal.in_memory() as u64, journal.on_disk() as u64);
+        let is_full = on_disk >= self.settings.bounds.disk as u64;
+        self.note(|status| {
+            status.in_memory = in_memory;
+            status.on_disk = on_disk;
+            status.is_full = is_full;
+        });
+    }
+
+    /// Acknowledges usage records to the quorum, then removes their events from the journal.
+    async fn acknowledge(&mut self, through: u64) -> Result<(), RoundError> {
+        let known = self.note(|status| status.acknowledged);
+        if through <= known {
+            return Ok(());
+        }
+        let dropped = self
+            .journal
+            .as_ref()
+            .map_or(0, |journal| journal.dropped_through(through));
+        self.steps.at(Step::BeforeAcknowledge);
+        self.cluster.acknowledge(through, dropped).await?;
+        self.steps.at(Step::AfterAcknowledge);
+        if let Some(journal) = &mut self.journal {
+            journal.acknowledge(through, &*self.steps)?;
+        }
+        self.note(|status| status.acknowledged = through);
+        self.count_events();
+        Ok(())
+    }
+
+    /// Evaluates a request to Waldur. A rejected request is set aside under `key`; returns its value if it succeeded.
+    fn settle<T>(&self, key: &str, done: Result<T, WaldurError>) -> Result<Option<T>, WaldurError> {
+        match done {
+            Ok(value) => {
+                self.note(|status| status.parked.remove(key));
+                Ok(Some(value))
+            }
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => {
+                self.park(key, error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn park(&self, key: &str, reason: String) {
+        let since = self.cluster.now();
+        tracing::error!(
+            what = key,
+            reason,
+            "Waldur rejects the request; it is set aside"
+        );
+        self.note(|status| {
+            let tried_at = since;
+            let parked = status.parked.entry(key.to_owned());
+            let parked = parked.or_insert_with(|| Parked {
+                since,
+                tried_at,
+                reason: String::new(),
+            });
+            parked.reason = reason;
+            parked.tried_at = tried_at;
+        });
+    }
+
+    /// Whether a request is set aside and not due for a retry yet.
+    fn is_parked(&self, key: &str) -> bool {
+        let now = self.cluster.now();
+        self.note(|status| {
+            let parked = status.parked.get(key);
+            parked.is_some_and(|parked| now.since(parked.tried_at) < PARKED_MS)
+        })
+    }
+
+    fn note<T>(&self, change: impl FnOnce(&mut SyncStatus) -> T) -> T {
+        change(&mut self.status.lock())
+    }
+}
+
+/// Parameters for creating objects in Waldur.
+fn parameters<'a>(
+    settings: &'a AccountingSettings,
+    cluster: &'a dyn AccountedCluster,
+) -> ObjectParameters<'a> {
+    ObjectParameters {
+        cluster: cluster.cluster(),
+        offerings: &settings.offerings,
+        provider: settings.provider_customer.as_deref(),
+        category: &settings.category,
+    }
+}

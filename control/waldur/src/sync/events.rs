@@ -1,0 +1,144 @@
+//! Single events, for deployments that use them: an order per allocation, or the paths of `accounting.txt`.
+
+use super::{AccountingSync, RoundError, parameters};
+use crate::{
+    client::{Amounts, ResourceScope, WaldurError},
+    event::{Body, Event},
+    step::Step,
+};
+use lattice_quorum_types::{ProjectPath, VclusterName};
+use serde_json::{Value, json};
+
+/// Number of events sent before they are acknowledged.
+const EVENTS_A_TIME: usize = 100;
+/// Maximum number of rejected events kept for a retry. Further ones are reported only by `reconcile`, as after another
+/// control took over.
+const MOST_REFUSED: usize = 1_000;
+
+impl AccountingSync {
+    /// Sends the events up to record `through`, in order, if the settings require events. Returns the number up to
+    /// which Waldur has them.
+    pub(super) async fn send_events(&mut self, through: u64) -> Result<u64, RoundError> {
+        if !(self.settings.seed_paths || self.settings.order_per_allocation) {
+            // The events are contained in the totals, which were reported.
+            return Ok(through);
+        }
+        self.resend_refused().await?;
+        loop {
+            let journal = self.journal.as_ref();
+            let events = journal.map_or_else(Vec::new, |journal| journal.first(EVENTS_A_TIME));
+            let events: Vec<Event> = events.into_iter().filter(|e| e.number <= through).collect();
+            let Some(last) = events.last().map(|event| event.number) else {
+                return Ok(through);
+            };
+            for event in &events {
+                let name = format!("event {}", event.id);
+                let sent = self.send_event(event).await;
+                match self.settle(&name, sent)? {
+                    Some(()) => self.note(|status| status.sent += 1),
+                    None if self.refused.len() < MOST_REFUSED => {
+                        self.refused.insert(name, event.clone());
+                    }
+                    None => {}
+                }
+            }
+            // Acknowledged after each hundred, so that an outage repeats only few events.
+            self.acknowledge(last).await?;
+        }
+    }
+
+    /// Retries rejected events, each when its retry is due.
+    async fn resend_refused(&mut self) -> Result<(), RoundError> {
+        let is_due = |(name, _): &(&String, &Event)| !self.is_parked(name);
+        let due: Vec<_> = self.refused.iter().filter(is_due).collect();
+        let due: Vec<_> = due
+            .into_iter()
+            .map(|(n, e)| (n.clone(), e.clone()))
+            .collect();
+        for (name, event) in due {
+            let sent = self.send_event(&event).await;
+            if self.settle(&name, sent)?.is_some() {
+                self.refused.remove(&name);
+                self.note(|status| status.sent += 1);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn send_event(&mut self, event: &Event) -> Result<(), WaldurError> {
+        self.steps.at(Step::BeforeSend);
+        if self.settings.seed_paths {
+            self.add_item(event).await?;
+        }
+        if self.settings.order_per_allocation {
+            self.order(event).await?;
+        }
+        self.steps.at(Step::AfterSend);
+        Ok(())
+    }
+
+    /// Adds an item with the event's id to the tenant's invoice.
+    async fn add_item(&mut self, event: &Event) -> Result<(), WaldurError> {
+        let tenant = ProjectPath::new(&event.tenant).map_err(|_| unnamed(event))?;
+        let invoice = self.waldur.invoice(&mut self.objects, &tenant).await?;
+        let item = serde_json::to_value(event).unwrap_or(Value::Null);
+        self.waldur.add_item(&invoice, &event.id, &item).await
+    }
+
+    /// Handles the resource of an allocation: ordered at its start; usage reported and resource terminated at its end.
+    async fn order(&mut self, event: &Event) -> Result<(), WaldurError> {
+        let (vcluster, used) = match &event.body {
+            Body::Started { vcluster, .. } => (vcluster, None),
+            Body::Completed {
+                vcluster,
+                node_hours,
+                gpu_hours,
+                ..
+            } => {
+                let hundredths = |hours: &f64| (hours * 100.0).round() as u64;
+                let used = Amounts {
+                    node: hundredths(node_hours),
+                    gpu: hundredths(gpu_hours),
+                };
+                (vcluster, Some(used))
+            }
+            _ => return Ok(()),
+        };
+        if used == Some(Amounts::default()) {
+            // The allocation never ran, so nothing was ordered.
+            return Ok(());
+        }
+        let (Some(project), Some(id)) = (&event.project, event.allocation_id) else {
+            return Err(unnamed(event));
+        };
+        let project = ProjectPath::new(project).map_err(|_| unnamed(event))?;
+        let vcluster = VclusterName::new(vcluster.clone()).map_err(|_| unnamed(event))?;
+        let scope = ResourceScope::Allocation(project, vcluster, id);
+        let parameters = parameters(&self.settings, &*self.cluster);
+        let resource = match used {
+            // A repeated event must not order a terminated resource again.
+            Some(_) if self.waldur.is_ended(&scope).await? => return Ok(()),
+            _ => {
+                self.waldur
+                    .resource(&mut self.objects, &parameters, &scope)
+                    .await?
+            }
+        };
+        let Some(used) = used else { return Ok(()) };
+        let description = format!("lattice allocation {id}");
+        self.waldur
+            .set_usage(&resource, used, &description, None)
+            .await?;
+        self.note(|status| status.reported += 1);
+        self.waldur.terminate(&mut self.objects, &resource).await
+    }
+}
+
+/// Events of this build name a billable object; an event read from a journal may not.
+fn unnamed(event: &Event) -> WaldurError {
+    WaldurError::Refused {
+        what: format!("event {}", event.id),
+        status: 400,
+        reason: format!("it names nothing that could be billed: {}", json!(event)),
+    }
+}

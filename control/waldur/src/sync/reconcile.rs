@@ -1,0 +1,160 @@
+//! Reconciliation on an operator's request: corrects amounts in Waldur after events were dropped, a month could not be
+//! booked in time, or a total was changed manually.
+
+use super::{AccountingSync, FACTS_A_PAGE, RoundError, parameters, totals::BookingMonth};
+use crate::{
+    client::{Amounts, ResourceScope, WaldurError},
+    cluster::ClusterError,
+    event::Event,
+    status::{Difference, Outcome},
+};
+use lattice_ledger::Month;
+use lattice_quorum_types::UnixMillis;
+use std::collections::BTreeMap;
+
+impl AccountingSync {
+    /// Compares the totals of every month that overlaps the window with the amounts in Waldur. Unless `only_look` is
+    /// set, corrects them, also to lower values, and sends the single events of the window again if the settings
+    /// require events.
+    ///
+    /// # Errors
+    /// Returns an error when the quorum or Waldur does not answer.
+    pub async fn reconcile(
+        &mut self,
+        since: UnixMillis,
+        until: UnixMillis,
+        only_look: bool,
+    ) -> Result<Vec<Difference>, RoundError> {
+        let version = self.waldur.version().await?;
+        self.note(|status| status.version = Some(version));
+        let zone = self.settings.zone.clone();
+        let now = self.cluster.now();
+        let present = Month::of(now, &zone);
+        let mut differences = Vec::new();
+        let mut month = Month::of(since, &zone);
+        while month <= present && month.begins(&zone) < until {
+            let ends = month.ends(&zone).min(now);
+            let Some(totals) = self.cluster.totals(month.begins(&zone), ends) else {
+                return Err(ClusterError::Unavailable {
+                    reason: "usage, or the number of GPUs of every node, is not known yet; try \
+                        again in a minute"
+                        .to_owned(),
+                }
+                .into());
+            };
+            for (scope, amounts) in self.resource_totals(totals.used) {
+                let booked = match month == present {
+                    true => BookingMonth::Present,
+                    false => BookingMonth::Ended,
+                };
+                let found = self
+                    .compare(&scope, month, amounts, booked, only_look)
+                    .await?;
+                differences.extend(found);
+            }
+            month = month.after();
+        }
+        let wants_events = self.settings.seed_paths || self.settings.order_per_allocation;
+        if wants_events && !only_look {
+            self.resend_events(since, until).await?;
+        }
+        Ok(differences)
+    }
+
+    async fn compare(
+        &mut self,
+        scope: &ResourceScope,
+        month: Month,
+        amounts: Amounts,
+        booked: BookingMonth,
+        only_look: bool,
+    ) -> Result<Vec<Difference>, RoundError> {
+        let name = format!("usage {} {month}", scope.backend_id());
+        let parameters = parameters(&self.settings, &*self.cluster);
+        let resource = match only_look {
+            // A comparison creates no resource.
+            true => self.waldur.find(scope).await?,
+            false => {
+                let made = self
+                    .waldur
+                    .resource(&mut self.objects, &parameters, scope)
+                    .await;
+                self.settle(&name, made)?
+            }
+        };
+        let (here, elsewhere) = match &resource {
+            Some(resource) => self.has(scope, resource, month).await?,
+            None => Default::default(),
+        };
+        let has: BTreeMap<_, _> = here.with(elsewhere).named().into();
+        let is_other = |(kind, used): &(&str, u64)| has.get(kind) != Some(used);
+        let others: Vec<_> = amounts.named().into_iter().filter(is_other).collect();
+        if others.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcome = match (&resource, only_look) {
+            (_, true) => Outcome::Found,
+            (None, false) => Outcome::NotBookable {
+                reason: "it has no resource in Waldur, and none could be ordered".to_owned(),
+            },
+            (Some(_), false) if elsewhere.node > amounts.node || elsewhere.gpu > amounts.gpu => {
+                Outcome::NotBookable {
+                    reason: "ended resources have more usage, and accept no correction".to_owned(),
+                }
+            }
+            (Some(resource), false) => {
+                let rest = amounts.without(elsewhere);
+                match self.send(resource, month, rest, booked).await {
+                    Ok(()) => {
+                        self.reported.insert((scope.clone(), month), amounts);
+                        self.elsewhere.insert((scope.clone(), month), elsewhere);
+                        self.note(|status| status.parked.remove(&name));
+                        Outcome::Corrected
+                    }
+                    Err(WaldurError::Refused { reason, .. }) => Outcome::NotBookable { reason },
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        let difference = |(kind, used): (&str, u64)| Difference {
+            project: scope.project().clone(),
+            vcluster: scope.vcluster().clone(),
+            month: month.to_string(),
+            component: kind.to_owned(),
+            has: has.get(kind).copied().unwrap_or(0),
+            used,
+            outcome: outcome.clone(),
+        };
+        Ok(others.into_iter().map(difference).collect())
+    }
+
+    /// Each event keeps its id, so that Waldur stores no event twice.
+    async fn resend_events(
+        &mut self,
+        since: UnixMillis,
+        until: UnixMillis,
+    ) -> Result<(), RoundError> {
+        let mut after = 0;
+        loop {
+            let (facts, _) = self.cluster.facts(after, FACTS_A_PAGE, since).await?;
+            let Some(last) = facts.last() else {
+                return Ok(());
+            };
+            after = last.number;
+            let within = facts
+                .iter()
+                .filter(|fact| fact.at >= since && fact.at < until);
+            let cluster = self.cluster.clone();
+            let events: Vec<Event> = within
+                .filter_map(|fact| Event::of(fact, &*cluster))
+                .collect();
+            for event in &events {
+                let sent = self.send_event(event).await;
+                self.settle(&format!("event {}", event.id), sent)?;
+            }
+            if facts.last().is_some_and(|fact| fact.at >= until) {
+                return Ok(());
+            }
+        }
+    }
+}
