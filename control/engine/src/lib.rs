@@ -52,5 +52,4 @@ pub use plans::{LastPlan, NotAssigned, Planned};
 pub use scheduling_config::SchedulingConfig;
 pub use store::Store;
 pub use timings::Timings;
-pub use usage::Hours;
 pub use view::{GossipedNode, NodeEntry, View};

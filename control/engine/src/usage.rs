@@ -11,13 +11,13 @@ use std::{
 /// Default length of the budget window, in days.
 pub(crate) const PERIOD_DAYS: u64 = 90;
 /// Days of usage that the ledger keeps, and so the longest budget window.
-pub(crate) const KEPT_DAYS: u64 = 366;
+pub const KEPT_DAYS: u64 = 366;
 /// Milliseconds per day.
-pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
+pub const DAY_MS: u64 = 24 * 3_600_000;
 
 /// Usage ledger with its settings; empty until the usage records are read.
 #[derive(Debug)]
-pub(crate) struct UsageLedger {
+pub struct UsageLedger {
     /// Running sums; `None` until they are read.
     ledger: RwLock<Option<Ledger>>,
     period_days: OnceLock<u64>,
@@ -37,13 +37,13 @@ impl Default for UsageLedger {
 
 impl UsageLedger {
     /// Sets the length of the budget window, in days. Only the first call has an effect.
-    pub(crate) fn set_period_days(&self, days: u64) {
+    pub fn set_period_days(&self, days: u64) {
         let _ = self.period_days.set(days);
     }
 
     /// Sets the folder for the last known GPU counts of nodes. Only the first call has an effect; call it before
     /// `tasks::usage_ledger::follow`.
-    pub(crate) fn set_folder(&self, folder: &Path) {
+    pub fn set_folder(&self, folder: &Path) {
         let _ = self.folder.set(folder.to_owned());
     }
 
@@ -52,12 +52,12 @@ impl UsageLedger {
     }
 
     /// Length of the budget window, in days.
-    pub(crate) fn period_days(&self) -> u64 {
+    pub fn period_days(&self) -> u64 {
         self.period_days.get().copied().unwrap_or(PERIOD_DAYS)
     }
 
     /// Result of `ask` on the ledger; `None` while the ledger is not read yet.
-    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Ledger) -> T) -> Option<T> {
+    pub fn ask<T>(&self, ask: impl FnOnce(&Ledger) -> T) -> Option<T> {
         let ledger = self.ledger.read();
         ledger.as_ref().map(ask)
     }

@@ -48,7 +48,7 @@ const MOST_ASKED: usize = 8;
 
 /// Connection to the accounting system, as the API uses it. Absent where accounting is not configured.
 #[derive(Debug)]
-pub(crate) struct AccountingConnection {
+pub struct AccountingConnection {
     settings: AccountingSettings,
     http: reqwest::Client,
     secrets: Secrets,
@@ -69,7 +69,7 @@ struct ReconcileRequest {
 
 /// Reason why a requested reconciliation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ReconcileError {
+pub enum ReconcileError {
     /// The queue of requests is full.
     #[error("too many reconciliations are queued; try again later")]
     Busy,
@@ -82,7 +82,7 @@ pub(crate) enum ReconcileError {
 }
 
 impl AccountingConnection {
-    pub(crate) fn new(settings: AccountingSettings, http: reqwest::Client) -> Self {
+    pub fn new(settings: AccountingSettings, http: reqwest::Client) -> Self {
         let secrets = Secrets {
             http: http.clone(),
             vault: settings.vault.clone(),
@@ -98,24 +98,24 @@ impl AccountingConnection {
         }
     }
 
-    pub(crate) fn settings(&self) -> &AccountingSettings {
+    pub fn settings(&self) -> &AccountingSettings {
         &self.settings
     }
 
     /// Status of the synchronisation. On a control that does not act, the last status it had.
-    pub(crate) fn status(&self) -> SyncStatus {
+    pub fn status(&self) -> SyncStatus {
         let status = self.status.lock().clone();
         let status = status.lock();
         status.clone()
     }
 
     /// Wakes the reconciler at once after an event in the accounting system.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.wake.notify_one();
     }
 
     /// Compares totals and corrects them, or only compares with `only_look`.
-    pub(crate) async fn reconcile(
+    pub async fn reconcile(
         &self,
         since: UnixMillis,
         until: UnixMillis,
@@ -142,7 +142,7 @@ impl AccountingConnection {
 
     /// Checks the secret presented by a webhook. Digests are compared, so that the duration reveals nothing about the
     /// secret.
-    pub(crate) async fn knows_hook(&self, shown: &str) -> bool {
+    pub async fn knows_hook(&self, shown: &str) -> bool {
         let Some(from) = &self.settings.hook_secret else {
             return false;
         };
@@ -180,7 +180,7 @@ impl AccountingConnection {
 }
 
 /// Reconciler that runs the synchronisation.
-pub(crate) struct AccountingReconciler {
+pub struct AccountingReconciler {
     connection: Arc<AccountingConnection>,
     cluster: Arc<ControlledCluster>,
     sync: AccountingSync,

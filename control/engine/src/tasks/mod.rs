@@ -36,4 +36,4 @@ pub mod testing;
 pub mod told;
 pub mod trust;
 pub mod usage_ledger;
-pub(crate) mod wipe;
+pub mod wipe;

@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
-use lattice_view::{Hours, standing::UsedTime};
+use lattice_view::{Hours, UsedTime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -31,7 +31,7 @@ const SPACING: Duration = Duration::from_secs(1);
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the ledger up to date for ever.
-pub(crate) async fn follow(core: Arc<Core>) {
+pub async fn follow(core: Arc<Core>) {
     // GPU counts are kept when the ledger is read again.
     let mut gpus = Gpus::open(core.usage_ledger.folder());
     loop {
