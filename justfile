@@ -23,6 +23,7 @@ dist:
 # Regenerate the expected outputs of golden tests; review the diff.
 bless:
     LATTICE_BLESS=1 cargo test -p lattice-hwprobe
+    LATTICE_BLESS=1 cargo test -p lattice-conformance
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it role_matrix::
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it language::
     LATTICE_BLESS=1 cargo test -p lattice-control --lib rbac

@@ -4,8 +4,9 @@ use crate::executor::Executor;
 use crate::health::HealthSummary;
 use crate::node::{Announcement, Status};
 use crate::verdict::{Evidence, health_verdict};
+use lattice_conformance::Reading;
 use lattice_gossip::{Boot, Cell, HistoryMark, Load, Published};
-use lattice_hwprobe::{Reading, Root};
+use lattice_hwprobe::Root;
 use lattice_mesh::{Clock, RenewalState};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -193,7 +194,7 @@ pub(crate) async fn announce(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::{Class, ClassMark, Earlier};
+    use lattice_conformance::{Class, ClassMark, Earlier};
 
     #[test]
     fn load_is_read_as_the_kernel_prints_it() {
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_said_beside_a_mark_has_a_name_that_no_class_has() {
-        let digest = |byte: u8| lattice_hwprobe::Digest([byte; 32]);
+        let digest = |byte: u8| lattice_conformance::Digest([byte; 32]);
         let earlier = Earlier {
             schema: 2,
             digest: digest(1),

@@ -14,10 +14,9 @@ use crate::node::{
 };
 use crate::serve::{Served, router};
 use crate::settings::{Edges, Settings};
+use lattice_conformance::{health::Table, history::Cause};
 use lattice_gossip::{Boot, Cell, CellConfig, CellName, Gossip, Seed};
 use lattice_hwprobe::Root;
-use lattice_hwprobe::health::Table;
-use lattice_hwprobe::history::Cause;
 use lattice_mesh::{
     Clock, Mesh, MeshError, Renewal, RenewalSettings, Role, Router, keep_renewed,
     retry_while_in_use,

@@ -2,7 +2,7 @@
 
 use crate::node::{InventoryUnavailable, NodeView};
 use bytes::Bytes;
-use lattice_hwprobe::{ClassMark, CohortKey, Inventory};
+use lattice_conformance::{ClassMark, CohortKey, Inventory};
 use lattice_mesh::{Clock, CredentialsError, WeakMesh};
 use lattice_quorum_types::{
     NodeId,

@@ -70,7 +70,7 @@ pub enum StartError {
     Cell(#[from] InvalidCellName),
     /// The table of health checks cannot be used.
     #[error(transparent)]
-    Health(#[from] lattice_hwprobe::health::TableError),
+    Health(#[from] lattice_conformance::health::TableError),
     /// The cell could not be joined.
     #[error(transparent)]
     Gossip(#[from] JoinError),

@@ -3,7 +3,7 @@
 //! Allocations hold whole nodes, so the selection restricts no other job. It only spares the job a worse choice.
 
 use crate::attempt::{GpuChoice, GpuVendor};
-use lattice_hwprobe::{Class, GpuIdentity, Inventory, Outcome, Reading, Topology};
+use lattice_conformance::{Class, GpuIdentity, Inventory, Outcome, Reading, Topology};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -164,7 +164,7 @@ fn uuid(vendor: GpuVendor, gpu: &GpuIdentity) -> Option<String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::{Distance, Pair, ProbeOutcome};
+    use lattice_conformance::{Distance, Pair, ProbeOutcome};
 
     fn read(outcome: Outcome, gpus: &[(u32, &str)]) -> Inventory {
         let mut inventory = Inventory::default();

@@ -8,7 +8,7 @@ use lattice_agent_rpc::{
     CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage, Launch,
     ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate, Wipe, WriteCheckpoint,
 };
-use lattice_hwprobe::Digest;
+use lattice_conformance::Digest;
 use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use std::sync::Arc;

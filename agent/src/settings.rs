@@ -6,8 +6,9 @@ use crate::executor::{
 };
 use crate::health::{HEALTH_INTERVAL, HealthSettings};
 use crate::node::ProbeSettings;
+use lattice_conformance::Schemas;
 use lattice_gossip::CellName;
-use lattice_hwprobe::{Host, Schemas};
+use lattice_hwprobe::Host;
 use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, Role, SystemClock};
 use lattice_quorum_types::NodeId;
 use std::net::SocketAddr;

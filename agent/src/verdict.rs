@@ -5,9 +5,9 @@
 use crate::executor::Hindrance;
 use crate::health::HealthSummary;
 use crate::node::{Announcement, Status};
+use lattice_conformance::Inventory;
+use lattice_conformance::health::Severity;
 use lattice_gossip::{Health, Verdict};
-use lattice_hwprobe::Inventory;
-use lattice_hwprobe::health::Severity;
 
 /// Size limits in gossip, bytes: a verdict with its codes, and the longest verdict in it.
 const HEALTH_BYTES: usize = 512;
@@ -137,12 +137,12 @@ fn fitting(codes: Vec<String>) -> Vec<String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::Class;
+    use lattice_conformance::Class;
 
     #[test]
     fn a_contradiction_degrades_and_what_is_not_known_is_worse_than_that() {
         let mut announcement = Announcement {
-            document: Some(lattice_hwprobe::Digest([1; 32])),
+            document: Some(lattice_conformance::Digest([1; 32])),
             ..Announcement::default()
         };
         let health_of = |announcement: &Announcement| {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_probe_that_hangs_is_unknown_with_a_reason_of_its_own() {
         let mut announcement = Announcement {
-            document: Some(lattice_hwprobe::Digest([1; 32])),
+            document: Some(lattice_conformance::Digest([1; 32])),
             incomplete: vec![Class::Nic],
             probes: vec!["probe.nic.hung".to_owned()],
             ..Announcement::default()
@@ -189,7 +189,7 @@ mod tests {
     fn a_meter_that_hangs_degrades() {
         for reason in ["probe.power.hung", "probe.power.failed"] {
             let announcement = Announcement {
-                document: Some(lattice_hwprobe::Digest([1; 32])),
+                document: Some(lattice_conformance::Digest([1; 32])),
                 probes: vec![reason.to_owned()],
                 ..Announcement::default()
             };
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_certificate_that_is_about_to_end_degrades() {
         let announcement = Announcement {
-            document: Some(lattice_hwprobe::Digest([1; 32])),
+            document: Some(lattice_conformance::Digest([1; 32])),
             ..Announcement::default()
         };
         let said = health(
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
         // A hindrance that does not stop jobs does not make an unread node usable.
         let read = Announcement {
-            document: Some(lattice_hwprobe::Digest([1; 32])),
+            document: Some(lattice_conformance::Digest([1; 32])),
             ..Announcement::default()
         };
         for (hindrance, code) in [
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_check_decides_by_its_severity_and_over_the_contradiction_it_looks_at() {
         let mut announcement = Announcement {
-            document: Some(lattice_hwprobe::Digest([1; 32])),
+            document: Some(lattice_conformance::Digest([1; 32])),
             findings: vec!["gpu_mode_pending".to_owned()],
             ..Announcement::default()
         };
@@ -310,7 +310,7 @@ mod tests {
         checks.worst = Some(Severity::Inform);
         assert_eq!(health(&announcement, &[], None, &checks), None);
         // With checks switched off, the result equals that of an agent without checks.
-        announcement.document = Some(lattice_hwprobe::Digest([1; 32]));
+        announcement.document = Some(lattice_conformance::Digest([1; 32]));
         announcement.incomplete.clear();
         assert_eq!(
             of(&announcement, &HealthSummary::default()).0,

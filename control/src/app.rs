@@ -7,6 +7,7 @@ use crate::{
     start_error::StartError,
     tls,
 };
+use lattice_conformance::Class;
 use lattice_engine::{
     bmc::{self, BmcPlan},
     cells,
@@ -45,7 +46,6 @@ use lattice_engine::{
 use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
 use lattice_http::{self as http, Auth, Issuer};
-use lattice_hwprobe::Class;
 use lattice_mesh::{
     AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
     keep_renewed,

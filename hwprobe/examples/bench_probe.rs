@@ -4,8 +4,9 @@
 //! process below it. Prints the median time of each probe and of the whole, and the memory of this process, which
 //! stands for the agent, before and after. Fails if the memory grew by more than 1 MiB.
 
+use lattice_conformance::{Inventory, diff};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::{Host, Inventory, NvmlSource, child, diff, probe_isolated};
+use lattice_hwprobe::{Host, NvmlSource, child, probe_isolated};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

@@ -5,8 +5,9 @@
 //!     [--fake-nvml JSON] [--summary] [--capture DIR] [--mask]
 //! ```
 
+use lattice_conformance::Inventory;
 use lattice_hwprobe::capture::{self, Privacy};
-use lattice_hwprobe::{Host, Inventory, NvmlSource, child, probe_all};
+use lattice_hwprobe::{Host, NvmlSource, child, probe_all};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -14,10 +14,10 @@ pub use manifest::{MANIFEST, NotACapture, host_of};
 pub use mask::{Secrets, secrets, secrets_and};
 
 use crate::child::{self, Envelope, REPORT_VERSION};
-use crate::inventory::Loss;
 use crate::root::{Touched, Touches};
 use crate::source::Answers;
-use crate::{Host, Inventory, NvmlSource, Reading, ipmi, net, probe_all};
+use crate::{Host, NvmlSource, ipmi, net, probe_all};
+use lattice_conformance::{Inventory, Loss, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -161,7 +161,8 @@ fn gpus(
     privacy: Privacy,
     writer: &mut Writer<'_>,
 ) -> Result<Option<Loss>, CaptureError> {
-    if host.nvml == NvmlSource::Disabled || host.disabled.contains(&crate::Class::Gpu) {
+    if host.nvml == NvmlSource::Disabled || host.disabled.contains(&lattice_conformance::Class::Gpu)
+    {
         return Ok(None);
     }
     let mut report = match child::ask(&host.nvml, &host.outstanding) {
@@ -190,9 +191,11 @@ fn network(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
     if host.ethtool == net::EthtoolSource::Disabled {
         return Ok(());
     }
-    let Reading::Present(report) =
-        net::record(&host.ethtool, &host.root, host.wants(crate::Class::Optics))
-    else {
+    let Reading::Present(report) = net::record(
+        &host.ethtool,
+        &host.root,
+        host.wants(lattice_conformance::Class::Optics),
+    ) else {
         return Ok(());
     };
     let report = match writer.privacy() {

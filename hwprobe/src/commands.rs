@@ -7,7 +7,8 @@
 
 use crate::process::{self, Bounds, Outstanding, Unfinished};
 use crate::root::read_record;
-use crate::{Host, Reading, pci, probe};
+use crate::{Host, pci, probe};
+use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind};

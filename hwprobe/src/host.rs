@@ -2,11 +2,11 @@
 
 use crate::child::{Outstanding, Stuck};
 use crate::commands::Commands;
-use crate::inventory::Loss;
 use crate::ipmi::IpmiSource;
 use crate::net::EthtoolSource;
 use crate::probe::nic::configuration_deadline;
-use crate::{Class, PROBES, Probe, Root};
+use crate::{PROBES, Probe, Root};
+use lattice_conformance::{Class, Loss};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

@@ -6,7 +6,8 @@ mod way;
 pub(crate) use way::parse_way;
 pub(crate) use way::{Switches, Way, way};
 
-use crate::{Reading, Root, Value, text};
+use crate::Root;
+use lattice_conformance::{Reading, Value, text};
 use std::collections::BTreeMap;
 
 /// Vendor id of NVIDIA.

@@ -4,7 +4,7 @@
 //! (stuck in a driver call in the kernel) is left to a waiting thread and counted. While [`Outstanding`] is full, no
 //! further program starts.
 
-use crate::text;
+use lattice_conformance::text;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;

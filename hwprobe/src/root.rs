@@ -13,10 +13,9 @@ pub use bounds::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES};
 pub(crate) use file::{read_all, read_record};
 pub(crate) use touch::{Touched, Touches, Trace, UNREADABLE};
 
-use crate::text;
-use crate::{Digest, Reading};
 use bounds::Budget;
 use file::open_file;
+use lattice_conformance::{Digest, Reading, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

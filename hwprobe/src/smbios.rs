@@ -1,6 +1,6 @@
 //! SMBIOS table: memory arrays (type 16) and memory devices (type 17). Pure; the caller provides the bytes.
 
-use crate::{Reading, text};
+use lattice_conformance::{Reading, text};
 
 const MEMORY_ARRAY: u8 = 16;
 const MEMORY_DEVICE: u8 = 17;

@@ -1,8 +1,8 @@
 //! Source of answers that no file contains: the live machine, or a record next to a captured tree. All such sources
 //! have the same type and the same record format.
 
-use crate::Reading;
 use crate::root::read_record;
+use lattice_conformance::Reading;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! Pure: the caller provides bytes and times. [`Uevent::parse`] decodes one message of the kernel's netlink group, and
 //! [`Uevent::cause`] converts it to a cause. [`Settling`] reduces a storm to one read and a few journal lines.
 
-use crate::history::Cause;
+use lattice_conformance::history::Cause;
 use std::collections::BTreeSet;
 
 /// Maximum message size of the kernel, in bytes (`UEVENT_BUFFER_SIZE` is 2 KiB, without the header).

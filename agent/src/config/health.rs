@@ -3,7 +3,7 @@
 use super::ConfigError;
 use crate::health::{HEALTH_INTERVAL, HealthSettings};
 use lattice_config::{Check, Problems};
-use lattice_hwprobe::health::Table;
+use lattice_conformance::health::Table;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::{LIVE, NodeHealth};
 use bytes::Bytes;
 use lattice_agent_rpc::GetHealth;
-use lattice_hwprobe::health::Report;
+use lattice_conformance::health::Report;
 use lattice_quorum_types::text::truncated;
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 256 << 10;
 /// Longest stored name of an operator that clears a reason, characters.
 const MOST_NAME_CHARS: usize = 128;
 
-/// Answer to a health request: `lattice-hwprobe`'s `Report` with context.
+/// Answer to a health request: `lattice-conformance`'s `Report` with context.
 #[derive(Debug, Serialize)]
 struct Document {
     #[serde(flatten)]

@@ -3,7 +3,7 @@
 //! A read names GPUs by their position on the bus. When a GPU falls off the bus, the GPUs after it move up. With names
 //! by position, the fault of one GPU would be reported for another, and the fault of the last GPU would never end.
 
-use lattice_hwprobe::{Class, Inventory, Reading};
+use lattice_conformance::{Class, Inventory, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,7 +118,7 @@ fn parts(key: &str) -> Option<(&'static str, u32, &str)> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::{ClassRecord, ClassState, GpuIdentity};
+    use lattice_conformance::{ClassRecord, ClassState, GpuIdentity};
 
     /// Read of GPUs at these addresses, by position; `None`: address unknown.
     fn read(vendor: &str, addresses: &[Option<&str>]) -> Inventory {

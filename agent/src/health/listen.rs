@@ -2,10 +2,12 @@
 
 use super::NodeHealth;
 use super::said::HealthSummary;
-use lattice_hwprobe::gpu_events::{
-    GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog, SourceState,
+use lattice_conformance::{
+    Class, State,
+    driver_events::{GpuEvent, GpuEventSource},
 };
-use lattice_hwprobe::{Class, Host, NvmlSource, State};
+use lattice_hwprobe::gpu_events::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
+use lattice_hwprobe::{Host, NvmlSource};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,7 +206,7 @@ fn log(source: &str, state: &SourceState, devices: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_hwprobe::Reading;
+    use lattice_conformance::Reading;
 
     #[test]
     fn events_that_nobody_hears_are_a_note_where_there_are_gpus() {

@@ -1,6 +1,6 @@
 //! Node health: whether the hardware is fit for jobs, checked about once a minute.
 //!
-//! [`lattice_hwprobe::health`] contains the rules; this module supplies their inputs. [`NodeHealth`] passes every read
+//! [`lattice_conformance::health`] contains the rules; this module supplies their inputs. [`NodeHealth`] passes every read
 //! of the node to the engine: its own passes ([`pass`]) and the prober's full reads. It also passes GPU events as they
 //! happen ([`listen`]). It stores the engine's memory on disk ([`store`]), and produces the health part of the gossip
 //! announcement ([`HealthSummary`]). [`state`] is the pure state machine.
@@ -23,10 +23,10 @@ pub(crate) use pass::Reads;
 pub(crate) use said::HealthSummary;
 
 use crate::node::NodeEvents;
-use lattice_hwprobe::gpu_events::GpuEvent;
-use lattice_hwprobe::health::Table;
-use lattice_hwprobe::history::Cause;
-use lattice_hwprobe::{Class, Host, Inventory};
+use lattice_conformance::{
+    Class, Inventory, driver_events::GpuEvent, health::Table, history::Cause,
+};
+use lattice_hwprobe::Host;
 use lattice_mesh::Clock;
 use parking_lot::{Mutex, MutexGuard};
 use state::State;

@@ -1,7 +1,7 @@
 //! Known NICs: a NIC that fell off the bus leaves no other trace.
 
+use lattice_conformance::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Value};
 use lattice_hwprobe::probe::nic::missing_since;
-use lattice_hwprobe::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Value};
 use serde::{Deserialize, Serialize};
 
 /// Most NICs that are remembered.
@@ -80,7 +80,7 @@ fn is_moved(old: &NicIdentity, new: &NicIdentity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_hwprobe::ClassRecord;
+    use lattice_conformance::ClassRecord;
 
     fn nic(slot: u32, address: &str, mac: &str) -> NicIdentity {
         NicIdentity {

@@ -1,8 +1,8 @@
 //! Health passes: reads of the live values, periodically and on request, one at a time.
 
 use super::NodeHealth;
-use lattice_hwprobe::history::Cause;
-use lattice_hwprobe::{Host, Inventory, probe_isolated};
+use lattice_conformance::{Inventory, history::Cause};
+use lattice_hwprobe::{Host, probe_isolated};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

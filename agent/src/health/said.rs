@@ -1,6 +1,6 @@
 //! Health part of the gossip announcement.
 
-use lattice_hwprobe::{Class, health::Severity};
+use lattice_conformance::{Class, health::Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most check codes in one announcement: the node returns all of them on request.

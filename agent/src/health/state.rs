@@ -3,10 +3,12 @@
 use super::gpus::GpuNames;
 use super::nics::{self, KnownNics};
 use super::said::HealthSummary;
-use lattice_hwprobe::gpu_events::{GpuEvent, SAME_WITHIN_MS};
-use lattice_hwprobe::health::{Check, Engine, Memory, Reason, Report, Severity, Table};
-use lattice_hwprobe::history::{Happening, Turn};
-use lattice_hwprobe::{ClassRecord, ClassState, Inventory, Outcome, Reading};
+use lattice_conformance::{
+    ClassRecord, ClassState, Inventory, Outcome, Reading,
+    driver_events::{GpuEvent, SAME_WITHIN_MS},
+    health::{Check, Engine, Memory, Reason, Report, Severity, Table},
+    history::{Happening, Turn},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +130,7 @@ impl State {
     pub(super) fn observe(&mut self, at_ms: u64, seen: &Inventory) -> bool {
         let named = self.stored.slots.observe(seen);
         let seen = named.as_ref().unwrap_or(seen);
-        let gpu = seen.records.get(&lattice_hwprobe::Class::Gpu);
+        let gpu = seen.records.get(&lattice_conformance::Class::Gpu);
         let is_unread = gpu.is_some_and(|r| matches!(r.state(), ClassState::Incomplete { .. }));
         self.has_gpus |= !seen.identity.gpus.is_empty() || is_unread;
         self.has_mlx5 |= nics::has_mlx5(seen);

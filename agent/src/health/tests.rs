@@ -1,11 +1,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::HealthSummary;
 use super::state::{State, Stored};
-use lattice_hwprobe::gpu_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event};
-use lattice_hwprobe::health::{Severity, Table};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, FindingCode, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome,
     Reading, Vitals,
+    driver_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event},
+    health::{Severity, Table},
 };
 
 const GPU: &str = "0000:41:00.0";

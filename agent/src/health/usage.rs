@@ -5,7 +5,8 @@
 
 use super::NodeHealth;
 use lattice_agent_rpc::Part;
-use lattice_hwprobe::{Inventory, Reading, Root, Value};
+use lattice_conformance::{Inventory, Reading, Value};
+use lattice_hwprobe::Root;
 use parking_lot::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -179,7 +180,7 @@ async fn look(root: &Root) -> Result<Ticks, String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::GpuIdentity;
+    use lattice_conformance::GpuIdentity;
     use std::fs;
 
     const STAT: &str = "cpu  100 0 50 800 50 0 0 0 20 0\ncpu0 100 0 50 800 50 0 0 0 20 0\nintr 1\n";

@@ -1,7 +1,6 @@
 //! Causes of a change that the read itself shows.
 
-use lattice_hwprobe::history::Cause;
-use lattice_hwprobe::{ClassRecord, Reading};
+use lattice_conformance::{ClassRecord, Reading, history::Cause};
 use std::collections::BTreeSet;
 
 /// Prefix of the kernel class's keys for modules: `kernel.module.<name>.<what>`.
@@ -38,7 +37,7 @@ pub(super) fn driver(before: Option<&ClassRecord>, now: Option<&ClassRecord>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_hwprobe::Class;
+    use lattice_conformance::Class;
 
     fn kernel(keys: &[(&str, Reading<&str>)]) -> ClassRecord {
         let mut record = ClassRecord::new(Class::Kernel);

@@ -2,7 +2,7 @@
 
 use super::history::NodeHistory;
 use super::publication::Publication;
-use lattice_hwprobe::history::{Cause, Fold, Folded, Happening, Record};
+use lattice_conformance::history::{Cause, Fold, Folded, Happening, Record};
 use lattice_mesh::Clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;

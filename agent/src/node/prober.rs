@@ -6,8 +6,11 @@ use super::triggers::Pace;
 use super::view::{NodeView, Wish};
 use super::{Announcement, Step};
 use bytes::Bytes;
-use lattice_hwprobe::history::{Cause, ReadContext};
-use lattice_hwprobe::{Host, Inventory};
+use lattice_conformance::{
+    Inventory,
+    history::{Cause, ReadContext},
+};
+use lattice_hwprobe::Host;
 use lattice_mesh::Clock;
 use std::fmt;
 use std::sync::Arc;

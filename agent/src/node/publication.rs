@@ -3,10 +3,10 @@
 use super::causes;
 use super::history::Restored;
 use bytes::Bytes;
-use lattice_hwprobe::history::{Folded, Happening, History, Line, ReadContext, Record};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, Digest, DocumentError, Earlier, Inventory, NODE_DOCUMENT_VERSION,
     NodeDocument, Schemas,
+    history::{Folded, Happening, History, Line, ReadContext, Record},
 };
 use std::collections::{BTreeMap, VecDeque};
 

@@ -4,7 +4,7 @@
 mod multicast;
 
 use super::events::NodeEvents;
-use lattice_hwprobe::history::{Cause, Happening};
+use lattice_conformance::history::{Cause, Happening};
 use lattice_hwprobe::net::devlink_events::{self, DevlinkEvent};
 use lattice_hwprobe::net::multicast_group;
 use lattice_hwprobe::uevent::{self, Settling, Uevent};

@@ -3,7 +3,7 @@
 use super::Publication;
 use super::events::{self, Shared};
 use bytes::Bytes;
-use lattice_hwprobe::{Digest, Schemas};
+use lattice_conformance::{Digest, Schemas};
 use parking_lot::MutexGuard;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};

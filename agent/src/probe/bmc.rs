@@ -3,7 +3,7 @@
 use super::source::Source;
 use anyhow::{Context as _, bail};
 use clap::Args;
-use lattice_hwprobe::{Class, Inventory, Probed};
+use lattice_conformance::{Class, Inventory, Probed};
 use lattice_redfish::http::{Bmc, Endpoint, Environment, Pin, ReadOnly, Settings, Trust};
 use lattice_redfish::{Breadth, NodeReport, Scope, Selector, Unselected, contradictions, unread};
 use secrecy::SecretString;

@@ -1,7 +1,7 @@
 //! JSON and YAML output of `probe`.
 
 use super::health::Health;
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, ClassState, Fingerprint, Inventory, LimitState, Milliwatts, Power, Reading,
     Vitals,
 };

@@ -1,8 +1,10 @@
 //! Health verdict of one probe run, in the form of the gossip announcement.
 
 use anyhow::Context as _;
-use lattice_hwprobe::health::{Engine, Memory, Reason, Severity, Table};
-use lattice_hwprobe::{Inventory, Reading};
+use lattice_conformance::{
+    Inventory, Reading,
+    health::{Engine, Memory, Reason, Severity, Table},
+};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -16,7 +16,7 @@ pub use capture::CaptureArgs;
 pub use source::SourceArgs;
 
 use clap::{Args, ValueEnum};
-use lattice_hwprobe::{Class, ClassState, Inventory};
+use lattice_conformance::{Class, ClassState, Inventory};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;

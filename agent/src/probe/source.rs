@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use lattice_conformance::{Class, Inventory};
 use lattice_hwprobe::capture::{archive, host_of};
-use lattice_hwprobe::{Class, Host, Inventory, NvmlSource, probe_isolated};
+use lattice_hwprobe::{Host, NvmlSource, probe_isolated};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};

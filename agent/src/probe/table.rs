@@ -4,7 +4,7 @@ use super::health::Health;
 use super::source::LEFT_OUT;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, ClassState, Fingerprint, Inventory, Power, Reading, State, Value,
 };
 use std::fmt::Write;

@@ -9,7 +9,7 @@ use lattice_agent_rpc::{
     AttemptKey, GetInventory, GetPreimage, ListAttempts, LogStream, Ping, ReadLog,
 };
 use lattice_gossip::Verdict;
-use lattice_hwprobe::{Class, Digest, Inventory, NodeDocument, Reading, probe_all, verify};
+use lattice_hwprobe::probe_all;
 use lattice_mesh::{CallError, Expect, Role};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;

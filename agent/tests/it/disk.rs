@@ -8,7 +8,6 @@ use lattice_agent::App;
 use lattice_agent::attempt::Hook;
 use lattice_agent_rpc::{GetHistory, GetInventory, LaunchRefused, Terminate};
 use lattice_gossip::{Member, Verdict};
-use lattice_hwprobe::history::{Cause, Entry};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use std::collections::BTreeMap;
@@ -221,7 +220,7 @@ async fn control_is_told_of_a_full_disk_and_of_its_end() {
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
     // The first history records take space and release some: each class, and the agent's start.
-    let all = lattice_hwprobe::Class::STANDING.len() as u64 + 1;
+    let all = lattice_conformance::Class::STANDING.len() as u64 + 1;
     let has_entered = |m: &Member| m.published.history.is_some_and(|mark| mark.seq >= all);
     cluster.member("n1", has_entered).await;
     let fill = disk.0.join("fill");
@@ -261,7 +260,7 @@ async fn what_changes_on_a_full_disk_is_gossiped_shown_and_entered_once_there_is
     let mut app = App::bind(settings, cluster.edges("n1")).await.unwrap();
     app.start().await.unwrap();
     // Each class, the agent's start, and the finding of the checks on this host.
-    let all = lattice_hwprobe::Class::STANDING.len() as u64 + 2;
+    let all = lattice_conformance::Class::STANDING.len() as u64 + 2;
     let seq = |m: &Member| m.published.history.map_or(0, |mark| mark.seq);
     let is_read = |m: &Member| seq(m) >= all && m.published.identity.is_some();
     let before = cluster.member("n1", is_read).await;

@@ -10,7 +10,6 @@ use lattice_agent::{App, Settings};
 use lattice_agent_rpc::{ClearReason, GetHealth};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, Fault, library_path};
 use lattice_gossip::{Member, Verdict};
-use lattice_hwprobe::health::{Action, Reason, Report, Severity, Table};
 use lattice_hwprobe::{Host, NvmlSource, Root};
 use lattice_mesh::{CallError, Expect, Peer, Role};
 use serde_json::{Value as Json, json};

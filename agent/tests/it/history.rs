@@ -8,8 +8,7 @@ use crate::support::{PATIENCE, eventually, is_root, tree_of};
 use lattice_agent::App;
 use lattice_agent_rpc::{GetHistory, GetInventory, GetPreimage, HistoryPage};
 use lattice_gossip::{HistoryMark, Member};
-use lattice_hwprobe::history::{Cause, Entry, Event, Happening, Past, Record, record_at};
-use lattice_hwprobe::{Class, Host, Reading, Root};
+use lattice_hwprobe::{Host, Root};
 use lattice_mesh::{CallError, Expect, Peer, Role};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -247,7 +246,7 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     let wanted = GetPreimage { digest: digest.0 };
     let peer = cluster.peer(&app);
     let bytes = peer.call(&wanted, PATIENCE).await.unwrap().unwrap();
-    assert!(lattice_hwprobe::verify(&digest, &bytes).is_ok());
+    assert!(lattice_conformance::verify(&digest, &bytes).is_ok());
     app.stop().await;
 }
 

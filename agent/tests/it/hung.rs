@@ -4,8 +4,9 @@
 use crate::cluster::Cluster;
 use crate::hanging::{Hang, Hanging};
 use crate::support::{PATIENCE, tree_of};
+use lattice_conformance::{Inventory, Outcome};
 use lattice_gossip::{Member, Verdict};
-use lattice_hwprobe::{Host, Inventory, NvmlSource, Outcome};
+use lattice_hwprobe::{Host, NvmlSource};
 use std::time::Duration;
 
 fn reasons(member: &Member) -> Vec<String> {

@@ -1,11 +1,11 @@
 //! Commands `lattice-agent probe` and `capture`, as an operator runs them.
 
 use crate::support;
+use lattice_conformance::{Class, Reading};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::capture::archive::unpack;
 use lattice_hwprobe::net::Module;
-use lattice_hwprobe::{Class, Reading};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 use std::fs::{self, File};

@@ -15,7 +15,7 @@ use brake::BrakeCommand;
 use changes::ChangesArgs;
 use clap::{Args, Subcommand};
 use lattice_api::conformance::{DriftView, UnknownView};
-use lattice_hwprobe::Scope;
+use lattice_conformance::Scope;
 use lattice_quorum_types::{NodeId, hostlist};
 use only::OnlyArgs;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,10 +4,13 @@
 use crate::output::{self, Columns, Format, contrast, short};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use lattice_conformance::{
+    ClassRecord, Digest, Inventory, NodeView, Scope, diff_by_parts, drift, groups,
+};
 use lattice_hwprobe::{
-    ClassRecord, Digest, Host, Inventory, NodeView, NvmlSource, Scope,
+    Host, NvmlSource,
     capture::{GPU_REPORT, archive, host_of},
-    diff_by_parts, drift, groups, probe_all,
+    probe_all,
 };
 use std::{
     collections::BTreeMap,

@@ -23,7 +23,7 @@ use lattice_api::{
     conformance::DifferenceView,
     node::{ClassView, NodeView, PowerView},
 };
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use list::ListArgs;
 use named::one;
 use reprobe::ReprobeArgs;
@@ -270,7 +270,7 @@ async fn show(name: &str, connection: &Connection) -> Result<(), Failure> {
 async fn inventory(name: &str, classes: &[Class], connection: &Connection) -> Result<(), Failure> {
     let inventory = connection.client.inventory(name, false).await?;
     // The inventory is the agent's own document.
-    let mut inventory: lattice_hwprobe::Inventory =
+    let mut inventory: lattice_conformance::Inventory =
         serde_json::from_value(inventory).map_err(anyhow::Error::from)?;
     if !classes.is_empty() {
         let records = &mut inventory.records;

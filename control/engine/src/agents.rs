@@ -4,7 +4,7 @@ use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES, view::View};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use lattice_agent_rpc::{AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog};
-use lattice_hwprobe::{Digest, Inventory};
+use lattice_conformance::{Digest, Inventory};
 use lattice_mesh::{CallError, Expect, Items, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::NodeId;
 use std::{net::SocketAddr, time::Duration};

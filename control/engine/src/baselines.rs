@@ -8,7 +8,7 @@ pub mod form;
 #[cfg(test)]
 mod tests;
 
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, CohortKey, Digest, Value,
     baseline::{Constraint, Expectation},
     verify,
@@ -141,7 +141,7 @@ pub fn expectation(class: Class, rule: &Rule) -> Result<Expectation, String> {
             let read = |constraint: &baseline::Constraint| {
                 Ok(Constraint {
                     key: constraint.key.parse().map_err(
-                        |error: lattice_hwprobe::baseline::BadPattern| error.to_string(),
+                        |error: lattice_conformance::baseline::BadPattern| error.to_string(),
                     )?,
                     any_of: constraint.any_of.iter().map(value).collect(),
                     or_absent: constraint.or_absent,

@@ -2,10 +2,10 @@
 //! publish.
 
 use crate::{core::Core, observe, view::GossipedNode};
+use lattice_conformance::{Class, ClassMark, Earlier};
 use lattice_gossip::{
     Belief, Cell, CellConfig, Gossip, JoinError, Member, Published, Snapshot, Verdict,
 };
-use lattice_hwprobe::{Class, ClassMark, Earlier};
 use lattice_mesh::{Mesh, Role};
 use lattice_placement::Health;
 use lattice_quorum_types::NodeId;
@@ -95,7 +95,7 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::Digest;
+    use lattice_conformance::Digest;
     use lattice_mesh::Identity;
 
     #[test]

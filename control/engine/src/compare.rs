@@ -7,7 +7,7 @@ use crate::{
     preimages::NotHad,
     view::{NodeEntry, View},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, ClassRecord, Difference, Digest, Inventory, Levels, Reading, Schemas, Value,
     Verdict, diff, diff_by_parts,
 };

@@ -40,7 +40,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
 use lattice_agent_rpc::{AttemptKey, LogStream, ReadLog};
-use lattice_hwprobe::{DriftReport, Groups, Scope, groups};
+use lattice_conformance::{DriftReport, Groups, Scope, groups};
 use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,

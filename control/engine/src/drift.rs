@@ -8,7 +8,7 @@ use crate::{
     baselines::{Baselines, Chosen, ClassBaseline, ParsedBaseline},
     view::{NodeEntry, View},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, DriftReport, Earlier, NoMajority, Preimages, Verdict,
     baseline::{Deviation, Standing},
     drift,

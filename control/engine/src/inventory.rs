@@ -9,7 +9,7 @@ use crate::{
     tasks::class_merge,
     view::{NodeEntry, View},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, ClassRecord, Digest, Earlier, Inventory, Levels, LimitState, Power, Reading,
     Schemas, Value, fingerprint,
 };

@@ -6,7 +6,7 @@ use crate::{
     view::View,
 };
 use lattice_agent_rpc::GetHealth;
-use lattice_hwprobe::health::{Reason, Report};
+use lattice_conformance::health::{Reason, Report};
 use lattice_quorum_types::NodeId;
 use serde::Deserialize;
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl NodeHealth {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::health::{Action, Severity};
+    use lattice_conformance::health::{Action, Severity};
     use serde_json::json;
 
     fn reason(code: &str, severity: Severity, action: Action) -> Reason {

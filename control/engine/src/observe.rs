@@ -6,7 +6,7 @@ use crate::{
     feed::{Change, Observed},
     view::{GossipedNode, Named, NodeEntry, United, View},
 };
-use lattice_hwprobe::{Class, Digest, NodeDocument};
+use lattice_conformance::{Class, Digest, NodeDocument};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::{

@@ -16,7 +16,7 @@ use crate::{
 };
 use bytes::Bytes;
 use kept::PreimageCache;
-use lattice_hwprobe::{ClassRecord, Digest, NodeDocument, verify};
+use lattice_conformance::{ClassRecord, Digest, NodeDocument, verify};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::{fmt, sync::Arc, time::Duration};

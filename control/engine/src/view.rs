@@ -9,7 +9,7 @@ pub use node::{EXECUTOR_REASONS, Named, SILENT, United};
 pub use node::{GossipedNode, NodeEntry};
 
 use crate::{baselines::Baselines, drift::Report, plans::LastPlan};
-use lattice_hwprobe::{DriftReport, Levels, NodeView};
+use lattice_conformance::{DriftReport, Levels, NodeView};
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{
     NodeId, UnixMillis, VclusterName,

@@ -16,8 +16,8 @@ use lattice_client::{
         conformance::DifferenceView,
     },
 };
+use lattice_conformance::{Class, ClassMark, Digest, Schemas, Written, keys::ROWS};
 use lattice_engine::{Core, View};
-use lattice_hwprobe::{Class, ClassMark, Digest, Schemas, Written, keys::ROWS};
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{AllocationState, Command, NodeId, Outcome, node::Lifecycle};
 use std::{

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use lattice_agent_rpc::LogStream;
 use lattice_client::{AllocationRequest, LogOptions, SubmitOptions};
+use lattice_conformance::{Class, Scope, Verdict};
 use lattice_control::Config;
 use lattice_engine::{Change, Core, Subscription};
-use lattice_hwprobe::{Class, Scope, Verdict};
 use lattice_mesh::{Credentials, JoinToken, Role};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p lattice-redfish --example deeds -- fixtures/captures/redfish/hpe-dl325-ilo5.tar.gz`
 
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use lattice_redfish::{DeedsSeen, Documents, find_deeds, read_deeds, recorded};
 use std::path::Path;
 

@@ -11,7 +11,7 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use lattice_hwprobe::{ClassRecord, ClassState, Milliwatts, Reading, Value};
+use lattice_conformance::{ClassRecord, ClassState, Milliwatts, Reading, Value};
 use lattice_redfish::NodeReport;
 
 fn main() {

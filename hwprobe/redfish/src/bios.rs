@@ -6,7 +6,8 @@ use crate::firmware::Inventory;
 use crate::systems::System;
 use crate::versions::contradict;
 use crate::walk::{Walk, kind, link, string, text};
-use lattice_hwprobe::{ClassRecord, Finding, FindingCode, Reading, Value as Known};
+use lattice_conformance::Value as Known;
+use lattice_conformance::{ClassRecord, Finding, FindingCode, Reading};
 use registry::{Registry, is_of_this_host};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -168,7 +169,9 @@ fn setting(value: &Value) -> Reading<Known> {
         Value::String(text) if text.len() > LONGEST_TEXT => {
             Reading::failed(format!("{} bytes of text", text.len()))
         }
-        Value::String(text) => Reading::Present(Known::Text(lattice_hwprobe::text::collapse(text))),
+        Value::String(text) => {
+            Reading::Present(Known::Text(lattice_conformance::text::collapse(text)))
+        }
         other => Reading::failed(format!("is {}", kind(other))),
     }
 }

@@ -1,6 +1,6 @@
 //! Available resources of one BMC, with the result of each fetch.
 
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

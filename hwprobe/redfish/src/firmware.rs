@@ -7,7 +7,7 @@ use crate::own;
 use crate::systems::{System, Systems};
 use crate::walk::{Member, Walk, link, links, text};
 use component::{Component, Role};
-use lattice_hwprobe::{ClassRecord, Finding, FindingCode, Power, Reading};
+use lattice_conformance::{ClassRecord, Finding, FindingCode, Power, Reading};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

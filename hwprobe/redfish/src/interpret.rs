@@ -5,7 +5,7 @@ use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, Unsel
 use crate::systems::{self, System, Systems};
 use crate::walk::Walk;
 use crate::{bios, firmware, own, power, vitals};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, Finding, FindingCode, LimitState, Power, Reading, Vitals,
 };
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use crate::documents::ResourcePath;
 use crate::systems::{System, Systems};
 use crate::walk::{Walk, link, links, string};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 
 /// A chassis that contains the system.

@@ -5,7 +5,7 @@
 //! too: links lead there, and samples with other file names (`dell_power.json`) have no other path.
 
 use crate::documents::{Documents, ResourcePath};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;

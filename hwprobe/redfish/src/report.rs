@@ -2,7 +2,9 @@
 
 use crate::documents::ResourcePath;
 use crate::power::Route;
-use lattice_hwprobe::{Class, ClassRecord, Finding, LimitState, Power, Probed, Reading, Vitals};
+use lattice_conformance::{
+    Class, ClassRecord, Finding, LimitState, Power, Probed, Reading, Vitals,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 use crate::documents::ResourcePath;
 use crate::report::{Selector, SystemName, Unselected};
 use crate::walk::{Walk, link, string, text, type_name};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 
 /// A system of the BMC.

@@ -1,6 +1,6 @@
 //! Contradictions between a host and its BMC about the version of the same firmware.
 
-use lattice_hwprobe::{ClassRecord, Finding, FindingCode};
+use lattice_conformance::{ClassRecord, Finding, FindingCode};
 use std::collections::BTreeSet;
 
 /// Findings for versions that the host and its BMC report differently: the BIOS version in class `bios`, and the BMC's

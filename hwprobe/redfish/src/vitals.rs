@@ -4,7 +4,8 @@ use crate::own::{self, Chassis};
 use crate::power::{self, Readout, SourcePower};
 use crate::systems::System;
 use crate::walk::{Walk, link, string, text};
-use lattice_hwprobe::{LimitState, Milliwatts, Reading, Value as Known, Vitals};
+use lattice_conformance::Value as Known;
+use lattice_conformance::{LimitState, Milliwatts, Reading, Vitals};
 use serde_json::Value;
 
 /// Maximum number of processors examined for accelerators.

@@ -1,7 +1,7 @@
 //! Traversal of a BMC's resources: available documents, missing documents, and limits.
 
 use crate::documents::{Documents, ResourcePath};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -175,7 +175,7 @@ pub(crate) fn member_of(entry: &Value) -> Result<Member<'_>, String> {
 }
 
 fn shown(link: &str) -> String {
-    lattice_hwprobe::text::shown(link)
+    lattice_conformance::text::shown(link)
 }
 
 /// Path in a property: absent without a link, failed if the link is not a path of the BMC.
@@ -239,7 +239,7 @@ pub(crate) fn text(value: &Value, property: &str) -> Reading<String> {
         Some(Value::String(text)) if text.len() > LONGEST => {
             Reading::failed(format!("{property}: {} bytes of text", text.len()))
         }
-        Some(Value::String(text)) => lattice_hwprobe::text::firmware(text),
+        Some(Value::String(text)) => lattice_conformance::text::firmware(text),
         Some(other) => Reading::failed(format!("{property} is {}, not text", kind(other))),
     }
 }

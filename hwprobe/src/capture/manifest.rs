@@ -2,9 +2,9 @@
 
 use super::tree::Writer;
 use super::{CaptureError, GPU_REPORT, Privacy};
-use crate::inventory::Loss;
 use crate::root::read_all;
 use crate::{Host, NvmlSource};
+use lattice_conformance::Loss;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;

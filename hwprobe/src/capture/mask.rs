@@ -1,6 +1,6 @@
 //! Masking of captures: replacement of strings that identify one machine.
 
-use crate::{Inventory, Reading};
+use lattice_conformance::{Inventory, Reading};
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -269,7 +269,7 @@ fn replace(text: &str, secret: &str, instead: &str) -> Option<String> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::{Identity, NicIdentity};
+    use lattice_conformance::{Identity, NicIdentity};
 
     fn present(text: &str) -> Reading<String> {
         Reading::Present(text.to_owned())

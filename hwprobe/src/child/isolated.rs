@@ -4,9 +4,9 @@ use super::PROBE_SUBCOMMAND;
 use super::job::{Job, Line};
 use super::pipes::{ChildOutput, Pipes};
 use super::stuck::MOST_STUCK;
-use crate::inventory::Loss;
 use crate::root::Touches;
-use crate::{Host, Inventory, Probe, Probed, Reading, text};
+use crate::{Host, Probe};
+use lattice_conformance::{Inventory, Loss, Probed, Reading, text};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -48,7 +48,7 @@ pub(crate) fn traced_isolated(
         };
         match answer {
             Answer::Learned(took, probed) => inventory.take(probe.name, took, *probed),
-            Answer::Lost(took, loss) => inventory.lose(probe, took, &loss),
+            Answer::Lost(took, loss) => inventory.lose(probe.name, probe.class, took, &loss),
         }
     }
     inventory.complete();

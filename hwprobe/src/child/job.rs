@@ -1,8 +1,8 @@
 //! Messages between the parent and the probing process.
 
 use crate::Host;
-use crate::probe::Probed;
 use crate::root::Touches;
+use lattice_conformance::Probed;
 use serde::{Deserialize, Serialize};
 
 /// The request, on the child's standard input.

@@ -2,7 +2,8 @@
 
 use super::report::{Envelope, GpuReport, REPORT_VERSION};
 use crate::process::{self, Bounds, Outstanding, Unfinished};
-use crate::{NvmlSource, Reading, source};
+use crate::{NvmlSource, source};
+use lattice_conformance::Reading;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;

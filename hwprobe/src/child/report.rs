@@ -1,6 +1,6 @@
 //! The GPU report that the child sends to the parent.
 
-use crate::{Reading, Value};
+use lattice_conformance::{Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

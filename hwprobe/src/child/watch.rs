@@ -264,7 +264,7 @@ impl Complaints {
 
     fn why(mut self) -> String {
         self.hear();
-        let said = crate::text::collapse(&String::from_utf8_lossy(&self.kept));
+        let said = lattice_conformance::text::collapse(&String::from_utf8_lossy(&self.kept));
         match said.as_str() {
             "" => "the listener ended".to_owned(),
             said => format!("the listener ended: {said}"),

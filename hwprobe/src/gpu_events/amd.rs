@@ -5,10 +5,9 @@
 //! device's address (old kernels' `[drm:amdgpu_job_timedout [amdgpu]]`) belongs to no GPU and is ignored: the reset
 //! that follows has an address.
 
-use super::AmdEvent;
-use super::EventCode;
 use super::kmsg::{KernelLine, shortened};
 use crate::pci;
+use lattice_conformance::driver_events::{AmdEvent, EventCode};
 
 /// Parses `amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!` and similar lines. Returns `None` for any other line.
 pub(super) fn line(text: &str) -> Option<KernelLine> {

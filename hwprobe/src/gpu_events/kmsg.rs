@@ -1,7 +1,6 @@
-//! Kernel log lines, parsed as text.
+//! Kernel log: its records, and the form of a parsed line.
 
-use super::{EventCode, amd, mlx5};
-use crate::pci;
+use lattice_conformance::driver_events::EventCode;
 
 /// A parsed line of the kernel log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,37 +16,8 @@ pub struct KernelLine {
 /// Maximum length of the detail text, in characters.
 const MOST_DETAIL_CHARS: usize = 400;
 
-/// Parses a kernel log line of a driver: an XID, an amdgpu event, or a NIC failure reported by mlx5_core. Returns
-/// `None` for any other line.
-#[must_use]
-pub fn line(text: &str) -> Option<KernelLine> {
-    nvidia(text)
-        .or_else(|| amd::line(text))
-        .or_else(|| mlx5::line(text))
-}
-
 pub(super) fn shortened(detail: &str) -> String {
     detail.chars().take(MOST_DETAIL_CHARS).collect()
-}
-
-/// Parses `NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.`, also without `PCI:` as old drivers write it.
-fn nvidia(text: &str) -> Option<KernelLine> {
-    let (_, rest) = text.split_once("NVRM: Xid (")?;
-    let (place, rest) = rest.split_once("): ")?;
-    let place = place.strip_prefix("PCI:").unwrap_or(place).trim();
-    // The driver omits the function number.
-    let place = match place.rsplit_once('.') {
-        Some(_) => place.to_owned(),
-        None => format!("{place}.0"),
-    };
-    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, rest) = rest.split_at(digits);
-    let detail = rest.trim_start_matches([',', ' ']).trim();
-    Some(KernelLine {
-        address: pci::address(&place).present()?.clone(),
-        code: EventCode::Xid(number.parse().ok()?),
-        detail: shortened(detail),
-    })
 }
 
 /// A record of the kernel log.

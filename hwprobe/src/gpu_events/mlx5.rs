@@ -4,10 +4,9 @@
 //! the process (`poll_health:739:(pid 0): `). OFED repeats the address, and messages about one interface add its name.
 //! So a line is identified by its words. If the driver reports one occurrence twice, only one of the lines counts.
 
-use super::EventCode;
-use super::Mlx5Event;
 use super::kmsg::{KernelLine, shortened};
 use crate::pci;
+use lattice_conformance::driver_events::{EventCode, Mlx5Event};
 
 /// Parses `mlx5_core 0000:5e:00.0: device's health compromised - reached miss count` and similar lines. Returns `None`
 /// for any other line, including one of another driver that quotes such a line.

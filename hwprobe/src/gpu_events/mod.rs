@@ -1,186 +1,24 @@
-//! GPU and NIC events reported by drivers, as a log with sequence numbers and times: NVIDIA XIDs, amdgpu events, and
-//! NIC events of mlx5_core.
+//! Sources of GPU and NIC events: the kernel log ([`line()`]), and the driver's own events.
 //!
-//! Two sources report the same XID: the driver's own events, which [`GpuEventWatch`] receives in a child process, and
-//! the kernel log ([`line()`]). Each source alone loses some events. The library reports only those it considers
-//! critical, and the kernel log may be overwritten or unreadable. [`GpuEventLog`] merges both reports of one occurrence
-//! into one event and records the sources. Other drivers report through the kernel log only.
-//!
-//! Start at [`GpuEventLog::record`], which documents the merge rule. [`GpuEventWatch`] performs the I/O.
+//! [`GpuEventWatch`] performs the I/O, and receives the driver's events in a child process. The events themselves, and
+//! the log that merges the reports of both sources, are `lattice_conformance::driver_events`.
 
 mod amd;
-mod code;
 mod kmsg;
 mod mlx5;
+mod nvidia;
 mod watch;
 
-pub use code::{AmdEvent, EventCode, Mlx5Event};
-pub use kmsg::{KernelLine, KernelRecord, line, record};
+pub use kmsg::{KernelLine, KernelRecord, record};
 pub use watch::{GpuEventSources, GpuEventWatch, KernelLog, SourceState};
 
-use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-use std::fmt;
-
-/// Maximum time between the reports of both sources on one occurrence, in milliseconds. The kernel writes its line
-/// before it wakes the library; a loaded node is late by seconds, not by minutes.
-pub const SAME_WITHIN_MS: u64 = 10_000;
-
-/// Source of the report on an occurrence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GpuEventSource {
-    /// The driver's events.
-    Nvml,
-    /// The kernel log.
-    KernelLog,
-    /// Both sources.
-    Both,
-}
-
-impl GpuEventSource {
-    /// The stable lower-case name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nvml => "nvml",
-            Self::KernelLog => "kernel_log",
-            Self::Both => "both",
-        }
-    }
-}
-
-impl fmt::Display for GpuEventSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// One report by one source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sighting {
-    /// Time of the event in Unix milliseconds; for the driver's events, time of arrival.
-    pub at_ms: u64,
-    /// PCI address of the GPU or NIC, as sysfs writes it.
-    pub address: String,
-    /// Code of the event.
-    pub code: EventCode,
-    /// [`GpuEventSource::Nvml`] or [`GpuEventSource::KernelLog`].
-    pub source: GpuEventSource,
-    /// Further text of the kernel line; empty for the driver's events.
-    pub detail: String,
-    /// Sequence number of the kernel record ([`KernelRecord::seq`]); none for the driver's events.
-    pub kernel_seq: Option<u64>,
-}
-
-/// One occurrence, reported by one or both sources.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuEvent {
-    /// Sequence number, rising by one from 1 during the life of the log; a gap shows a poller that events were lost.
-    pub seq: u64,
-    /// Time of the event in Unix milliseconds; the earlier one if both sources reported it.
-    pub at_ms: u64,
-    /// PCI address of the GPU or NIC, as sysfs writes it.
-    pub address: String,
-    /// Code of the event.
-    pub code: EventCode,
-    /// Sources that have reported the event so far.
-    pub source: GpuEventSource,
-    /// Further text of the kernel line.
-    pub detail: String,
-    /// Sequence number of the kernel record, if the kernel log reported the event. Unlike the time, the number is the
-    /// same for every reader of the log in this boot.
-    #[serde(default)]
-    pub kernel_seq: Option<u64>,
-}
-
-/// Result of recording a sighting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
-    /// A new event with this sequence number.
-    New(u64),
-    /// The other source already reported the event with this sequence number.
-    Confirms(u64),
-}
-
-/// The most recent events, oldest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuEventLog {
-    most: usize,
-    next: u64,
-    events: VecDeque<GpuEvent>,
-}
-
-impl GpuEventLog {
-    /// An empty log that keeps the last `most` events.
-    #[must_use]
-    pub const fn new(most: usize) -> Self {
-        Self {
-            most,
-            next: 1,
-            events: VecDeque::new(),
-        }
-    }
-
-    /// Records a sighting. It matches the oldest event of the same device and code that only the other source reported
-    /// within [`SAME_WITHIN_MS`]. So the third report of one source matches the third of the other, and no event is
-    /// counted twice or lost.
-    pub fn record(&mut self, sighting: Sighting) -> Recorded {
-        let other = match sighting.source {
-            GpuEventSource::Nvml => GpuEventSource::KernelLog,
-            GpuEventSource::KernelLog | GpuEventSource::Both => GpuEventSource::Nvml,
-        };
-        let is_same = |event: &&mut GpuEvent| {
-            event.source == other
-                && event.code == sighting.code
-                && event.address == sighting.address
-                && event.at_ms.abs_diff(sighting.at_ms) <= SAME_WITHIN_MS
-        };
-        if let Some(event) = self.events.iter_mut().find(is_same) {
-            event.source = GpuEventSource::Both;
-            event.at_ms = event.at_ms.min(sighting.at_ms);
-            if event.detail.is_empty() {
-                event.detail = sighting.detail;
-            }
-            event.kernel_seq = event.kernel_seq.or(sighting.kernel_seq);
-            return Recorded::Confirms(event.seq);
-        }
-        let seq = self.next;
-        self.next += 1;
-        self.events.push_back(GpuEvent {
-            seq,
-            at_ms: sighting.at_ms,
-            address: sighting.address,
-            code: sighting.code,
-            source: sighting.source,
-            detail: sighting.detail,
-            kernel_seq: sighting.kernel_seq,
-        });
-        while self.events.len() > self.most {
-            self.events.pop_front();
-        }
-        Recorded::New(seq)
-    }
-
-    /// The event with this sequence number, if the log still keeps it.
-    #[must_use]
-    pub fn get(&self, seq: u64) -> Option<&GpuEvent> {
-        let first = self.events.front()?.seq;
-        self.events
-            .get(usize::try_from(seq.checked_sub(first)?).ok()?)
-    }
-
-    /// Events after `seq`, oldest first. If the first returned number is not `seq + 1`, the events between them are no
-    /// longer kept.
-    pub fn since(&self, seq: u64) -> impl Iterator<Item = &GpuEvent> {
-        self.events.iter().filter(move |event| event.seq > seq)
-    }
-
-    /// Sequence number of the last event; 0 without any.
-    #[must_use]
-    pub const fn last(&self) -> u64 {
-        self.next - 1
-    }
+/// Parses a kernel log line of a driver: an XID, an amdgpu event, or a NIC failure reported by mlx5_core. Returns
+/// `None` for any other line.
+#[must_use]
+pub fn line(text: &str) -> Option<KernelLine> {
+    nvidia::line(text)
+        .or_else(|| amd::line(text))
+        .or_else(|| mlx5::line(text))
 }
 
 #[cfg(test)]

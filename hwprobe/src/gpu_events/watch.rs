@@ -1,8 +1,12 @@
 //! Event watch: two source threads, one channel, one log.
 
-use super::{EventCode, GpuEvent, GpuEventLog, GpuEventSource, Recorded, Sighting, line, record};
+use super::{line, record};
+use crate::NvmlSource;
 use crate::child::{self, Line, News};
-use crate::{NvmlSource, Reading};
+use lattice_conformance::Reading;
+use lattice_conformance::driver_events::{
+    EventCode, GpuEvent, GpuEventLog, GpuEventSource, Recorded, Sighting,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Decoding of BMC answers.
 
-use crate::{Milliwatts, Reading};
+use lattice_conformance::{Milliwatts, Reading};
 
 /// Completion code of an answer, other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Requests to the kernel's IPMI device.
 
 use super::IpmiReport;
-use crate::Reading;
 use crate::ioctl::{ipmi_receive, ipmi_send};
 use data_encoding::HEXLOWER;
+use lattice_conformance::Reading;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, OpenOptions};
 use std::io;

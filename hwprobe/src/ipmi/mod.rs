@@ -7,10 +7,10 @@ mod device;
 
 pub use decode::{Completion, DeviceId, PowerReading};
 
-use crate::Reading;
 use crate::blocking_call::{Aside, Expired};
 use crate::source::{Answers, Source};
 use data_encoding::HEXLOWER_PERMISSIVE;
+use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

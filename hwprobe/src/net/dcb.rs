@@ -5,7 +5,7 @@
 //! `struct dcb_app` in `DCB_ATTR_IEEE`.
 
 use super::netlink::{Malformed, Socket, attributes, push};
-use crate::Reading;
+use lattice_conformance::Reading;
 use std::collections::BTreeSet;
 use std::io;
 

@@ -6,7 +6,7 @@
 use super::devlink_events::FAMILY;
 use super::generic;
 use super::netlink::{self, Malformed, Socket, attributes, string};
-use crate::{Reading, text};
+use lattice_conformance::{Reading, text};
 use rustix::net::netlink::GENERIC;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -6,8 +6,8 @@
 use super::devlink::{BUS_NAME, DEVICE_NAME};
 use super::generic::split;
 use super::netlink::{Malformed, attributes, messages, string};
-use crate::history::Cause;
 use crate::uevent::harmless;
+use lattice_conformance::history::Cause;
 use std::fmt;
 
 /// `DEVLINK_GENL_NAME`.

@@ -2,7 +2,7 @@
 
 use super::module::{MODULE_BYTES, Module};
 use crate::ioctl::{self, ETHTOOL_BYTES};
-use crate::{Reading, text};
+use lattice_conformance::{Reading, text};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::net::UnixDatagram;

@@ -17,9 +17,10 @@ pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, Rings};
 pub use generic::{MulticastGroup, multicast_group};
 pub use module::{Module, ModuleIdentity};
 
+use crate::Root;
 use crate::blocking_call::{Aside, Expired};
 use crate::source::{Answers, Source};
-use crate::{Reading, Root};
+use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;

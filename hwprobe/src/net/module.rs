@@ -13,7 +13,7 @@
 //! The last line is never kept. A reader of a module keeps the bytes of the other lines; the rest is zero, including
 //! measured values.
 
-use crate::{Reading, text};
+use lattice_conformance::{Reading, text};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

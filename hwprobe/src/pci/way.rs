@@ -1,7 +1,8 @@
 //! Position of a PCI function: its path from the host bridge, and the PCIe switches on that path.
 
 use super::{AMD, Function, MELLANOX, rank};
-use crate::{Reading, Root, text};
+use crate::Root;
+use lattice_conformance::{Reading, text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PCI class of PCI-to-PCI bridges: root ports, switch ports, and bridges to buses other than PCIe.

@@ -4,7 +4,8 @@
 mod settings;
 
 use super::Probed;
-use crate::{Class, Host, Reading, Root, Value, text};
+use crate::{Host, Root};
+use lattice_conformance::{Class, Reading, Value, text};
 use std::collections::BTreeMap;
 
 const DMI: &str = "/sys/class/dmi/id";

@@ -4,8 +4,9 @@
 //! credentials.
 
 use super::Probed;
+use crate::Host;
 use crate::ipmi::{self, DeviceId, PowerReading, from_hex};
-use crate::{Class, ClassRecord, FindingCode, Host, Power, Reading};
+use lattice_conformance::{Class, ClassRecord, FindingCode, Power, Reading};
 
 /// Reads device id and power draw over IPMI.
 #[must_use]

@@ -1,7 +1,8 @@
 //! Processors: model, topology and caches. Microcode is firmware and belongs to the BIOS class.
 
 use super::Probed;
-use crate::{Class, ClassRecord, Host, Reading, Root, Value, Vitals, text};
+use crate::{Host, Root};
+use lattice_conformance::{Class, ClassRecord, Reading, Value, Vitals, text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Processor flags that placement may use.

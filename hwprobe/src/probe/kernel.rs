@@ -4,8 +4,9 @@ mod processors;
 
 use super::Probed;
 use crate::cmdline::{mask, matches};
-use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
+use crate::{Host, Root};
 use data_encoding::HEXLOWER;
+use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 use std::collections::BTreeSet;
 
 /// Sysctls that count, as paths below `/proc/sys`. Settings that the kernel derives from the amount of free memory

@@ -7,7 +7,8 @@ mod cxl;
 
 use super::Probed;
 use crate::smbios::{self, MemoryDevice};
-use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
+use crate::{Host, Root};
+use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 
 /// The raw SMBIOS table; readable by root only.
 pub(crate) const DMI_TABLE: &str = "/sys/firmware/dmi/tables/DMI";

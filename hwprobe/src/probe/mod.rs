@@ -16,52 +16,9 @@ pub mod software;
 pub mod storage;
 mod usage;
 
-use crate::{
-    Class, ClassRecord, Facts, Finding, FindingCode, Host, Identity, Inventory, Power, Topology,
-    Vitals,
-};
-use serde::{Deserialize, Serialize};
+use crate::Host;
+use lattice_conformance::{Class, ClassRecord, Inventory, Probed};
 use std::time::Instant;
-
-/// Result of one probe, in all planes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Probed {
-    /// Conformance record.
-    pub record: ClassRecord,
-    /// Identity values found by the probe.
-    pub identity: Identity,
-    /// Facts found by the probe.
-    pub facts: Facts,
-    /// Topology found by the probe.
-    pub topology: Topology,
-    /// Live values found by the probe.
-    pub vitals: Vitals,
-    /// Power of the node, if this probe reads it.
-    pub power: Option<Power>,
-    /// Contradictions found by the probe.
-    pub findings: Vec<Finding>,
-}
-
-impl Probed {
-    /// An empty result for a class.
-    #[must_use]
-    pub fn new(class: Class) -> Self {
-        Self {
-            record: ClassRecord::new(class),
-            identity: Identity::default(),
-            facts: Facts::default(),
-            topology: Topology::default(),
-            vitals: Vitals::default(),
-            power: None,
-            findings: Vec::new(),
-        }
-    }
-
-    /// Adds a finding.
-    pub fn find(&mut self, code: FindingCode, detail: impl Into<String>) {
-        self.findings.push(Finding::new(code, detail));
-    }
-}
 
 /// One entry of the list of probes.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +98,7 @@ pub fn probe_all(host: &Host) -> Inventory {
     for probe in host.probes() {
         let started_at = Instant::now();
         match host.lost.get(probe.name) {
-            Some(loss) => inventory.lose(probe, started_at.elapsed(), loss),
+            Some(loss) => inventory.lose(probe.name, probe.class, started_at.elapsed(), loss),
             None => {
                 let probed = probe.run_on(host);
                 inventory.take(probe.name, started_at.elapsed(), probed);

@@ -6,8 +6,9 @@
 //! numbers and dates are never kept from the driver's answer.
 
 use super::{Probed, nic};
+use crate::Host;
 use crate::net::{self, EthtoolReport};
-use crate::{Class, ClassRecord, Host, Reading, Value};
+use lattice_conformance::{Class, ClassRecord, Reading, Value};
 
 /// Reads the modules of every NIC.
 #[must_use]

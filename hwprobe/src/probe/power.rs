@@ -6,7 +6,10 @@
 //! processors, never that of the node.
 
 use super::Probed;
-use crate::{Class, FindingCode, Host, LimitState, Milliwatts, Power, Reading, Root, Value, text};
+use crate::{Host, Root};
+use lattice_conformance::{
+    Class, FindingCode, LimitState, Milliwatts, Power, Reading, Value, text,
+};
 
 const MONITORS: &str = "/sys/class/hwmon";
 const CRAY: &str = "/sys/cray/pm_counters";

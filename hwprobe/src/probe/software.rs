@@ -14,7 +14,8 @@ pub use packages::{Packages, dpkg_packages, rpm_packages};
 
 use super::Probed;
 use crate::commands::RPM_PACKAGES;
-use crate::{Class, ClassRecord, Host, Reading, Root, Value, text};
+use crate::{Host, Root};
+use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 use std::collections::BTreeMap;
 
 /// Packages that count; `*` matches any run of characters.

@@ -14,7 +14,8 @@ pub(crate) use mounts::without_identity as kept_mounts;
 pub use mounts::{Mount, parse as parse_mounts};
 
 use super::Probed;
-use crate::{Class, Host, Reading, Root, Value, text};
+use crate::{Host, Root};
+use lattice_conformance::{Class, Reading, Value, text};
 
 /// Unit of disk sizes in `/sys`, in bytes, whatever the block size of the disk.
 const SECTOR: u64 = 512;

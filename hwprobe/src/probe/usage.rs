@@ -8,7 +8,8 @@
 //!
 //! What is not read with `sysinfo`, and why: `0005-usage-by-sysinfo.md`.
 
-use crate::{Host, Reading, Value, Vitals};
+use crate::Host;
+use lattice_conformance::{Reading, Value, Vitals};
 use std::path::Path;
 use sysinfo::{LoadAvg, MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 

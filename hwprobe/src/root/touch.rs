@@ -1,7 +1,7 @@
 //! Access records for captures: the paths that a probe read below a root, and those it could not read.
 
 use super::Root;
-use crate::Reading;
+use lattice_conformance::Reading;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

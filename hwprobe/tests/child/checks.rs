@@ -3,9 +3,12 @@
 use crate::support::Tree;
 use crate::support::ttar;
 use crate::trials::{Test, tests};
+use lattice_conformance::{
+    Inventory,
+    health::{Engine, Memory, Pattern, Severity, Table},
+};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::health::{Engine, Memory, Pattern, Severity, Table};
-use lattice_hwprobe::{Host, Inventory, NvmlSource, probe_all};
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

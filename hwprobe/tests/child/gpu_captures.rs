@@ -6,8 +6,9 @@
 
 use crate::support::smi::{Smi, rows};
 use crate::trials::{Test, tests};
+use lattice_conformance::{Class, Inventory, Reading, Value};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::{Class, Host, Inventory, NvmlSource, PROBES, Reading, Value};
+use lattice_hwprobe::{Host, NvmlSource, PROBES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

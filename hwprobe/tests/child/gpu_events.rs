@@ -3,14 +3,15 @@
 //! This program is the child that it starts: `main` becomes the child if called with the child's arguments.
 
 use crate::trials::{Test, tests};
+use lattice_conformance::{
+    Reading, State,
+    driver_events::{AmdEvent, EventCode, GpuEvent, GpuEventSource, Mlx5Event},
+};
 use lattice_fake_nvml::{
     Control, DESCRIPTION_ENV, Driver, Fault, Field, Gpu, GpuRef, Pci, Xid, library_path,
 };
-use lattice_hwprobe::gpu_events::{
-    AmdEvent, EventCode, GpuEvent, GpuEventSource, GpuEventSources, GpuEventWatch, KernelLog,
-    Mlx5Event,
-};
-use lattice_hwprobe::{NvmlSource, Reading, State, child};
+use lattice_hwprobe::gpu_events::{GpuEventSources, GpuEventWatch, KernelLog};
+use lattice_hwprobe::{NvmlSource, child};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

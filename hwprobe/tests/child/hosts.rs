@@ -4,13 +4,15 @@
 //! before committing it.
 
 use crate::trials::{Test, tests};
+use lattice_conformance::{
+    Class, ClassRecord, Digest, DriftReport, Inventory, Reading, Schemas, Scope, Written, drift,
+    groups,
+    keys::{ROWS, Row},
+    verify,
+};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::capture::{GPU_REPORT, Privacy, capture};
-use lattice_hwprobe::keys::{ROWS, Row};
-use lattice_hwprobe::{
-    Class, ClassRecord, Digest, DriftReport, Host, Inventory, NvmlSource, Reading, Schemas, Scope,
-    Written, drift, groups, probe_all, verify,
-};
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -207,7 +209,7 @@ fn goldens() {
 }
 
 /// Keys of two classes that were added after schema 1. No build publishes schema 1 in addition to its own: on other
-/// machines the values differ as well, see `0003-both-schemas-during-a-roll.md`.
+/// machines the values differ as well, see `conformance/0001-both-schemas-during-a-roll.md`.
 fn since_schema_1() -> Schemas {
     /// Patterns of schema 1, each with the names that were added to it later.
     const FIRST: &[(&str, &[&str])] = &[

@@ -3,11 +3,10 @@
 //! `LATTICE_ALL_FILES=1` changes each file of the captures instead of every eighth one.
 
 use crate::trials::{Test, tests};
+use lattice_conformance::{Class, ClassMark, Inventory, Reading, Value};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::capture::{GPU_REPORT, MANIFEST, Privacy, capture, host_of};
-use lattice_hwprobe::{
-    Class, ClassMark, Host, Inventory, NvmlSource, PROBES, Reading, Value, probe_all,
-};
+use lattice_hwprobe::{Host, NvmlSource, PROBES, probe_all};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value as Json;

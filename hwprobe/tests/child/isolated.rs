@@ -3,11 +3,9 @@
 use crate::hanging::{Hang, Hanging};
 use crate::support::Tree;
 use crate::trials::{Test, tests};
+use lattice_conformance::{Class, ClassState, Inventory, Outcome, ProbeOutcome, Reading};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::{
-    Class, ClassState, Host, Inventory, NvmlSource, Outcome, ProbeOutcome, Reading, probe_all,
-    probe_isolated,
-};
+use lattice_hwprobe::{Host, NvmlSource, probe_all, probe_isolated};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -56,7 +54,7 @@ fn outcome(inventory: &Inventory, name: &str) -> ProbeOutcome {
 fn missing(
     inventory: &Inventory,
     class: Class,
-) -> BTreeMap<String, Reading<lattice_hwprobe::Value>> {
+) -> BTreeMap<String, Reading<lattice_conformance::Value>> {
     match inventory.records[&class].state() {
         ClassState::Incomplete { missing } => missing,
         other => panic!("{class}: {other:?}"),
@@ -64,7 +62,7 @@ fn missing(
 }
 
 /// The marks of a probe without any fault.
-fn sound(host: &Host) -> BTreeMap<Class, lattice_hwprobe::ClassMark> {
+fn sound(host: &Host) -> BTreeMap<Class, lattice_conformance::ClassMark> {
     probe_all(host).marks()
 }
 

@@ -1,13 +1,16 @@
 //! The key table, compared with the keys that probes write.
 //!
-//! `LATTICE_BLESS=1` rewrites `KEYS.md`. Keys of BMCs are tested with the Redfish reader.
+//! Keys of BMCs are tested with the Redfish reader, and `KEYS.md` with the key table.
 
 use crate::support::Tree;
 use crate::trials::{Test, tests};
+use lattice_conformance::{
+    Class, Inventory, Reading,
+    keys::{Need, ROWS, RowTest, row_of},
+};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::keys::{Need, ROWS, RowTest, markdown, row_of};
 use lattice_hwprobe::net::{DevlinkReport, EthtoolReport};
-use lattice_hwprobe::{Answers, Class, Host, Inventory, NvmlSource, Reading, probe_all};
+use lattice_hwprobe::{Answers, Host, NvmlSource, probe_all};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -16,7 +19,6 @@ pub const TESTS: &[Test] = tests![
     every_key_has_a_row,
     every_row_has_a_key,
     rows_are_required_as_their_keys_are,
-    the_document_is_current,
 ];
 
 fn folder(of: &str) -> PathBuf {
@@ -135,16 +137,4 @@ fn rows_are_required_as_their_keys_are() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-fn the_document_is_current() {
-    let path = folder("KEYS.md");
-    if std::env::var_os("LATTICE_BLESS").is_some() {
-        std::fs::write(&path, markdown()).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == markdown(),
-        "KEYS.md is old: LATTICE_BLESS=1 writes it anew"
-    );
 }

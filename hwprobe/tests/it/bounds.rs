@@ -1,7 +1,8 @@
 //! A root returns results in bounded time and memory, whatever its files contain.
 
 use crate::support::Tree;
-use lattice_hwprobe::{Class, ClassState, LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, Reading, Root};
+use lattice_conformance::{Class, ClassState, Reading};
+use lattice_hwprobe::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, Root};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;

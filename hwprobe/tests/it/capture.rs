@@ -1,8 +1,9 @@
 //! A captured tree gives the same results as its host.
 
 use crate::support::Tree;
+use lattice_conformance::{Class, ClassState, Inventory, Loss, Reading};
 use lattice_hwprobe::capture::{self, CaptureError, NotACapture, Privacy, capture, host_of};
-use lattice_hwprobe::{Class, ClassState, Host, Inventory, Loss, NvmlSource, Reading, probe_all};
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;

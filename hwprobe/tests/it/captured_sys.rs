@@ -2,7 +2,7 @@
 
 use crate::support::Tree;
 use crate::support::ttar;
-use lattice_hwprobe::{Class, ClassState, Inventory, Reading, Value};
+use lattice_conformance::{Class, ClassState, Inventory, Reading, Value};
 use std::path::Path;
 
 fn captured() -> Inventory {

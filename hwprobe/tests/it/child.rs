@@ -1,8 +1,9 @@
 //! The parent side with children that hang, crash, send too much, or return false data.
 
 use crate::support::Tree;
+use lattice_conformance::{Class, ClassState, CohortKey, Reading};
 use lattice_hwprobe::child::{Envelope, GpuReport, Outstanding, REPORT_VERSION, ask};
-use lattice_hwprobe::{Class, ClassState, CohortKey, Host, NvmlSource, Reading, probe_all};
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Settings of firmware and kernel, and memory, on trees written here.
 
 use crate::support::Tree;
-use lattice_hwprobe::{Class, Inventory, Reading, Value, Verdict, diff};
+use lattice_conformance::{Class, Inventory, Reading, Value, Verdict, diff};
 
 fn shown(inventory: &Inventory, class: Class, key: &str) -> String {
     inventory.records[&class].get(key).to_string()

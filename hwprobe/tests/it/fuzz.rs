@@ -5,12 +5,11 @@
 
 use crate::support::Tree;
 use icu_normalizer::DecomposingNormalizerBorrowed;
+use lattice_conformance::{ClassRecord, Reading, Value, text};
 use lattice_hwprobe::capture::archive::unpack;
 use lattice_hwprobe::capture::{MANIFEST, Privacy, capture, host_of};
 use lattice_hwprobe::probe::{cpu, gpu, kernel, memory, nic, software, storage};
-use lattice_hwprobe::{
-    ClassRecord, Reading, Root, Value, cmdline, gpu_events, net, pci, probe_all, smbios, text,
-};
+use lattice_hwprobe::{Root, cmdline, gpu_events, net, pci, probe_all, smbios};
 use proptest::prelude::*;
 use std::fs;
 use std::path::PathBuf;
@@ -174,7 +173,7 @@ proptest! {
 
     #[test]
     fn preimages(bytes in prop::collection::vec(any::<u8>(), 0..200), key in "[a-z.0-9]{0,9}", cut in any::<prop::sample::Index>()) {
-        let mut record = ClassRecord::new(lattice_hwprobe::Class::Nic);
+        let mut record = ClassRecord::new(lattice_conformance::Class::Nic);
         record.put(key, Reading::Present(Value::Text(String::from_utf8_lossy(&bytes).into_owned())));
         let mut framed = record.encode();
         for byte in &bytes {

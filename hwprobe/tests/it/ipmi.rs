@@ -1,9 +1,9 @@
 //! The BMC in band: recorded answers through the probe.
 
 use crate::support::Tree;
+use lattice_conformance::{Class, ClassState, Inventory, LimitState, Milliwatts, Reading};
 use lattice_hwprobe::Answers;
 use lattice_hwprobe::ipmi::IpmiReport;
-use lattice_hwprobe::{Class, ClassState, Inventory, LimitState, Milliwatts, Reading};
 
 /// Published answers; the decoder's own tests name their source.
 const DEVICE_ID: &str = "0020810345 02bf4c1c004232 01000000";

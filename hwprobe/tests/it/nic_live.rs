@@ -1,9 +1,10 @@
 //! ethtool, devlink and DCB on the running kernel, with interfaces created for the test in a separate network
 //! namespace.
 
+use lattice_conformance::{Reading, State};
 use lattice_hwprobe::net::{Kernel, ask, record};
 use lattice_hwprobe::probe::nic::interfaces;
-use lattice_hwprobe::{Answers, EthtoolSource, Reading, Root, State};
+use lattice_hwprobe::{Answers, EthtoolSource, Root};
 use std::process::Command;
 
 /// Environment variable that marks the second run of this test, inside the namespace.

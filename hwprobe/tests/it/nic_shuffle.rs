@@ -1,9 +1,9 @@
 //! Digest of the NIC class: changes that must not affect it, and changes that must.
 
 use crate::support::Tree;
+use lattice_conformance::{Class, ClassMark, Inventory, Reading};
 use lattice_hwprobe::Answers;
 use lattice_hwprobe::net::{DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport};
-use lattice_hwprobe::{Class, ClassMark, Inventory, Reading};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

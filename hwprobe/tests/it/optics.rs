@@ -3,12 +3,13 @@
 
 use crate::support::Tree;
 use crate::support::modules::{DATE, SERIAL, osfp, qsfp28, sfp};
-use lattice_hwprobe::capture::{Privacy, capture, host_of};
-use lattice_hwprobe::history::{Cause, History, Line, ReadContext};
-use lattice_hwprobe::net::{EthtoolReport, EthtoolSource, InterfaceReport, Module};
-use lattice_hwprobe::{
-    Answers, Class, ClassMark, ClassState, Host, Inventory, Outcome, Reading, probe_all,
+use lattice_conformance::{
+    Class, ClassMark, ClassState, Inventory, Outcome, Reading,
+    history::{Cause, History, Line, ReadContext},
 };
+use lattice_hwprobe::capture::{Privacy, capture, host_of};
+use lattice_hwprobe::net::{EthtoolReport, EthtoolSource, InterfaceReport, Module};
+use lattice_hwprobe::{Answers, Host, probe_all};
 use std::collections::BTreeMap;
 
 /// A node with a NIC of two ports and one of one port, with these modules in its cages.

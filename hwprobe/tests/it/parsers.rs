@@ -1,8 +1,9 @@
 //! Text parsers with arbitrary input: they terminate, and their results are in the input.
 
+use lattice_conformance::{Reading, text};
 use lattice_hwprobe::probe::software::{assignments, dpkg_packages, rpm_packages};
 use lattice_hwprobe::probe::{cpu::CpuInfo, kernel, memory, storage};
-use lattice_hwprobe::{Reading, cmdline, smbios, text};
+use lattice_hwprobe::{cmdline, smbios};
 use proptest::prelude::*;
 
 /// Text with the characters that are special for one of the parsers.

@@ -1,7 +1,7 @@
 //! In-band power on trees written here.
 
 use crate::support::Tree;
-use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
+use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 
 /// An ACPI power meter with these files.
 fn meter(tree: &Tree, name: &str, files: &[(&str, &str)]) {

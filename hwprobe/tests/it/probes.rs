@@ -2,10 +2,11 @@
 
 use crate::support;
 use crate::support::Tree;
-use lattice_hwprobe::{
-    Class, ClassRecord, ClassState, Host, Inventory, NvmlSource, Outcome, PROBES, Reading, Value,
-    Verdict, diff, diff_by_parts, probe_all,
+use lattice_conformance::{
+    Class, ClassRecord, ClassState, Inventory, Outcome, Reading, Value, Verdict, diff,
+    diff_by_parts,
 };
+use lattice_hwprobe::{Host, NvmlSource, PROBES, probe_all};
 use std::collections::BTreeSet;
 
 fn shown(inventory: &Inventory, class: Class, key: &str) -> String {

@@ -1,11 +1,9 @@
 //! Image, packages and listed files on trees written here.
 
 use crate::support::Tree;
+use lattice_conformance::{Class, ClassState, Inventory, Outcome, Reading, Verdict, diff};
 use lattice_hwprobe::capture::{Privacy, capture};
-use lattice_hwprobe::{
-    Class, ClassState, Commands, Host, Inventory, NvmlSource, Outcome, Reading, Verdict, diff,
-    probe_all,
-};
+use lattice_hwprobe::{Commands, Host, NvmlSource, probe_all};
 use tempfile::TempDir;
 
 fn shown(inventory: &Inventory, key: &str) -> String {

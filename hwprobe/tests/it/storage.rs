@@ -1,7 +1,7 @@
 //! Disks and mounts on trees written here.
 
 use crate::support::Tree;
-use lattice_hwprobe::{Class, Inventory, Reading, Value, Verdict, diff};
+use lattice_conformance::{Class, Inventory, Reading, Value, Verdict, diff};
 
 fn shown(inventory: &Inventory, key: &str) -> String {
     inventory.records[&Class::Storage].get(key).to_string()

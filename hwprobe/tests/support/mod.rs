@@ -6,7 +6,8 @@ pub mod modules;
 pub mod smi;
 pub mod ttar;
 
-use lattice_hwprobe::{Host, Inventory, NvmlSource, probe_all};
+use lattice_conformance::Inventory;
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Parser of `nvidia-smi -q` output, as text or XML, with the values that the probe should return.
 
-use lattice_hwprobe::Value;
+use lattice_conformance::Value;
 use std::collections::BTreeMap;
 
 /// Values by path: `PCI/Device Id` in the text, `pci/pci_device_id` in the XML.

@@ -20,21 +20,20 @@ fn root() -> PathBuf {
 const ARROWS: [(&str, &[&str]); 28] = [
     ("lattice-host", &[]),
     ("lattice-rng", &[]),
-    ("lattice-hwprobe", &[]),
-    ("lattice-redfish", &["hwprobe", "host"]),
+    ("lattice-conformance", &[]),
+    ("lattice-hwprobe", &["conformance"]),
+    ("lattice-redfish", &["conformance", "host"]),
     ("lattice-quorum-types", &[]),
-    ("lattice-agent-rpc", &["quorum-types"]),
     ("lattice-config", &[]),
     ("lattice-fake-nvml", &[]),
     ("lattice-checkpointer", &[]),
-    ("lattice-fake-bmc", &["hwprobe", "redfish"]),
+    ("lattice-fake-bmc", &["conformance", "redfish"]),
     ("lattice-fake-waldur", &[]),
     // The package builds the four programs from their sources, so it has their dependencies.
     (
         "lattice-tests",
         &[
             "quorum-types",
-            "agent-rpc",
             "quorum-client",
             "mesh",
             "config",
@@ -52,21 +51,10 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("lattice-quorum-state", &["quorum-types"]),
     ("lattice-placement", &["quorum-types"]),
     ("lattice-view", &["quorum-types", "placement"]),
-    ("lattice-ledger", &["quorum-types"]),
-    (
-        "lattice-waldur",
-        &["quorum-types", "ledger", "config", "host"],
-    ),
+    ("lattice-accounting", &["quorum-types", "config", "host"]),
     (
         "lattice-replay",
-        &[
-            "quorum-types",
-            "quorum-state",
-            "agent-rpc",
-            "placement",
-            "view",
-            "rng",
-        ],
+        &["quorum-types", "quorum-state", "placement", "view", "rng"],
     ),
     ("lattice-mesh", &["quorum-types", "host"]),
     ("lattice-gossip", &["mesh"]),
@@ -93,7 +81,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
         "lattice-agent",
         &[
             "quorum-types",
-            "agent-rpc",
+            "conformance",
             "hwprobe",
             "redfish",
             "gossip",
@@ -106,15 +94,13 @@ const ARROWS: [(&str, &[&str]); 28] = [
         "lattice-control",
         &[
             "quorum-types",
-            "agent-rpc",
             "quorum-client",
             "placement",
             "view",
-            "ledger",
-            "waldur",
+            "accounting",
             "gossip",
             "mesh",
-            "hwprobe",
+            "conformance",
             "redfish",
             "api",
             "config",
@@ -140,6 +126,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "cluster",
             "quorum-types",
             "mesh",
+            "conformance",
             "hwprobe",
             "api",
             "client",
@@ -251,7 +238,7 @@ fn pure_crates_ban_clocks_randomness_and_files() {
         "quorum/state",
         "control/placement",
         "control/view",
-        "control/ledger",
+        "hwprobe/conformance",
     ] {
         let rules = fs::read_to_string(root().join(folder).join("clippy.toml")).unwrap();
         for banned in ["SystemTime::now", "Instant::now", "HashMap", "std::fs"] {

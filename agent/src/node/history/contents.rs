@@ -2,7 +2,7 @@
 
 use crate::attempt::write_durably;
 use bytes::Bytes;
-use lattice_hwprobe::{ClassRecord, Digest, verify};
+use lattice_conformance::{ClassRecord, Digest, verify};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};

@@ -10,8 +10,10 @@ use super::contents::{Contents, make_folder};
 use super::line::{Scan, encode, scan};
 use crate::attempt::write_durably;
 use bytes::Bytes;
-use lattice_hwprobe::Digest;
-use lattice_hwprobe::history::{Checkpoint, Line, Record};
+use lattice_conformance::{
+    Digest,
+    history::{Checkpoint, Line, Record},
+};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

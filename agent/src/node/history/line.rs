@@ -3,7 +3,7 @@
 //! Format: `<16 hex digits> <JSON>\n`. The digits are the first eight bytes of the JSON's BLAKE3 hash. To read the
 //! lines: `cut -c18- | jq`.
 
-use lattice_hwprobe::history::Line;
+use lattice_conformance::history::Line;
 use std::io;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Node history: inventory changes and other events, numbered, kept across restarts, and never a delay for the agent.
 //!
-//! [`lattice_hwprobe::history`] decides on the entries. Here a separate task writes them to the disk ([`journal`]);
+//! [`lattice_conformance::history`] decides on the entries. Here a separate task writes them to the disk ([`journal`]);
 //! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`Status`] reports the
 //! fault.
 
@@ -14,8 +14,10 @@ pub use journal::Limits;
 
 use bytes::Bytes;
 use journal::{Journal, Segment, record};
-use lattice_hwprobe::history::{History, Line, Record};
-use lattice_hwprobe::{Class, Digest};
+use lattice_conformance::{
+    Class, Digest,
+    history::{History, Line, Record},
+};
 use parking_lot::{Mutex, MutexGuard};
 use reopen::Resume;
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@ use super::line::scan;
 use super::{NodeHistory, State};
 use bytes::Bytes;
 use lattice_agent_rpc::{GetHistory, HistoryPage};
-use lattice_hwprobe::history::Record;
+use lattice_conformance::history::Record;
 use std::path::PathBuf;
 
 /// Most entries of a page.

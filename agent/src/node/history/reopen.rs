@@ -3,7 +3,7 @@
 use super::contents;
 use super::journal::Journal;
 use super::{NodeHistory, RECENT, Restored};
-use lattice_hwprobe::history::{Event, Folded, Happening, History, Line, Record};
+use lattice_conformance::history::{Event, Folded, Happening, History, Line, Record};
 use std::collections::VecDeque;
 use std::path::Path;
 

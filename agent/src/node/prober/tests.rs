@@ -2,8 +2,9 @@
 use super::*;
 use crate::node::{HistorySettings, InventoryUnavailable, Limits, Publication};
 use lattice_agent_rpc::GetHistory;
-use lattice_hwprobe::history::{Entry, Record};
-use lattice_hwprobe::{Class, ClassMark, NvmlSource, probe_all};
+use lattice_conformance::history::{Entry, Record};
+use lattice_conformance::{Class, ClassMark};
+use lattice_hwprobe::{NvmlSource, probe_all};
 use lattice_mesh::SystemClock;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_hwprobe::history::Cause;
-use lattice_hwprobe::keys::ROWS;
-use lattice_hwprobe::{Finding, Host, NvmlSource, Reading, Written, probe_all, verify};
+use lattice_conformance::{Finding, Reading, Written, history::Cause, keys::ROWS, verify};
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::path::Path;
 
 fn inventory(root: &Path, command_line: &str) -> Inventory {

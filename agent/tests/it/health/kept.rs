@@ -7,8 +7,6 @@ use crate::support::{self, PATIENCE, eventually, program};
 use lattice_agent_rpc::{ClearReason, GetHealth, GetHistory};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, GpuRef, Xid, library_path};
 use lattice_gossip::{Member, Verdict};
-use lattice_hwprobe::health::Action;
-use lattice_hwprobe::history::{Event, Happening, Record, Turn};
 use lattice_mesh::Peer;
 use rustix::process::Signal;
 use serde_json::json;
@@ -312,7 +310,7 @@ async fn a_full_disk_keeps_it_in_memory_and_says_so_as_the_history_does() {
     let app = start(&cluster, settings, "b1").await;
     // The first records take space and release some: each class, the start, the finding of the checks on this host, and
     // the health state file.
-    let all = lattice_hwprobe::Class::STANDING.len() as u64 + 2;
+    let all = lattice_conformance::Class::STANDING.len() as u64 + 2;
     let has_entered = |m: &Member| m.published.history.is_some_and(|mark| mark.seq >= all);
     cluster.member("n1", |m| sound(m) && has_entered(m)).await;
     eventually("what was found at first on the disk", || {

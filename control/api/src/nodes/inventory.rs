@@ -39,7 +39,7 @@ pub enum ReadingView<T> {
 }
 
 /// Value of a key: boolean, integer in base units (bytes, milliwatts, hertz), text, or a list with significant order.
-/// `hwprobe/KEYS.md` defines type and unit of each key.
+/// `hwprobe/conformance/KEYS.md` defines type and unit of each key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ValueView {

@@ -11,7 +11,7 @@ use lattice_api::{
     baseline::{BaselineRequest, BaselineSet, BaselineView, ClassForm, ClassRuleView, CohortForm},
     conformance::DiffView,
 };
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::PathBuf};
 

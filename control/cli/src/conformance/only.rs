@@ -3,7 +3,7 @@
 use crate::{connect::Connection, failure::Failure, node::named::NodeSelection};
 use clap::Args;
 use lattice_api::{conformance::DriftReportView, history::ChangesView};
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use std::cmp::Reverse;
 
 /// Nodes and classes to select; all of them where none is named.

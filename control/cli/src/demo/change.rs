@@ -117,7 +117,7 @@ fn choose(nodes: &[DemoNode]) -> Option<(&DemoNode, bool)> {
     let alike: Vec<_> = nodes.iter().filter(|node| node.is_model(MODEL)).collect();
     let is_plain = |node: &&&DemoNode| !PLANTED.iter().any(|planted| planted.is_in(node));
     let chosen = alike.iter().filter(is_plain).nth(2).or(alike.first())?;
-    Some((chosen, alike.len() >= lattice_hwprobe::COHORT_MIN))
+    Some((chosen, alike.len() >= lattice_conformance::COHORT_MIN))
 }
 
 async fn within<T>(what: &str, step: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

@@ -9,7 +9,7 @@ use super::{
 use crate::output::{self, Columns, Format};
 use lattice_api::conformance::DriftView;
 use lattice_client::{Client, ClientError};
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use lattice_quorum_types::AllocationState;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
@@ -279,7 +279,7 @@ fn planted_in(nodes: &[DemoNode]) -> Vec<(String, &'static str)> {
         let Some((name, model)) = tree(node) else {
             continue;
         };
-        let enough = cohort_size(&model) >= lattice_hwprobe::COHORT_MIN;
+        let enough = cohort_size(&model) >= lattice_conformance::COHORT_MIN;
         for planted in PLANTED.iter().filter(|p| enough && p.tree == name) {
             found.push((node.name.to_string(), planted.key));
         }

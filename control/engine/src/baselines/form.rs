@@ -9,7 +9,7 @@ use lattice_api::{
     baseline::{BaselineRequest, ClassForm},
     problem::{FieldError, Problem},
 };
-use lattice_hwprobe::{Class, baseline::Pattern};
+use lattice_conformance::{Class, baseline::Pattern};
 use lattice_quorum_types::{
     baseline::{Constraint, Policy, Scalar, Sensitive},
     hostlist,

@@ -1,7 +1,7 @@
 //! Requests for an immediate BMC reading.
 
 use super::parts::Parts;
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use lattice_quorum_types::NodeId;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

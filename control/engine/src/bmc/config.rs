@@ -1,7 +1,7 @@
 //! BMC file: list of BMCs and polling settings.
 
+use lattice_conformance::health::Table;
 use lattice_host::{error_text::with_causes, private_file};
-use lattice_hwprobe::health::Table;
 use lattice_quorum_types::{NodeId, hostlist};
 use lattice_redfish::{
     Selector,

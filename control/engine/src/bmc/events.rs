@@ -4,7 +4,7 @@
 //! are read the first time, when a value changed, and on request. A list that does not answer is skipped for a number
 //! of readings that doubles each time. So it neither delays the readings nor opens the circuit breaker.
 
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use lattice_redfish::{
     Deed, DeedRoute, DeedsSeen, Documents, ResourcePath, find_deeds, http::Bmc, read_deeds,
 };

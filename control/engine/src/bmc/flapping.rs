@@ -1,7 +1,7 @@
 //! Rate limit for a flapping BMC: a limited number of its transitions is recorded, and the rest are merged.
 
 use crate::history::FromBmc;
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, history::Entry};
+use lattice_conformance::{Class, ClassMark, ClassRecord, history::Entry};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum transitions of one class recorded per hour. A transition leads to unknown, or back to the last known value.
@@ -99,7 +99,7 @@ impl Turning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_hwprobe::{Digest, history::Cause};
+    use lattice_conformance::{Digest, history::Cause};
 
     const A: ClassMark = mark(1);
     const DOWN: ClassMark = ClassMark::Incomplete;

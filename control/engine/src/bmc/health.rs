@@ -5,7 +5,7 @@ use super::{
     node_match::NodeMatch,
     parts::{SILENT, UNVERIFIED, WRONG_SYSTEM},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, Finding, FindingCode, Inventory, Reading, Value,
     health::{Action, Check, Engine, Memory, Reason, Severity, Table},
 };
@@ -265,7 +265,7 @@ fn is_told(code: &str, check: &Check, seen: &Inventory) -> bool {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::{ClassRecord, Power, Vitals};
+    use lattice_conformance::{ClassRecord, Power, Vitals};
     use lattice_redfish::{Route, SystemName};
     use std::sync::Arc;
 

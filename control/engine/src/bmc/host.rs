@@ -1,6 +1,6 @@
 //! Identity and records of a host by its agent, with which BMC data is compared.
 
-use lattice_hwprobe::{ClassRecord, Identity};
+use lattice_conformance::{ClassRecord, Identity};
 use lattice_quorum_types::NodeId;
 use std::sync::Arc;
 

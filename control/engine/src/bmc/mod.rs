@@ -23,7 +23,7 @@ mod supervision;
 mod tests;
 mod worker;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use ask::BROKE_DOWN;
 pub use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};

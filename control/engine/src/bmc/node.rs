@@ -12,7 +12,7 @@ use super::{
     parts::Parts,
 };
 use crate::history::{self, HistoryError};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, ClassRecord, Power, Reading,
     history::{Cause, History, Line, ReadContext},
 };

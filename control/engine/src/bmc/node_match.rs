@@ -4,7 +4,7 @@
 //! names, products by a common model number. Equal serial numbers or UUIDs prove ownership. Different ones prove
 //! nothing, because a blade and its node may each have their own.
 
-use lattice_hwprobe::{Identity, Reading};
+use lattice_conformance::{Identity, Reading};
 use lattice_redfish::SystemName;
 
 /// Result of the comparison.

@@ -1,7 +1,7 @@
 //! Data of one node by its BMC: records of its classes, findings and health reasons.
 
 use crate::view::Named;
-use lattice_hwprobe::{Class, ClassRecord, Finding, health};
+use lattice_conformance::{Class, ClassRecord, Finding, health};
 use lattice_placement::Health;
 use lattice_quorum_types::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@ use super::{
     ask::{Ask, Asks, Looked},
     parts::Parts,
 };
-use lattice_hwprobe::{LimitState, Power};
+use lattice_conformance::{LimitState, Power};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

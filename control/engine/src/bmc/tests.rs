@@ -1,10 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::history::{History, HistoryEntry, HistoryFilter, Source, Then};
-use lattice_fake_bmc::{FakeBmc, Fault, Tree};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, Identity, LimitState, Milliwatts, Reading, health::Severity, history::Cause,
 };
+use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::NodeId;
 use std::{

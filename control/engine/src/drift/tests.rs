@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tasks::testing;
-use lattice_hwprobe::{ClassRecord, Digest, Identity, NodeDocument, Reading};
+use lattice_conformance::{ClassRecord, Digest, Identity, NodeDocument, Reading};
 use lattice_placement::ConformanceKey;
 use lattice_quorum_types::{
     Revision,

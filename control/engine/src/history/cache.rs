@@ -1,7 +1,7 @@
 //! Cached answers by node, so that repeated queries need no read. Each is valid until its node has a new history line.
 
 use super::class_state::Since;
-use lattice_hwprobe::{Class, Reading, Value};
+use lattice_conformance::{Class, Reading, Value};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 

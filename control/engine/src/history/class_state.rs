@@ -1,6 +1,6 @@
 //! Past state of a class, and the age of a key's value.
 
-use lattice_hwprobe::{ClassRecord, Digest, Reading, Value};
+use lattice_conformance::{ClassRecord, Digest, Reading, Value};
 
 /// Time since which a value is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::{
     History, HistoryEntry, HistoryFilter, LOOKED_AT, Source, store::HistoryStore,
     tables::HistoryError,
 };
-use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_conformance::{Class, ClassMark, Digest};
 use std::collections::BTreeMap;
 
 /// Last digest of a class that is unknown now.
@@ -96,7 +96,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::history::{Cursor, FromBmc};
-    use lattice_hwprobe::{
+    use lattice_conformance::{
         ClassRecord, Reading,
         history::{Cause, Entry},
     };

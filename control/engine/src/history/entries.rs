@@ -8,7 +8,7 @@ use super::{
     tables::{CURSORS, ENTRIES, HistoryError, TIMES, read_entry},
     writer::Book,
 };
-use lattice_hwprobe::{Class, history::Record};
+use lattice_conformance::{Class, history::Record};
 use std::{collections::BTreeMap, ops::Bound};
 
 /// Filter of a node's entries.

@@ -1,6 +1,6 @@
 //! Class changes of the history: the stored form of one change, its source, and the position in an agent's journal.
 
-use lattice_hwprobe::history::Entry;
+use lattice_conformance::history::Entry;
 use serde::{Deserialize, Serialize};
 
 /// Source of an entry.

@@ -1,7 +1,7 @@
 //! Node events other than class changes: reported by the agent or the BMC, or observed by this control in the quorum
 //! and on the network.
 
-use lattice_hwprobe::history::{Entry, Event, Record};
+use lattice_conformance::history::{Entry, Event, Record};
 use lattice_redfish::Deed;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};

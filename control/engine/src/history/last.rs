@@ -8,7 +8,7 @@ use super::{
     store::HistoryStore,
     tables::{DOCUMENTS, EVENTS, HistoryError, ORDER, read_event},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, Digest, NodeDocument,
     health::Reason,
     history::{Event, Happening, Turn},

@@ -7,7 +7,7 @@ use super::{
     store::HistoryStore,
     tables::{ENTRIES, EVENTS, Failure, HistoryError, ORDER, read_entry, read_event},
 };
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use redb::ReadTransaction;
 use std::collections::BTreeSet;
 

@@ -38,7 +38,7 @@ pub(crate) use notes::{Note, Noticed};
 pub(crate) use store::HistoryStore;
 pub use tables::HistoryError;
 
-use lattice_hwprobe::{Class, ClassRecord, Digest, history::Record};
+use lattice_conformance::{Class, ClassRecord, Digest, history::Record};
 use lattice_redfish::{Deed, ResourcePath};
 use past::{LOOKED_AT, last, of_bmc, then};
 use std::{
@@ -161,7 +161,7 @@ impl History {
     pub(crate) async fn of_bmc(
         &self,
         node: String,
-    ) -> Result<lattice_hwprobe::history::History, HistoryError> {
+    ) -> Result<lattice_conformance::history::History, HistoryError> {
         self.off(move |store| of_bmc(store, &node)).await
     }
 

@@ -8,7 +8,7 @@ use super::{
     store::HistoryStore,
     tables::HistoryError,
 };
-use lattice_hwprobe::{Class, Schemas};
+use lattice_conformance::{Class, Schemas};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of nodes with cached answers, more than a cluster has.

@@ -7,7 +7,7 @@ use super::{
     store::HistoryStore,
     tables::HistoryError,
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, ClassRecord, Digest, Reading, Schemas, Value,
     history::{Checkpoint, KeyChange, Line},
 };
@@ -19,7 +19,7 @@ pub(super) const LOOKED_AT: usize = 2_000;
 pub(super) fn of_bmc(
     store: &HistoryStore,
     node: &str,
-) -> Result<lattice_hwprobe::history::History, HistoryError> {
+) -> Result<lattice_conformance::history::History, HistoryError> {
     let wanted = HistoryFilter {
         source: Some(Source::Bmc),
         ..HistoryFilter::default()
@@ -36,7 +36,7 @@ pub(super) fn of_bmc(
         let mut found = records.iter().filter(|(digest, _)| digest == wanted);
         found.next().map(|(_, record)| record.clone())
     };
-    Ok(lattice_hwprobe::history::History::restore(
+    Ok(lattice_conformance::history::History::restore(
         checkpoint, record,
     ))
 }

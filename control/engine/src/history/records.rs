@@ -4,7 +4,7 @@ use super::{
     store::HistoryStore,
     tables::{ENTRIES, HistoryError, RECORDS, read_entry},
 };
-use lattice_hwprobe::{ClassRecord, Digest, verify};
+use lattice_conformance::{ClassRecord, Digest, verify};
 use parking_lot::MutexGuard;
 use redb::ReadableTable as _;
 use std::collections::BTreeSet;

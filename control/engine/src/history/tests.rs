@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_hwprobe::{
+use lattice_conformance::{
     ClassMark, Reading, Schemas, Value, Written,
     history::{Cause, Entry, KeyChange},
     keys::{Need, Row, RowTest},

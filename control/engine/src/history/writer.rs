@@ -9,7 +9,7 @@ use super::{
         read_event,
     },
 };
-use lattice_hwprobe::history::Entry;
+use lattice_conformance::history::Entry;
 use redb::{ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 

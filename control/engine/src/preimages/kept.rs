@@ -2,7 +2,7 @@
 //! dropped, so a node with ever new records displaces no preimage of another node.
 
 use super::{MOST_PREIMAGE_BYTES, fetch_queue::FailedSources};
-use lattice_hwprobe::{Class, Digest};
+use lattice_conformance::{Class, Digest};
 use lattice_quorum_types::NodeId;
 use parking_lot::{Mutex, MutexGuard};
 use std::{

@@ -2,7 +2,7 @@
 use super::*;
 use crate::view::GossipedNode;
 use lattice_agent_rpc::GetPreimage;
-use lattice_hwprobe::{Class, ClassMark, Earlier, Reading, Value};
+use lattice_conformance::{Class, ClassMark, Earlier, Reading, Value};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,

@@ -10,7 +10,7 @@ use crate::{
     view::{NodeEntry, United, View},
 };
 use futures::{StreamExt, stream};
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, Schemas};
+use lattice_conformance::{Class, ClassMark, ClassRecord, Schemas};
 use lattice_quorum_types::NodeId;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;

@@ -17,7 +17,7 @@ use crate::{
     view::{GossipedNode, NodeEntry, View},
 };
 use fetch::Fetches;
-use lattice_hwprobe::{ClassMark, ClassRecord, Digest};
+use lattice_conformance::{ClassMark, ClassRecord, Digest};
 use lattice_quorum_types::NodeId;
 use std::{
     cell::RefCell,

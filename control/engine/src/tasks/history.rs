@@ -10,7 +10,7 @@ use crate::{
 };
 use futures::StreamExt;
 use lattice_agent_rpc::{GetHistory, HistoryPage};
-use lattice_hwprobe::{
+use lattice_conformance::{
     ClassMark, Digest,
     history::{MOST_CHANGES, Record},
 };
@@ -417,7 +417,7 @@ async fn fetch_record(
         }
         answer => answer?,
     };
-    let verified = answer.filter(|bytes| lattice_hwprobe::verify(&digest, bytes).is_ok());
+    let verified = answer.filter(|bytes| lattice_conformance::verify(&digest, bytes).is_ok());
     Ok(verified.map(|bytes| bytes.to_vec()))
 }
 

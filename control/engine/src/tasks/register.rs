@@ -15,7 +15,7 @@ use crate::{
     },
     view::{NodeEntry, View},
 };
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Command, Envelope, NodeId, VclusterName, command::Fence, node::Lifecycle,

@@ -1,10 +1,10 @@
 //! Node entry of the view: record, gossip, ping results, and derived state.
 
 use crate::drift::Effect;
-use lattice_gossip::HistoryMark;
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, CohortKey, Digest, Earlier, Facts, NodeDocument, NodeView, fingerprint,
 };
+use lattice_gossip::HistoryMark;
 use lattice_placement::{ConformanceKey, Health, Liveness, NodeFacts};
 use lattice_quorum_types::{NodeId, UnixMillis, node::Node};
 use std::{
@@ -419,7 +419,7 @@ fn gpu_memory(facts: &Facts) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lattice_hwprobe::Reading;
+    use lattice_conformance::Reading;
 
     #[test]
     fn the_memory_of_all_gpus_is_known_where_their_number_and_their_memory_are() {

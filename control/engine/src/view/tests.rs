@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tasks::testing;
-use lattice_hwprobe::{Class, ClassMark, Digest, Earlier};
+use lattice_conformance::{Class, ClassMark, Digest, Earlier};
 use lattice_placement::{ConformanceKey, Health, Liveness};
 
 const FIRST_SEEN: UnixMillis = UnixMillis(7_000);

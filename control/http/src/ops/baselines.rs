@@ -14,11 +14,11 @@ use lattice_api::{
     problem::{Kind, Problem},
     project::Changed,
 };
+use lattice_conformance::{Class, baseline::Expectation};
 use lattice_engine::{
     Core, ParsedBaseline, View,
     baselines::{expectation, form},
 };
-use lattice_hwprobe::{Class, baseline::Expectation};
 use lattice_quorum_types::{
     Command, NodeId, Outcome, Refusal,
     baseline::{ClassRule, Definition, Rule},
@@ -170,7 +170,7 @@ fn rule_view(class: Class, rule: &ClassRule, keys: Keys) -> ClassRuleView {
     };
     if let Rule::Exact { schema, digest, .. } = &rule.rule {
         "exact".clone_into(&mut shown.kind);
-        shown.digest = Some(lattice_hwprobe::Digest(*digest).to_string());
+        shown.digest = Some(lattice_conformance::Digest(*digest).to_string());
         shown.schema = Some(*schema);
     }
     match read {

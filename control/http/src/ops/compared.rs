@@ -6,8 +6,8 @@ use super::{
     nodes::{self, MAJORITY},
 };
 use lattice_api::{conformance::DiffView, problem::Problem};
+use lattice_conformance::Class;
 use lattice_engine::Core;
-use lattice_hwprobe::Class;
 
 /// Compares two nodes or groups, a node with the majority of its cohort, or a node with its earlier state. Exactly one
 /// of `with` and `since` is required.

@@ -8,10 +8,10 @@ use lattice_api::{
     },
     problem::Problem,
 };
-use lattice_engine::{By, Core, Drifted, NodeEntry, Report, Unknown, View};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
 };
+use lattice_engine::{By, Core, Drifted, NodeEntry, Report, Unknown, View};
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::collections::{BTreeMap, BTreeSet};
 

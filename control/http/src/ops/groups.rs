@@ -1,8 +1,8 @@
 //! Lookup of conformance groups by the first digits of their digest, as shown by `lattice conformance groups`.
 
 use lattice_api::problem::{Kind, Problem};
+use lattice_conformance::{Class, ClassMark, Digest, Group, Scope, groups, union_digest};
 use lattice_engine::{Core, View};
-use lattice_hwprobe::{Class, ClassMark, Digest, Group, Scope, groups, union_digest};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,12 +7,12 @@ use lattice_api::{
     health::{ClearRequest, NodeHealthView, ReasonView},
     problem::Problem,
 };
+use lattice_conformance::{Class, Inventory, health::Reason};
 use lattice_engine::{
     AgentError, Core,
     node_health::NodeHealth,
     view::{EXECUTOR_REASONS, SILENT},
 };
-use lattice_hwprobe::{Class, Inventory, health::Reason};
 use lattice_placement::Health;
 use lattice_quorum_types::{NodeId, UnixMillis};
 use serde::Serialize;

@@ -9,12 +9,12 @@ use lattice_api::{
     problem::{Kind, Problem},
     text,
 };
+use lattice_conformance::{
+    Class, ClassRecord, Difference, Reading, UnknownClass, diff, diff_by_parts, history::Cause,
+};
 use lattice_engine::{
     Core, HistoryError,
     history::{BMC_KIND, History, HistoryEntry, Listing, Source, Then},
-};
-use lattice_hwprobe::{
-    Class, ClassRecord, Difference, Reading, UnknownClass, diff, diff_by_parts, history::Cause,
 };
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::{
@@ -322,7 +322,7 @@ fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
     let unknown = |why: String| {
         let mut record = ClassRecord::new(class);
         for key in now.entries.keys() {
-            let reading = lattice_hwprobe::Reading::<String>::failed(why.clone());
+            let reading = lattice_conformance::Reading::<String>::failed(why.clone());
             record.put(key.clone(), reading);
         }
         record
@@ -359,7 +359,7 @@ fn one_unknown(now: &ClassRecord, why: &str) -> Vec<Difference> {
         key: "class".to_owned(),
         left: Reading::failed(why),
         right,
-        verdict: lattice_hwprobe::Verdict::Unknown,
+        verdict: lattice_conformance::Verdict::Unknown,
     }]
 }
 

@@ -7,14 +7,14 @@ use lattice_api::{
     history::{HistoryEntryView, KeyChangeView, NodeEventView},
     text::roughly,
 };
-use lattice_engine::{
-    history::{CHANGE_KIND, DrainTurn, Happened, HistoryEntry, Item, Noted, Source, What},
-    tasks::faults,
-};
-use lattice_hwprobe::{
+use lattice_conformance::{
     ClassMark,
     health::{Action, Severity},
     history::{Entry, Event, Happening, Turn},
+};
+use lattice_engine::{
+    history::{CHANGE_KIND, DrainTurn, Happened, HistoryEntry, Item, Noted, Source, What},
+    tasks::faults,
 };
 use lattice_quorum_types::UnixMillis;
 

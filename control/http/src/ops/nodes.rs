@@ -12,11 +12,11 @@ use lattice_api::{
     page::Page,
     problem::{Kind, Problem},
 };
-use lattice_engine::{AgentError, Core, Look, NodeEntry, View, bmc::Looked};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Value,
     Verdict, health::Severity,
 };
+use lattice_engine::{AgentError, Core, Look, NodeEntry, View, bmc::Looked};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node};
 use std::{ops::Bound, time::Duration};

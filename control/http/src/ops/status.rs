@@ -6,8 +6,8 @@ use lattice_api::{
     problem::{Kind, Problem},
     status::StatusView,
 };
+use lattice_conformance::{Milliwatts, Reading};
 use lattice_engine::{Core, View, bmc::SILENT};
-use lattice_hwprobe::{Milliwatts, Reading};
 use lattice_quorum_types::{
     node::Lifecycle,
     view::{Answer, Query},

@@ -16,7 +16,7 @@ use lattice_api::{
     node::{DrainRequest, Drained, NodeView, Reprobed, Undrained},
     schema::Name,
 };
-use lattice_hwprobe::Inventory;
+use lattice_conformance::Inventory;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -5,9 +5,9 @@ use lattice_client::{
     ClientError,
     api::baseline::{BaselineRequest, BaselineView, ClassForm},
 };
+use lattice_conformance::{Class, ClassRecord, Digest, Reading};
 use lattice_engine::observe::{self, PingOutcome};
 use lattice_engine::tasks::conformance::Conformance;
-use lattice_hwprobe::{Class, ClassRecord, Digest, Reading};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, Outcome, command::Fence, id::LeaseName};
 use serde_json::{Value, json};

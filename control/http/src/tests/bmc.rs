@@ -8,11 +8,11 @@ use lattice_client::{
         node::NodeView,
     },
 };
-use lattice_engine::{bmc::Parts, observe, tasks::bmc_faults::NameFaults, view::United};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, ClassRecord, Milliwatts, Power, Reading,
     health::{Action, Reason, Severity},
 };
+use lattice_engine::{bmc::Parts, observe, tasks::bmc_faults::NameFaults, view::United};
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 use crate::ops::{baselines, nodes};
 use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_engine::{
     Core, Drifted, Look, Unknown,
     bmc::{Looked, Parts},
@@ -23,7 +24,6 @@ use lattice_engine::{
     },
     view::GossipedNode,
 };
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_quorum_types::{
     Command, Outcome, UnixMillis,
     claim::SchemaDigest,

@@ -11,8 +11,8 @@ use lattice_client::{
         conformance::{DiffView, DifferenceView},
     },
 };
+use lattice_conformance::{Class, ClassMark, ClassRecord, Identity, NodeDocument, Reading};
 use lattice_engine::{observe, tasks::conformance::Conformance};
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, Identity, NodeDocument, Reading};
 use lattice_quorum_types::NodeId;
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};

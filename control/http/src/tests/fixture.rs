@@ -9,8 +9,8 @@ use lattice_agent_rpc::{
     CheckHealth, GateFailed, GetHealth, GetInventory, ListAttempts, LogStream, ReadLog,
 };
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
+use lattice_conformance::{Class, ClassMark, Digest, Inventory};
 use lattice_engine::{Core, core::Parts, fold, observe, view::GossipedNode};
-use lattice_hwprobe::{Class, ClassMark, Digest, Inventory};
 use lattice_mesh::{
     Authority, Clock, Credentials, Mesh, MeshConfig, Pin, Role, Router, SystemClock, Validity,
 };

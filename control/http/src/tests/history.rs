@@ -2,12 +2,12 @@
 
 use super::fixture::ApiFixture;
 use lattice_client::HistoryQuery;
-use lattice_engine::history::{Cursor, Note, Noted};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, Reading,
     health::{Action, Severity},
     history::{Cause, Entry, Event, Happening, KeyChange, Record},
 };
+use lattice_engine::history::{Cursor, Note, Noted};
 use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
 use std::collections::BTreeSet;
 

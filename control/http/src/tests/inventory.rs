@@ -2,7 +2,7 @@
 
 use super::fixture::ApiFixture;
 use lattice_client::api::inventory::InventoryView;
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, DiskIdentity, Distance, Finding, GpuIdentity, GpuPlace, Inventory, Loss,
     NicIdentity, NvlinkPeer, Outcome, Pair, Power, ProbeOutcome, Reading, Value,
 };

@@ -5,7 +5,7 @@ use lattice_engine::{
     history::Cursor,
     observe::{self, PingOutcome},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark,
     health::{Action, Severity},
     history::{Cause, Entry, Event, Happening, Record, Turn},
@@ -41,7 +41,7 @@ fn became(seq: u64, at: u64, byte: u8) -> Record {
         from: (seq > 1).then_some(ClassMark::Incomplete),
         to: ClassMark::Complete {
             schema: 1,
-            digest: lattice_hwprobe::Digest([byte; 32]),
+            digest: lattice_conformance::Digest([byte; 32]),
         },
         changes: Vec::new(),
         more: 0,

@@ -6,8 +6,8 @@ use crate::{
     server::{Patience, serve_with},
     state::{Api, Bounds},
 };
+use lattice_conformance::{LimitState, Milliwatts, Power, Reading, health::Severity};
 use lattice_engine::{Report, drift::Judged, observe};
-use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading, health::Severity};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::BTreeSet,

@@ -9,12 +9,12 @@ use lattice_client::{
     AllocationRequest, AuditFilter, ClientError, SubmitOptions, Submitted,
     api::{allocation::ConstraintsBody, outlook::OutlookView},
 };
+use lattice_conformance::{Facts, NodeDocument, Reading};
 use lattice_engine::{
     core::Wakes,
     inputs::System,
     observe::{self, PingOutcome},
 };
-use lattice_hwprobe::{Facts, NodeDocument, Reading};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, UnixMillis, node::Lifecycle};
 use std::sync::Arc;

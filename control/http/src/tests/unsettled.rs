@@ -5,6 +5,9 @@
 use crate::ops::{baselines, nodes};
 use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
+use lattice_conformance::{
+    Class, ClassMark, ClassRecord, Inventory, LimitState, Milliwatts, Power, Reading,
+};
 use lattice_engine::{
     Look,
     bmc::Parts,
@@ -12,9 +15,6 @@ use lattice_engine::{
         id,
         world::{NODE, World},
     },
-};
-use lattice_hwprobe::{
-    Class, ClassMark, ClassRecord, Inventory, LimitState, Milliwatts, Power, Reading,
 };
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use super::flag;
 use crate::documents::ResourcePath;
 use crate::report::SystemName;
 use crate::walk::{Member, Walk, link, string, target, text};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

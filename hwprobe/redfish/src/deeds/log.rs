@@ -5,7 +5,7 @@ use super::route::{Log, Name, concerned};
 use super::{Deed, DeedOf, DeedSeverity, DeedsRead, identity, message, severity, subject, time};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string, type_name};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 
 /// Maximum number of entries fetched one by one per log and pass, starting with the newest.

@@ -19,7 +19,7 @@ pub use route::{DeedRoute, DeedsFound, find_deeds};
 use crate::documents::{Documents, ResourcePath};
 use crate::walk::{Walk, string};
 use jiff::Timestamp;
-use lattice_hwprobe::{Digest, Reading, text};
+use lattice_conformance::{Digest, Reading, text};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,7 +2,7 @@
 
 use crate::documents::ResourcePath;
 use crate::walk::{Member, Walk, listed as listed_in, member_of, next_page};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use crate::documents::{Documents, ResourcePath};
 use crate::own;
 use crate::systems::{self, System};
 use crate::walk::{Walk, link, string, type_name};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string, type_name};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! One entry of a firmware inventory, and its name for comparisons between nodes of one design.
 
 use crate::walk::{string, text};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

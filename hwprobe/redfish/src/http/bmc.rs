@@ -8,7 +8,7 @@ use super::session::{self, Login};
 use super::settings::Settings;
 use super::wire::{Ask, Wire};
 use crate::ResourcePath;
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use parking_lot::{Mutex as Short, MutexGuard};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};

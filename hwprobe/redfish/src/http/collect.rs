@@ -5,7 +5,7 @@ use super::error::FetchError;
 use crate::power::{Route, RoutedPower, read_by_route};
 use crate::report::{Breadth, Interpretation, Scope};
 use crate::{Documents, ResourcePath, interpret};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Duration;

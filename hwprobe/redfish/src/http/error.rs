@@ -2,7 +2,7 @@
 
 use super::breaker::Opened;
 use super::pin::Pin;
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use std::time::Duration;
 
 /// Why a resource is not available.

@@ -6,7 +6,7 @@ mod told;
 
 use crate::documents::{Documents, ResourcePath};
 use crate::walk::Walk;
-use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
+use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use super::Source;
 use super::told::{Limit, SourcePower, tell};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string};
-use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
+use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde_json::Value;
 
 /// Result of reading a list of sources.

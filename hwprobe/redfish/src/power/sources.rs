@@ -9,7 +9,7 @@ use crate::own::Chassis;
 use crate::power::read;
 use crate::systems::System;
 use crate::walk::{Walk, link, number, string};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use serde_json::Value;
 
 /// Sensors at a node's input, by the last part of their path, in lower case without `_`. A sensor with another name

@@ -5,7 +5,7 @@ use super::sources::is_of_a_part;
 use super::{Shape, Source};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, kind, link, links, number, string, text};
-use lattice_hwprobe::{LimitState, Milliwatts, Reading};
+use lattice_conformance::{LimitState, Milliwatts, Reading};
 use serde_json::Value;
 
 /// Values reported by one source.

@@ -1,7 +1,7 @@
 //! BMC events: those of every recorded tree, and those of broken BMCs.
 
 use crate::support::{TREES, captures, deed_route, deeds, tree};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use lattice_redfish::{
     Deed, DeedOf, DeedRoute, DeedSeverity, DeedsRead, DeedsSeen, Documents, ResourcePath, recorded,
 };

@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::{everything, fetched, tree};
-use lattice_hwprobe::{ClassState, Digest, Reading};
+use lattice_conformance::{ClassState, Digest, Reading};
 use lattice_redfish::{Documents, NodeReport, Scope, interpret};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

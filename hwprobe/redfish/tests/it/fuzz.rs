@@ -4,7 +4,7 @@
 //! `LATTICE_FUZZ_CASES=100000 cargo test -p lattice-redfish --test it fuzz::` runs more cases.
 
 use crate::support::{TREES, cases, deed_route, deeds, everything, fetched, read, tree};
-use lattice_hwprobe::{LimitState, Milliwatts, Reading, text};
+use lattice_conformance::{LimitState, Milliwatts, Reading, text};
 use lattice_redfish::{DeedsRead, DeedsSeen, Documents, ResourcePath, read_by_route};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -209,7 +209,7 @@ fn check(documents: &Documents) -> Result<(), TestCaseError> {
         // Results can be encoded, hashed and decoded.
         for record in [&node.bmc, &node.bios] {
             let known = record.encode();
-            let back = lattice_hwprobe::ClassRecord::decode(&known);
+            let back = lattice_conformance::ClassRecord::decode(&known);
             prop_assert!(back.is_ok_and(|back| back.encode() == known));
         }
         let routed = read_by_route(documents, &node.route);

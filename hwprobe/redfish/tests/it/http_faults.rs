@@ -3,8 +3,8 @@
 
 use crate::http_support;
 use crate::http_support::{POWER, assert_polite, client, path, settings, simulated, small};
+use lattice_conformance::{Reading, State};
 use lattice_fake_bmc::{FakeBmc, Fault, Rule};
-use lattice_hwprobe::{Reading, State};
 use lattice_redfish::http::{Bmc, Settings};
 use lattice_redfish::{Breadth, Scope, Selector};
 use serde_json::Value;

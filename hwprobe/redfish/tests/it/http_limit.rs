@@ -3,8 +3,8 @@
 use crate::http_support::{
     POWER, client, endpoint, path, recorded, settings, simulated, small, tree,
 };
+use lattice_conformance::{Milliwatts, Reading};
 use lattice_fake_bmc::{FakeBmc, Fault, Rule, Tree};
-use lattice_hwprobe::{Milliwatts, Reading};
 use lattice_redfish::http::{Bmc, Environment, LimitRefusal, ReadOnly, SetLimitError};
 use lattice_redfish::{Breadth, Route, Scope, Selector};
 use serde_json::{Value, json};
@@ -361,6 +361,6 @@ async fn a_restarted_bmc_has_lost_its_limit_and_says_so() {
     assert_eq!(limit, Reading::Present(Milliwatts(300_000)));
     bmc.reboot(Duration::ZERO);
     let power = client.read_power(&route).await.power;
-    assert_eq!(power.limit_state, lattice_hwprobe::LimitState::Uncapped);
+    assert_eq!(power.limit_state, lattice_conformance::LimitState::Uncapped);
     assert!(client.fetch(&path("/redfish/v1")).await.is_known());
 }

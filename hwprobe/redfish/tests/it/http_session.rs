@@ -4,8 +4,8 @@ use crate::http_support::{Hands, PASSWORD, POWER};
 use crate::http_support::{
     assert_polite, client, endpoint, environment, path, recorded, settings, simulated, small,
 };
+use lattice_conformance::{Reading, State};
 use lattice_fake_bmc::{FakeBmc, Fault, Identity, Rule};
-use lattice_hwprobe::{Reading, State};
 use lattice_redfish::http::{BasicAuth, Bmc, BreakerState, Endpoint, EndpointError, Environment};
 use lattice_redfish::http::{MayCap, Pin, ReadOnly, Settings, Trust};
 use lattice_redfish::{Breadth, Scope, Selector};

@@ -1,7 +1,7 @@
 //! A BMC over HTTPS gives the same results as its recording, resource by resource and as a whole.
 
 use crate::http_support::{assert_polite, client, recorded, settings, simulated};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use lattice_redfish::recorded::load;
 use lattice_redfish::{
     Breadth, Documents, Interpretation, Scope, Selector, interpret, read_by_route,

@@ -1,7 +1,7 @@
 //! Firmware inventory: running entries, and their names for comparisons between nodes of one design.
 
 use crate::support::{document, everything, read, tree};
-use lattice_hwprobe::{Class, ClassRecord, ClassState, Reading, Value};
+use lattice_conformance::{Class, ClassRecord, ClassState, Reading, Value};
 use lattice_redfish::{Documents, NodeReport, ResourcePath, contradictions, unread};
 use serde_json::{Value as Json, json};
 

@@ -1,8 +1,10 @@
 //! Every key of a BMC has a row in the key table, and every row of a BMC has a key.
 
 use crate::support::{TREES, read, tree};
-use lattice_hwprobe::health::Table;
-use lattice_hwprobe::keys::{Need, ROWS, row_of};
+use lattice_conformance::{
+    health::Table,
+    keys::{Need, ROWS, row_of},
+};
 use lattice_redfish::{Breadth, Scope, Selector};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! A BMC with false, broken or cyclic data loses its values, and affects nothing else.
 
 use crate::support::{document, everything, read, scope, tree};
-use lattice_hwprobe::{ClassState, LimitState, Reading};
+use lattice_conformance::{ClassState, LimitState, Reading};
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, Unselected, interpret};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -322,7 +322,7 @@ fn a_version_missing_at_the_system_is_found_in_the_inventory() {
         let (report, _) = read(&documents, &everything());
         let node = report.node().expect("one node");
         let version =
-            |record: &lattice_hwprobe::ClassRecord, key: &str| record.get(key).to_string();
+            |record: &lattice_conformance::ClassRecord, key: &str| record.get(key).to_string();
         assert_eq!(version(&node.bios, "bios.redfish.version"), "C27");
         assert_eq!(version(&node.bmc, "bmc.firmware"), "12.84.13");
     }

@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::{read, scope};
-use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
+use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, read_by_route};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::{document, read, scope, tree};
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, Unselected};
 use serde_json::json;
 

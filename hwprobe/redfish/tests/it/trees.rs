@@ -1,7 +1,7 @@
 //! Every recorded BMC tree against the published values: no wrong value, and no invented one.
 
 use crate::support::{everything, fetched, read, scope, tree};
-use lattice_hwprobe::{LimitState, Reading, Value};
+use lattice_conformance::{LimitState, Reading, Value};
 use lattice_redfish::{
     Breadth, Documents, NodeReport, Route, RoutedPower, Selector, Unselected, interpret,
     read_by_route,

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use lattice_hwprobe::Reading;
+use lattice_conformance::Reading;
 use lattice_redfish::{
     BmcReport, Breadth, DeedRoute, DeedsRead, DeedsSeen, Documents, ResourcePath, Scope, Selector,
     find_deeds, interpret, read_deeds, recorded,

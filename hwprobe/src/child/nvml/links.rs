@@ -3,7 +3,8 @@
 use super::raw::{Code, Raw, reading};
 use super::{Keyed, none_of};
 use crate::child::report::LinkReport;
-use crate::{Reading, Value, pci};
+use crate::pci;
+use lattice_conformance::{Reading, Value};
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::field_id;
 

@@ -6,7 +6,8 @@ mod raw;
 mod vitals;
 
 use super::report::{Ancestor, DeviceReport, GpuReport};
-use crate::{Reading, Value, pci, text};
+use crate::pci;
+use lattice_conformance::{Reading, Value, text};
 use nvml_wrapper::enum_wrappers::device::{Clock, InfoRom};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};

@@ -2,7 +2,7 @@
 
 use super::raw::{Code, FabricInfo, Raw, reading};
 use super::{Keyed, number, read};
-use crate::{Reading, Value};
+use lattice_conformance::{Reading, Value};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper_sys::bindings as nvml;

@@ -3,8 +3,8 @@
 //! Names and values are defined by the vendor. The driver's name, under `bios.attribute_driver`, identifies the
 //! vendor's naming, so that nodes of two vendors are not compared setting by setting.
 
-use crate::probe::Probed;
-use crate::{FindingCode, Reading, Root, Value, text};
+use crate::Root;
+use lattice_conformance::{FindingCode, Probed, Reading, Value, text};
 
 const DRIVERS: &str = "/sys/class/firmware-attributes";
 

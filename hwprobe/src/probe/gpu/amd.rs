@@ -4,10 +4,10 @@
 
 mod bus;
 
+use crate::Root;
 use crate::pci::{self, Function, Switches};
-use crate::probe::Probed;
-use crate::{ClassRecord, GpuIdentity, Reading, Root, Value, text};
 use bus::{DRIVER, Drive, Gpu};
+use lattice_conformance::{ClassRecord, GpuIdentity, Probed, Reading, Value, text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subfolder of the device: one file per firmware, named `<block>_fw_version`.

@@ -1,7 +1,8 @@
 //! NVIDIA's driver: versions, flavour, parameters.
 
+use crate::Root;
 use crate::child::GpuReport;
-use crate::{ClassRecord, Reading, Root, Value, text};
+use lattice_conformance::{ClassRecord, Reading, Value, text};
 
 /// Driver parameters that count, from `/proc/driver/nvidia/params`.
 const PARAMETERS: &[&str] = &[

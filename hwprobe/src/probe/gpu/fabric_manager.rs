@@ -5,8 +5,9 @@
 //! slice, so the probe also searches for its process before reporting it as not running.
 
 use super::driver;
+use crate::Root;
 use crate::pci::{self, Function};
-use crate::{Reading, Root, Value};
+use lattice_conformance::{Reading, Value};
 
 const SERVICE: &str = "nvidia-fabricmanager.service";
 /// Process name of `nv-fabricmanager`, truncated by the kernel.

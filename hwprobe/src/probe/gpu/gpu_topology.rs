@@ -1,10 +1,12 @@
 //! Distances between devices: the kernel's device paths, checked against the driver's report. A distance that neither
 //! source provides is unknown.
 
+use crate::Root;
 use crate::child::{Ancestor, DeviceReport};
 use crate::pci::{self, Function, Way};
-use crate::probe::Probed;
-use crate::{Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Reading, Root, Value};
+use lattice_conformance::{
+    Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Probed, Reading, Value,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A device, as seen on the bus.

@@ -14,8 +14,9 @@ pub use driver::{flavour, parameter};
 use super::{Probed, nic};
 use crate::child::{self, DeviceReport, GpuReport};
 use crate::pci::{self, Function, Switches};
-use crate::{Class, ClassRecord, FindingCode, GpuIdentity, Host, NvmlSource, Reading, Root, Value};
+use crate::{Host, NvmlSource, Root};
 use gpu_topology::BusDevice;
+use lattice_conformance::{Class, ClassRecord, FindingCode, GpuIdentity, Reading, Value};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 

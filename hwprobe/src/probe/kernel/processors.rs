@@ -1,6 +1,7 @@
 //! Processor settings of the kernel: clocks, frequencies, idle states, SMT, mitigations.
 
-use crate::{ClassRecord, Reading, Root, Value};
+use crate::Root;
+use lattice_conformance::{ClassRecord, Reading, Value};
 use std::collections::BTreeMap;
 
 /// Reads clocks, power states, SMT and mitigations.

@@ -1,7 +1,7 @@
 //! CXL memory: expanders by PCI address, and the regions built from them.
 
-use crate::probe::Probed;
-use crate::{Reading, Root, Value, pci, text};
+use crate::{Root, pci};
+use lattice_conformance::{Probed, Reading, Value, text};
 
 const DEVICES: &str = "/sys/bus/cxl/devices";
 

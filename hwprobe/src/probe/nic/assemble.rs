@@ -1,8 +1,9 @@
 //! List of NICs: joins PCI functions, RDMA devices, Slingshot devices and interfaces.
 
 use super::{CXI, NET, Nic, RDMA, number};
+use crate::Root;
 use crate::pci::{self, Function};
-use crate::{Reading, Root};
+use lattice_conformance::Reading;
 use std::collections::BTreeMap;
 
 pub(super) type NicList = Reading<Vec<Nic>>;

@@ -1,8 +1,9 @@
 //! NIC properties from the PCI bus.
 
 use super::{Nic, Planes};
+use crate::Root;
 use crate::pci::{self, Switches};
-use crate::{Reading, Root, Value, text};
+use lattice_conformance::{Reading, Value, text};
 
 pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Planes<'_>) {
     let Planes { record, vitals } = planes;

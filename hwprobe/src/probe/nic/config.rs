@@ -7,7 +7,8 @@
 
 use super::{Nic, Planes, Probed};
 use crate::commands::{Commands, Device, Line, MLXCONFIG, MSTCONFIG};
-use crate::{FindingCode, Host, Reading, Root, Value, text};
+use crate::{Host, Root};
+use lattice_conformance::{FindingCode, Reading, Value, text};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

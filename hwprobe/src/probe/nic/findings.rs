@@ -1,7 +1,8 @@
 //! Findings about the NICs of a node.
 
 use super::{Nic, Probed, rdma};
-use crate::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading, Root};
+use crate::Root;
+use lattice_conformance::{Class, Finding, FindingCode, Inventory, NicIdentity, Reading};
 use std::path::Path;
 
 const VERBS: &str = "/sys/class/infiniband_verbs";

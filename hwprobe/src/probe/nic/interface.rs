@@ -1,8 +1,9 @@
 //! NIC properties from the network stack: interfaces, their settings, and devlink versions.
 
 use super::{NET, Nic, Planes, Probed, number};
+use crate::Root;
 use crate::net::{DevlinkReport, EthtoolReport, InterfaceReport, Pause};
-use crate::{ClassRecord, FindingCode, Reading, Root, Value, Vitals, text};
+use lattice_conformance::{ClassRecord, FindingCode, Reading, Value, Vitals, text};
 
 /// Maximum number of interfaces read per function; real functions have one or two.
 const MOST_INTERFACES: usize = 8;

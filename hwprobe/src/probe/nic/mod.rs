@@ -29,8 +29,9 @@ pub use slingshot::{CxiStat, parse_stat};
 use super::Probed;
 use crate::net::{self, InterfaceReport};
 use crate::pci::{self, Function, Switches};
-use crate::{Class, ClassRecord, Host, NicIdentity, Reading, Root, Value, Vitals, text};
+use crate::{Host, Root};
 use assemble::{NicList, assemble_from};
+use lattice_conformance::{Class, ClassRecord, NicIdentity, Reading, Value, Vitals, text};
 
 pub(crate) const RDMA: &str = "/sys/class/infiniband";
 pub(crate) const NET: &str = "/sys/class/net";

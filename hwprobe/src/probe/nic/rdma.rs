@@ -1,7 +1,8 @@
 //! NIC properties from the RDMA subsystem.
 
 use super::{Nic, Planes, RDMA};
-use crate::{Reading, Root, Value, text};
+use crate::Root;
+use lattice_conformance::{Reading, Value, text};
 use std::collections::BTreeSet;
 
 /// Counters below `ports/<port>/counters` that health uses.
@@ -132,7 +133,13 @@ fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
 }
 
 /// Adds the live values of one port.
-fn live(root: &Root, device: &str, port: &str, key: &str, vitals: &mut crate::Vitals) {
+fn live(
+    root: &Root,
+    device: &str,
+    port: &str,
+    key: &str,
+    vitals: &mut lattice_conformance::Vitals,
+) {
     let folder = format!("{RDMA}/{device}/ports/{port}");
     let line = |file: &str| root.line(format!("{folder}/{file}"));
     for file in ["state", "phys_state"] {

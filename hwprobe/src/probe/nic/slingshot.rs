@@ -4,7 +4,8 @@
 //! `cxi_stat` reads the same files; its values are used only if a file is missing or unreadable.
 
 use super::{CXI, Nic, Planes};
-use crate::{Host, NicIdentity, Reading, Root, Value, commands, pci, text};
+use crate::{Host, Root, commands, pci};
+use lattice_conformance::{NicIdentity, Reading, Value, text};
 use std::collections::BTreeMap;
 
 /// Maximum number of devices parsed from one `cxi_stat` output; nodes have up to eight.

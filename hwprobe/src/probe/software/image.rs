@@ -6,7 +6,8 @@
 //! differ between nodes with the same image, and a query may contain a secret. The arguments are documented in the
 //! OSTree manual ("Deployments"), systemd-veritysetup-generator(8), dracut.cmdline(7) and CSM's boot orchestration.
 
-use crate::{ClassRecord, Reading, Root, Value, cmdline};
+use crate::{Root, cmdline};
+use lattice_conformance::{ClassRecord, Reading, Value};
 
 /// Arguments with the hash of the whole file system as their value.
 const HASHES: &[(&str, &str)] = &[

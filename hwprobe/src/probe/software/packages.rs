@@ -1,8 +1,9 @@
 //! Installed packages, from dpkg's status files and `rpm`'s output. Pure, except for [`installed`], which reads the
 //! sources.
 
+use crate::Root;
 use crate::cmdline::matches;
-use crate::{Reading, Root};
+use lattice_conformance::Reading;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const STATUS: &str = "/var/lib/dpkg/status";

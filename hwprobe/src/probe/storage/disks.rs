@@ -1,8 +1,8 @@
 //! Disks other than NVMe: SATA, SAS, virtual disks, persistent memory.
 
 use super::{count, flag, number, scheduler, size};
-use crate::probe::Probed;
-use crate::{DiskIdentity, Reading, Root, pci, text};
+use crate::{Root, pci};
+use lattice_conformance::{DiskIdentity, Probed, Reading, text};
 
 const BLOCK: &str = "/sys/block";
 

@@ -4,8 +4,8 @@
 //! its own. If that table is unreadable (without root), the agent's own is used. Mounts on demand (at or below an
 //! automounter's mount point), for a container, for one job or by an ordinary user are temporary and omitted.
 
-use crate::probe::Probed;
-use crate::{Reading, Root, Value, cmdline};
+use crate::{Root, cmdline};
+use lattice_conformance::{Probed, Reading, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

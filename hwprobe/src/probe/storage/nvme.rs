@@ -1,8 +1,8 @@
 //! NVMe controllers on the bus, and their namespaces.
 
 use super::{count, flag, number, scheduler, size};
-use crate::probe::Probed;
-use crate::{DiskIdentity, Reading, Root, Value, pci, text};
+use crate::{Root, pci};
+use lattice_conformance::{DiskIdentity, Probed, Reading, Value, text};
 
 const CONTROLLERS: &str = "/sys/class/nvme";
 

@@ -1,8 +1,8 @@
 //! Software RAID (`md`): geometry as conformance, state as vitals.
 
 use super::{count, number};
-use crate::probe::Probed;
-use crate::{Reading, Root};
+use crate::Root;
+use lattice_conformance::{Probed, Reading};
 
 const BLOCK: &str = "/sys/block";
 

@@ -34,7 +34,7 @@ fn events(tree: &Tree, populated: u8) {
         .file(&format!("{V2}/{SERVICE}/cgroup.events"), &text);
 }
 
-fn look(tree: &Tree) -> Reading<lattice_hwprobe::Value> {
+fn look(tree: &Tree) -> Reading<lattice_conformance::Value> {
     without_library(tree).vitals.get(KEY)
 }
 

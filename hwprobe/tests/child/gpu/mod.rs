@@ -11,13 +11,14 @@ pub mod topology;
 pub mod values;
 
 use crate::support::Tree;
+use lattice_conformance::{
+    Class, ClassState, Inventory, NvlinkPeer, Reading, Verdict, diff,
+    health::{Engine, Memory, Table},
+};
 use lattice_fake_nvml as fake;
 use lattice_fake_nvml::{DESCRIPTION_ENV, Driver, ErrorName, Field, Gpu, Hang, library_path};
 use lattice_hwprobe::capture::{GPU_REPORT, Privacy, capture};
-use lattice_hwprobe::health::{Engine, Memory, Table};
-use lattice_hwprobe::{
-    Class, ClassState, Host, Inventory, NvlinkPeer, NvmlSource, Reading, Verdict, diff, probe_all,
-};
+use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

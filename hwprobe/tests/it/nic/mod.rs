@@ -10,17 +10,17 @@ mod switch;
 
 use crate::support::Tree;
 use crate::support::ttar;
+use lattice_conformance::{
+    Class, ClassRecord, ClassState, Digest, Inventory, Outcome, Reading, Value, Verdict,
+    diff_by_parts, drift, keys::row_of, verify,
+};
 use lattice_hwprobe::Answers;
 use lattice_hwprobe::capture::{Privacy, capture as capture_tree, host_of};
-use lattice_hwprobe::keys::row_of;
 use lattice_hwprobe::net::{
     Channels, DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport, Pause, Rings,
 };
 use lattice_hwprobe::probe::nic::{interfaces, missing_since, parse_stat};
-use lattice_hwprobe::{
-    Class, ClassRecord, ClassState, Digest, Inventory, Outcome, Reading, Value, Verdict,
-    diff_by_parts, drift, probe_all, verify,
-};
+use lattice_hwprobe::probe_all;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Baselines: the intended state of nodes, as stored in the quorum.
 //!
 //! The quorum does not interpret class records and does not decide whether a node conforms. A class rule is data for
-//! `lattice-hwprobe`.
+//! `lattice-conformance`.
 
 mod choice;
 

@@ -1,8 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::node::history::contents;
-use lattice_hwprobe::history::{Cause, History, ReadContext};
-use lattice_hwprobe::{Class, ClassRecord, Reading};
+use lattice_conformance::{
+    Class, ClassRecord, Reading,
+    history::{Cause, History, ReadContext},
+};
 
 /// Node with one class; its firmware changes on request.
 struct Node {
@@ -232,8 +234,8 @@ fn happened(history: &mut History, at: u64) -> Line {
     let module = format!("m{at}");
     history.enter(
         "boot-1",
-        lattice_hwprobe::history::Folded {
-            what: lattice_hwprobe::history::Happening::Driver { module },
+        lattice_conformance::history::Folded {
+            what: lattice_conformance::history::Happening::Driver { module },
             at,
             first_at: at,
             count: 1,
@@ -320,7 +322,7 @@ fn a_journal_from_before_there_were_events_goes_on() {
     let checkpoint = r#"{"checkpoint":{"seq":0,"boot_id":null,"classes":{}}}"#;
     let boot = r#"{"boot":{"boot_id":"boot-1","at":5}}"#;
     let entry = r#"{"entry":{"seq":1,"at":4,"boot_id":"boot-1","cause":"first","class":"nic","revision":1,"from":null,"to":"incomplete","changes":[],"more":0}}"#;
-    let mark = serde_json::to_string(&lattice_hwprobe::ClassMark::Incomplete).unwrap();
+    let mark = serde_json::to_string(&lattice_conformance::ClassMark::Incomplete).unwrap();
     let entry = entry.replace("\"incomplete\"", &mark);
     let sum = |json: &str| blake3::hash(json.as_bytes()).to_hex().as_str()[..16].to_owned();
     let lines = [checkpoint, &entry, boot];

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use lattice_hwprobe::{Vitals, health::Table};
+use lattice_conformance::{Vitals, health::Table};
 
 /// A node for which a critical state of the BMC drains.
 fn node() -> Node {

@@ -4,7 +4,7 @@ use crate::history::{
     Cursor, DrainTurn, FromBmc, Note, Noted,
     line_kind::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     ClassMark,
     history::{Cause, Entry, Event, Happening, Record},
 };

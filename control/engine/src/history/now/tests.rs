@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::history::Cursor;
-use lattice_hwprobe::{
+use lattice_conformance::{
     ClassMark, ClassRecord, Reading,
     history::{Cause, Entry, KeyChange, Record},
 };

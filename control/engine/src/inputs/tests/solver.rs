@@ -6,7 +6,7 @@ use crate::{
     tasks::testing::{allocation, entry},
     view::View,
 };
-use lattice_hwprobe::{Facts, NodeDocument, Reading};
+use lattice_conformance::{Facts, NodeDocument, Reading};
 use lattice_placement::{Factors, Fraction, Planner, Policy, StorageView};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand, view::Hot,

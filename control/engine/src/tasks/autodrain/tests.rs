@@ -14,7 +14,7 @@ use crate::tasks::{
     },
 };
 use lattice_agent_rpc::GateFailed;
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, Inventory, Reading};
+use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_quorum_types::{
     baseline::{Definition, Policy},
     id::BaselineName,

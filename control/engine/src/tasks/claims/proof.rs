@@ -5,7 +5,7 @@ use crate::{
     baselines::Chosen,
     view::{NodeEntry, View},
 };
-use lattice_hwprobe::{ClassMark, Digest, Earlier};
+use lattice_conformance::{ClassMark, Digest, Earlier};
 use lattice_quorum_types::{
     baseline::Sensitive,
     claim::{BaselineVersion, ClassClaim, Completed, Proof, SchemaDigest},

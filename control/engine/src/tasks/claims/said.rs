@@ -4,7 +4,7 @@ use super::proof::schema_digest;
 use crate::{baselines, core::Core, view::NodeEntry};
 use bytes::Bytes;
 use lattice_agent_rpc::GetClaim;
-use lattice_hwprobe::{Class, Earlier};
+use lattice_conformance::{Class, Earlier};
 use lattice_mesh::{Role, Signed};
 use lattice_quorum_types::{NodeId, UnixMillis, claim::Claim};
 use std::time::Duration;

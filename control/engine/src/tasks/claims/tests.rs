@@ -10,7 +10,7 @@ use crate::{
     },
     view::NodeEntry,
 };
-use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_quorum_types::{
     UnixMillis,
     claim::{Claim, ClassClaim},

@@ -8,7 +8,7 @@ use crate::{
     view::{NodeEntry, View},
 };
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use lattice_hwprobe::{Class, ClassRecord, Digest, NodeDocument};
+use lattice_conformance::{Class, ClassRecord, Digest, NodeDocument};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
 use std::{

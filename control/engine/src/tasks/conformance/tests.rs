@@ -10,7 +10,7 @@ use crate::{
     },
     view::United,
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, NodeDocument, Reading,
     history::{Cause, Entry, Record},
 };

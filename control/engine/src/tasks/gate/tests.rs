@@ -10,7 +10,7 @@ use crate::tasks::{
         world::{self, NODE, World},
     },
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, Identity, Inventory, Reading,
     health::{Action, Reason, Severity},
 };

@@ -10,7 +10,7 @@ use crate::{
         world::{NODE, World},
     },
 };
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, Reading,
     history::{Cause, Entry, KeyChange},
 };

@@ -283,7 +283,7 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
 #[test]
 fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensitive() {
     use crate::tasks::testing;
-    use lattice_hwprobe::Digest;
+    use lattice_conformance::Digest;
     use lattice_placement::Health;
     let free = |name: &str, health: Health| {
         let mut entry = testing::entry(name);
@@ -323,7 +323,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
         tasks::testing::{self, world::World},
         view::GossipedNode,
     };
-    use lattice_hwprobe::{Class, ClassMark, Digest};
+    use lattice_conformance::{Class, ClassMark, Digest};
     use lattice_quorum_types::{
         Outcome,
         claim::{Claim, ClassClaim},

@@ -7,7 +7,7 @@ use lattice_agent_rpc::{
     GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts, Part,
     Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe, WipeStatus,
 };
-use lattice_hwprobe::{Digest, Inventory, health::Reason};
+use lattice_conformance::{Digest, Inventory, health::Reason};
 use lattice_mesh::{Clock as _, Credentials, Failed, Router, SystemClock};
 use lattice_quorum_types::{
     baseline::Cohort,
@@ -198,7 +198,7 @@ pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
             let says = kept.lock().unwrap();
             let digest = Digest(asked.digest);
             let mut kept = says.preimages.iter();
-            let found = kept.find(|bytes| lattice_hwprobe::verify(&digest, bytes).is_ok());
+            let found = kept.find(|bytes| lattice_conformance::verify(&digest, bytes).is_ok());
             let found = found.cloned().map(Bytes::from);
             async move { Ok(found) }
         })

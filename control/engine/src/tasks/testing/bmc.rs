@@ -5,8 +5,8 @@ use super::{
     world::{NODE, World},
 };
 use crate::bmc::{self, BmcPlan, Edges, Looked};
+use lattice_conformance::{Identity, Reading};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
-use lattice_hwprobe::{Identity, Reading};
 use lattice_mesh::SystemClock;
 use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc, time::Duration};

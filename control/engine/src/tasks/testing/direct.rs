@@ -17,7 +17,7 @@ use crate::tasks::{
     told::Freshness,
 };
 use lattice_agent_rpc::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer};
-use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{

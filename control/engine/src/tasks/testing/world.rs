@@ -13,7 +13,6 @@ use crate::{
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_agent_rpc::{AttemptKey, HistoryPage};
 use lattice_gossip::HistoryMark;
-use lattice_hwprobe::{Class, ClassMark, Digest, NodeDocument};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
@@ -322,11 +321,11 @@ impl World {
 
     /// As if the complete first reading of the node had been fetched.
     pub fn is_read(&self) {
-        self.is_read_as(lattice_hwprobe::Identity::default());
+        self.is_read_as(lattice_conformance::Identity::default());
     }
 
     /// The same, with this identity of the node.
-    pub fn is_read_as(&self, identity: lattice_hwprobe::Identity) {
+    pub fn is_read_as(&self, identity: lattice_conformance::Identity) {
         let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
         self.gossips(marks.collect());
         let document = NodeDocument {

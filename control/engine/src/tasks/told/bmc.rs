@@ -7,7 +7,7 @@ use crate::{
     core::Core,
     node_health,
 };
-use lattice_hwprobe::Class;
+use lattice_conformance::Class;
 use lattice_quorum_types::NodeId;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::OnceCell;

@@ -13,7 +13,7 @@ use crate::{
     tasks::class_merge,
     view::{NodeEntry, View},
 };
-use lattice_hwprobe::{Class, CohortKey, Inventory, baseline::Standing};
+use lattice_conformance::{Class, CohortKey, Inventory, baseline::Standing};
 use lattice_quorum_types::{NodeId, baseline::Policy};
 use std::sync::Arc;
 

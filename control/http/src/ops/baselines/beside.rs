@@ -6,12 +6,11 @@ use lattice_api::{
     conformance::{DiffView, DifferenceView},
     problem::{Kind, Problem},
 };
-use lattice_engine::{Core, ParsedBaseline};
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassRecord, Reading, Verdict,
     baseline::{Constraint, Deviation, Expectation},
-    diff as compare,
 };
+use lattice_engine::{Core, ParsedBaseline};
 use lattice_quorum_types::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,12 +2,12 @@
 
 use crate::ops::{groups, node_id, nodes::agent_problem};
 use lattice_api::problem::{Kind, Problem};
+use lattice_conformance::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
 use lattice_engine::{
     Core, Look, NodeEntry,
     baselines::form::{CheckedBaseline, Model, Want},
     compare::as_said,
 };
-use lattice_hwprobe::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,

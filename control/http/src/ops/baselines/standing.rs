@@ -1,8 +1,8 @@
 //! Preview of a baseline: the nodes it would apply to and their conformance, returned to the caller that sets it.
 
 use lattice_api::baseline::BaselineStanding;
+use lattice_conformance::{ClassRecord, Digest, baseline::Expectation};
 use lattice_engine::{Core, View, baselines::ParsedBaseline, drift};
-use lattice_hwprobe::{ClassRecord, Digest, baseline::Expectation};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     baseline::{Baseline, CohortSelector, Definition, Policy},

@@ -1,10 +1,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_engine::history::Cursor;
-use lattice_hwprobe::{
+use lattice_conformance::{
     ClassMark,
     history::{Entry, KeyChange, Record},
 };
+use lattice_engine::history::Cursor;
 
 const FIRST: usize = 20;
 

@@ -1,5 +1,5 @@
 use super::*;
-use lattice_hwprobe::{
+use lattice_conformance::{
     Class, ClassMark, Reading,
     history::{Cause, KeyChange},
 };
@@ -156,7 +156,7 @@ fn a_first_look_says_what_came_of_it_and_whose_part_it_is() {
     };
     let complete = ClassMark::Complete {
         schema: 1,
-        digest: lattice_hwprobe::Digest([1; 32]),
+        digest: lattice_conformance::Digest([1; 32]),
     };
     for (source, to, words) in [
         (Source::Agent, complete, "class bios is read (first read)"),

@@ -18,8 +18,8 @@ use lattice_api::{
     history::{ChangesView, HistoryEntryView},
     v1,
 };
+use lattice_conformance::health::Severity;
 use lattice_engine::tasks::conformance::Conformance;
-use lattice_hwprobe::health::Severity;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::fmt::Debug;

@@ -3,7 +3,7 @@
 use super::LimitRefusal;
 use crate::ResourcePath;
 use crate::power::{Shape, Source, power_control_index};
-use lattice_hwprobe::Milliwatts;
+use lattice_conformance::Milliwatts;
 use serde_json::{Value, json};
 
 /// Whether a limit can be written to the source. A control shared by several systems is never changed for one of them.

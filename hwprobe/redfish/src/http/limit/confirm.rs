@@ -6,7 +6,7 @@ use crate::http::error::FetchError;
 use crate::http::wire::Ask;
 use crate::power::{Route, Source, read_by_route};
 use crate::{Documents, ResourcePath};
-use lattice_hwprobe::{LimitState, Milliwatts, Power, Reading};
+use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tokio::time::Instant;

@@ -13,7 +13,7 @@ use super::session::path_of_location;
 use super::wire::{Ask, Reply};
 use crate::power::{Route, Source};
 use confirm::ControlReport;
-use lattice_hwprobe::{LimitState, Milliwatts};
+use lattice_conformance::{LimitState, Milliwatts};
 use reqwest::Method;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -1,7 +1,7 @@
 //! Results of setting a limit: confirmation, or the reason for a failure.
 
 use crate::http::error::FetchError;
-use lattice_hwprobe::{Milliwatts, Reading};
+use lattice_conformance::{Milliwatts, Reading};
 use std::fmt;
 
 /// A limit as the BMC reported it after the change.

@@ -1,7 +1,7 @@
 //! A client connected to a simulated BMC.
 
+use lattice_conformance::Reading;
 use lattice_fake_bmc::{Builder, FakeBmc, Role, Tree};
-use lattice_hwprobe::Reading;
 use lattice_redfish::http::{Bmc, Clock, Endpoint, Environment, MayCap, Randomness};
 use lattice_redfish::http::{ReadOnly, Settings, Trust};
 use lattice_redfish::{Documents, ResourcePath};

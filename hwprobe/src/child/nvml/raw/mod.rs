@@ -6,7 +6,7 @@ mod link;
 
 pub(super) use fabric::{FabricInfo, Platform};
 
-use crate::Reading;
+use lattice_conformance::Reading;
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};

@@ -1,9 +1,9 @@
 //! AMD GPUs on the bus, compared with their driver: a GPU without a driver is unusable and reports no values.
 
+use crate::Root;
 use crate::pci::{self, Function};
-use crate::probe::Probed;
 use crate::probe::gpu::{is_given_away, not_driven};
-use crate::{FindingCode, Reading, Root};
+use lattice_conformance::{FindingCode, Probed, Reading};
 
 /// Name of the driver and of its kernel module.
 pub(super) const DRIVER: &str = "amdgpu";

@@ -147,7 +147,7 @@ fn a_name_that_is_no_text_hides_nothing_but_itself() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("proc/1")).unwrap();
         std::fs::write(folder.path().join("proc/1/mountinfo"), table).unwrap();
-        let mut probed = Probed::new(crate::Class::Storage);
+        let mut probed = Probed::new(lattice_conformance::Class::Storage);
         keys(&Root::new(folder.path()), &mut probed);
         let get = |key: &str| probed.record.get(key);
         (get("storage.mount.names"), get("storage.automount"))

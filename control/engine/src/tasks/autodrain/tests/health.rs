@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::tasks::testing::world;
-use lattice_hwprobe::health::{Action, Reason, Severity};
+use lattice_conformance::health::{Action, Reason, Severity};
 use lattice_placement::Health;
 
 const XID: &str = "gpu.xid.79";

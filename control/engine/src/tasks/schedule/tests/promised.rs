@@ -9,7 +9,7 @@ use crate::tasks::{
     schedule::unassigned::REFUSED_FOR,
     testing::world::{NODE, World},
 };
-use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_quorum_types::{
     allocation::RankExit,
     command::{RankReport, Victim},

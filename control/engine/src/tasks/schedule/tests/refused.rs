@@ -11,7 +11,7 @@ use crate::{
     },
 };
 use lattice_api::{allocation::Sight, explanation::ExplanationView};
-use lattice_hwprobe::{Class, ClassMark, Digest};
+use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_placement::Fraction;
 use lattice_quorum_types::{
     Outcome,

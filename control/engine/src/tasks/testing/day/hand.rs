@@ -20,7 +20,7 @@ use futures::{
     FutureExt as _,
     stream::{self, BoxStream, StreamExt as _},
 };
-use lattice_hwprobe::{Class, ClassMark};
+use lattice_conformance::{Class, ClassMark};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Outcome, Refusal, Revision, UnixMillis,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lattice_agent_rpc::{GetClaim, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint};
-use lattice_hwprobe::{Class, Digest};
+use lattice_conformance::{Class, Digest};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Validity};
 use lattice_quorum_types::{
     NodeId, UnixMillis,

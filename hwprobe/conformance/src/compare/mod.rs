@@ -1,0 +1,14 @@
+//! Comparison of records: two of them key by key, the nodes of a cohort, and groups of equal nodes.
+
+mod cohort;
+mod diff;
+mod groups;
+mod levels;
+
+pub use cohort::{
+    COHORT_MIN, Cohort, CohortKey, Drift, DriftReport, NoMajority, NodeView, Preimages,
+    UnknownClassOf, cohorts, drift,
+};
+pub use diff::{Difference, Verdict, diff, diff_by_parts, diff_under};
+pub use groups::{Group, Groups, Scope, groups, union_digest};
+pub use levels::Levels;

@@ -1,0 +1,28 @@
+//! History of a node: its states, and when and why they changed. Pure: the caller provides clock and disk.
+//!
+//! A [`History`] takes one read after another and returns an [`Entry`] for each publication. The persistent form is a
+//! sequence of [`Line`]s. A [`Checkpoint`] folds them, and a history is restored from it. [`record_at`] returns the
+//! state of a class at an earlier time.
+
+mod cause;
+mod changes;
+mod debounce;
+mod entry;
+mod event;
+mod fold;
+mod journal;
+mod past;
+mod state;
+
+pub use cause::Cause;
+pub use changes::{MOST_CHANGE_BYTES, MOST_CHANGES};
+pub use debounce::{Debounce, Publication};
+pub use entry::{Entry, KeyChange};
+pub use event::{Event, Happening, Record, Turn};
+pub use fold::{Fold, Folded, Rule};
+pub use journal::{Checkpoint, Line, Standing};
+pub use past::{Past, in_force, record_at};
+pub use state::{History, Observed, ReadContext};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Outcome of one probe, and why a probe gave no result.
+
+use crate::{Class, ClassRecord, ClassState, Reading, Value};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Outcome of one probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeOutcome {
+    /// Name of the probe in the list.
+    pub name: String,
+    /// The class that the probe fills.
+    pub class: Class,
+    /// Elapsed wall-clock time, in microseconds.
+    pub duration_us: u64,
+    /// Result of the probe.
+    pub outcome: Outcome,
+    /// Number of keys in the record.
+    pub keys: u32,
+    /// Number of unknown keys in the record.
+    pub unknown: u32,
+    /// The reason, if the whole probe gave no result.
+    #[serde(default)]
+    pub loss: Option<Loss>,
+    /// The reason as text for operators.
+    #[serde(default)]
+    pub why: Option<String>,
+}
+
+/// Why a whole probe gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loss {
+    /// The probe did not answer within its deadline.
+    Hung {
+        /// The deadline, in milliseconds.
+        after_ms: u64,
+    },
+    /// The probe was not started: too many of its earlier processes cannot be killed.
+    Stuck {
+        /// Number of those processes.
+        processes: u32,
+        /// The deadline that each of them missed, in milliseconds.
+        after_ms: u64,
+    },
+    /// The process of the probe ended without an answer, or sent an invalid one.
+    Failed {
+        /// Description of the failure.
+        why: String,
+    },
+}
+
+impl Loss {
+    /// The reason as text for operators: `probe hung: nic, nothing after 10000 ms`.
+    #[must_use]
+    pub fn why(&self, probe: &str) -> String {
+        match self {
+            Self::Hung { after_ms } => {
+                format!("probe hung: {probe}, nothing after {after_ms} ms")
+            }
+            Self::Stuck { processes, .. } => format!(
+                "probe hung: {probe} is not started again while {processes} processes of earlier \
+                 runs are stuck"
+            ),
+            Self::Failed { why } => format!("probe failed: {probe}: {why}"),
+        }
+    }
+
+    pub(super) fn reading(&self, probe: &str) -> Reading<Value> {
+        match self {
+            Self::Hung { after_ms } | Self::Stuck { after_ms, .. } => Reading::Timeout {
+                after_ms: *after_ms,
+            },
+            Self::Failed { .. } => Reading::failed(self.why(probe)),
+        }
+    }
+}
+
+/// Result of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The class has a digest.
+    Complete,
+    /// A required key is unknown, or another key timed out.
+    Incomplete,
+    /// The probe, or the driver it waited for, timed out.
+    Hung,
+    /// The process of the probe died or sent an invalid answer.
+    Failed,
+    /// The class is disabled.
+    Disabled,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Complete => "complete",
+            Self::Incomplete => "incomplete",
+            Self::Hung => "hung",
+            Self::Failed => "failed",
+            Self::Disabled => "disabled",
+        })
+    }
+}
+
+/// A single late key of a device does not count as a hung probe. Only a required key does, because it makes the probe
+/// wait for a whole driver.
+impl From<&ClassRecord> for Outcome {
+    fn from(record: &ClassRecord) -> Self {
+        let is_late = |key: &String| record.get(key).is_late();
+        match record.state() {
+            ClassState::Complete { .. } => Self::Complete,
+            ClassState::Incomplete { .. } if record.required.iter().any(is_late) => Self::Hung,
+            ClassState::Incomplete { .. } => Self::Incomplete,
+            ClassState::Disabled { .. } => Self::Disabled,
+        }
+    }
+}

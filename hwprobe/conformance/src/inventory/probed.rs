@@ -1,0 +1,45 @@
+//! Result of one probe, in all planes.
+
+use super::{Facts, Finding, FindingCode, Identity, Power, Topology, Vitals};
+use crate::{Class, ClassRecord};
+use serde::{Deserialize, Serialize};
+
+/// Values and findings of one probe.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Probed {
+    /// Conformance record.
+    pub record: ClassRecord,
+    /// Identity values found by the probe.
+    pub identity: Identity,
+    /// Facts found by the probe.
+    pub facts: Facts,
+    /// Topology found by the probe.
+    pub topology: Topology,
+    /// Live values found by the probe.
+    pub vitals: Vitals,
+    /// Power of the node, if this probe reads it.
+    pub power: Option<Power>,
+    /// Contradictions found by the probe.
+    pub findings: Vec<Finding>,
+}
+
+impl Probed {
+    /// An empty result for a class.
+    #[must_use]
+    pub fn new(class: Class) -> Self {
+        Self {
+            record: ClassRecord::new(class),
+            identity: Identity::default(),
+            facts: Facts::default(),
+            topology: Topology::default(),
+            vitals: Vitals::default(),
+            power: None,
+            findings: Vec::new(),
+        }
+    }
+
+    /// Adds a finding.
+    pub fn find(&mut self, code: FindingCode, detail: impl Into<String>) {
+        self.findings.push(Finding::new(code, detail));
+    }
+}

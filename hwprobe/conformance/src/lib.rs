@@ -1,0 +1,49 @@
+//! Conformance of nodes: records of what a node is, their digests, differences and drift.
+//!
+//! A [`ClassRecord`] holds the `(key, Reading)` pairs of one facet of a machine. Records are encoded canonically. Nodes
+//! publish the digest of those bytes (the *preimage*) by gossip, so equal nodes share one digest. Two records with
+//! different digests can always be compared key by key.
+//!
+//! The planes never mix: *conformance* (values that nodes of one design must share, [`ClassRecord`]), *identity*
+//! (serials, addresses, names, [`Identity`], and the connection of devices, [`Topology`]), resources for placement
+//! ([`Facts`]), and live values (counters, temperatures, power draw: [`Vitals`], [`Power`]). Each value is in exactly
+//! one plane.
+//!
+//! This crate is pure: no clock, no file, no process, no randomness. The probes that read a machine are another crate;
+//! time and readings are arguments here. So control, which compares thousands of nodes, links no probe.
+//!
+//! Start at [`ClassRecord`], then [`diff`] and [`drift`], then [`Inventory`].
+
+#![forbid(unsafe_code)]
+
+pub mod baseline;
+mod class;
+mod compare;
+mod digest;
+pub mod driver_events;
+pub mod health;
+pub mod history;
+mod inventory;
+pub mod keys;
+mod reading;
+mod record;
+pub mod text;
+
+pub use class::{Class, UnknownClass, Written};
+pub use compare::{
+    COHORT_MIN, Cohort, CohortKey, Difference, Drift, DriftReport, Group, Groups, Levels,
+    NoMajority, NodeView, Preimages, Scope, UnknownClassOf, Verdict, cohorts, diff, diff_by_parts,
+    diff_under, drift, groups, union_digest,
+};
+pub use digest::{BadDigest, Digest};
+pub use history::{Debounce, Publication};
+pub use inventory::{
+    DiskIdentity, Distance, DocumentError, Facts, Finding, FindingCode, GpuIdentity, GpuPlace,
+    Identity, Inventory, LimitState, Loss, Milliwatts, NODE_DOCUMENT_VERSION, NicIdentity,
+    NodeDocument, NvlinkPeer, Outcome, Pair, Power, ProbeOutcome, Probed, Topology, Vitals,
+};
+pub use reading::{Reading, State, Value};
+pub use record::{
+    BadMark, ClassMark, ClassRecord, ClassState, Earlier, Fingerprint, NotUnder, PreimageError,
+    Schemas, fingerprint, verify,
+};

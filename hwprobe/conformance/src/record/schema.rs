@@ -1,0 +1,91 @@
+//! Schemas of the classes: the keys that each schema has, and their meaning across schemas.
+
+use super::ClassRecord;
+use crate::class::Written;
+use crate::keys::{ROWS, Row};
+use crate::{Class, Reading};
+use std::fmt;
+
+/// The schemas of every class, and the keys of each schema. Data: an agent receives it from outside.
+#[derive(Clone, Copy)]
+pub struct Schemas {
+    /// The written schemas of each class.
+    pub written: fn(Class) -> Written,
+    /// Every key, with the schemas that contain it.
+    pub rows: &'static [Row],
+}
+
+/// Whether a key has the same meaning in two schemas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// The key has the same meaning.
+    Same,
+    /// The other schema has no such key.
+    Missing,
+    /// The other schema has a key with this name and another meaning.
+    Otherwise,
+}
+
+impl Schemas {
+    /// The schemas of this build.
+    pub const SHIPPED: Self = Self {
+        written: Class::written,
+        rows: ROWS,
+    };
+
+    /// Whether the current schema has `key` and the record's earlier one does not.
+    pub(crate) fn lacks(&self, record: &ClassRecord, key: &str) -> bool {
+        let written = (self.written)(record.class);
+        record.schema < written.current
+            && written.knows(record.schema)
+            && self.row(key, record.schema).is_none()
+            && self.row(key, written.current).is_some()
+    }
+
+    /// Whether both schemas are in the table.
+    pub(crate) fn knows(&self, class: Class, left: u16, right: u16) -> bool {
+        let written = (self.written)(class);
+        written.knows(left) && written.knows(right)
+    }
+
+    /// How `key` of schema `from` relates to schema `to`.
+    pub(crate) fn shared(&self, key: &str, from: u16, to: u16) -> Shared {
+        let row = self.row(key, from);
+        if row.is_some_and(|row| row.is_in(to)) {
+            return Shared::Same;
+        }
+        match self.row(key, to) {
+            Some(_) => Shared::Otherwise,
+            None => Shared::Missing,
+        }
+    }
+
+    /// The reading of a key that the schema lacks.
+    #[must_use]
+    pub fn not_in<T>(schema: u16) -> Reading<T> {
+        Reading::disabled(format!("not in schema {schema}"))
+    }
+
+    /// The row of a key in `schema`.
+    fn row(&self, key: &str, schema: u16) -> Option<&'static Row> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.is_in(schema) && row.describes(key))
+    }
+
+    pub(super) fn rows_of(&self, class: Class) -> impl Iterator<Item = &'static Row> {
+        let rows = self.rows.iter();
+        rows.filter(move |row| row.class() == Ok(class))
+    }
+}
+
+impl fmt::Debug for Schemas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schemas({} rows)", self.rows.len())
+    }
+}
+
+impl Default for Schemas {
+    fn default() -> Self {
+        Self::SHIPPED
+    }
+}

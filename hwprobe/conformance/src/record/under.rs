@@ -1,0 +1,154 @@
+//! Conversion of a record to an earlier schema.
+//!
+//! Digests of different schemas never compare. An upgraded node in a partly upgraded fleet therefore publishes its
+//! digests under the earlier schema too. They equal those that an agent before the upgrade would publish for the same
+//! machine. The key table ([`crate::keys`]) records the schemas of each key. If a key of the earlier schema has
+//! changed, its earlier value cannot be derived, and no earlier digest is published.
+
+use super::schema::Schemas;
+use super::{ClassRecord, ClassState, Earlier};
+use crate::Class;
+use crate::keys::Row;
+
+/// Why a record cannot be expressed in another schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotUnder {
+    /// The record's own schema, or the requested one, is unknown to this build.
+    #[error("schema {schema} of {class} is not known to this build")]
+    Unknown {
+        /// Conformance class of the record.
+        class: Class,
+        /// The unknown schema.
+        schema: u16,
+    },
+    /// The record lacks keys of the later schema.
+    #[error("a record of schema {from} of {class} does not have what schema {to} has")]
+    Later {
+        /// Conformance class of the record.
+        class: Class,
+        /// Schema of the record.
+        from: u16,
+        /// Requested schema.
+        to: u16,
+    },
+    /// These keys changed their meaning.
+    #[error("{pattern} has another meaning since schema {until} of {class}")]
+    Changed {
+        /// Conformance class of the record.
+        class: Class,
+        /// Pattern of the changed keys.
+        pattern: &'static str,
+        /// The last schema with the earlier meaning.
+        until: u16,
+    },
+    /// A key of the record is not in the table.
+    #[error("no row of the table describes {key}")]
+    Unlisted {
+        /// The unlisted key.
+        key: String,
+    },
+}
+
+impl ClassRecord {
+    /// This record as an agent that writes `schema` would have written it for the same machine.
+    ///
+    /// # Errors
+    /// The record cannot be expressed in `schema`: see [`NotUnder`].
+    pub fn under(&self, schema: u16) -> Result<Self, NotUnder> {
+        Schemas::SHIPPED.under(self, schema)
+    }
+}
+
+impl Schemas {
+    /// The record as an agent that writes `schema` would have written it for the same machine, without later keys.
+    ///
+    /// # Errors
+    /// The record cannot be expressed in `schema`: see [`NotUnder`].
+    pub fn under(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, NotUnder> {
+        let (class, from) = (record.class, record.schema);
+        if schema == from {
+            return Ok(record.clone());
+        }
+        if schema > from {
+            return Err(NotUnder::Later {
+                class,
+                from,
+                to: schema,
+            });
+        }
+        let written = (self.written)(class);
+        if let Some(schema) = [schema, from].into_iter().find(|s| !written.knows(*s)) {
+            return Err(NotUnder::Unknown { class, schema });
+        }
+        self.leave_out(record, schema)
+    }
+
+    /// The record reduced to an earlier schema, whatever this build writes.
+    fn leave_out(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, NotUnder> {
+        let (class, from) = (record.class, record.schema);
+        let rows: Vec<&Row> = self.rows_of(class).collect();
+        let ended = |row: &&&Row| row.is_in(schema) && !row.is_in(from);
+        if let Some(row) = rows.iter().find(ended) {
+            return Err(NotUnder::Changed {
+                class,
+                pattern: row.pattern,
+                until: row.until.unwrap_or(schema),
+            });
+        }
+        let mut earlier = ClassRecord {
+            schema,
+            entries: Default::default(),
+            required: Default::default(),
+            ..record.clone()
+        };
+        let stays = |key: &String| {
+            let row = rows
+                .iter()
+                .find(|row| row.is_in(from) && row.describes(key));
+            row.map(|row| row.is_in(schema))
+        };
+        for (key, reading) in &record.entries {
+            match stays(key) {
+                Some(true) => {
+                    earlier.entries.insert(key.clone(), reading.clone());
+                }
+                Some(false) => {}
+                None => return Err(NotUnder::Unlisted { key: key.clone() }),
+            }
+        }
+        let required = record.required.iter();
+        let required = required.filter(|key| stays(key) == Some(true));
+        earlier.required = required.cloned().collect();
+        Ok(earlier)
+    }
+
+    /// The record as a build with these schemas writes it. It is unchanged, unless these schemas simulate an earlier
+    /// build.
+    #[must_use]
+    pub fn write(&self, record: ClassRecord) -> ClassRecord {
+        let current = (self.written)(record.class).current;
+        if record.schema <= current {
+            return record;
+        }
+        match self.leave_out(&record, current) {
+            Ok(record) => record,
+            Err(error) => ClassRecord::disabled(record.class, error.to_string()),
+        }
+    }
+
+    /// The record under the previous schema, if that one is still written. `None` for a record without a digest: an
+    /// unknown state is equal to no other in any schema.
+    #[must_use]
+    pub fn earlier(&self, record: &ClassRecord) -> Option<(Earlier, ClassRecord)> {
+        let written = (self.written)(record.class);
+        let schema = written
+            .earlier
+            .filter(|_| record.schema == written.current)?;
+        record.state().digest()?;
+        let record = self.under(record, schema).ok()?;
+        match record.state() {
+            ClassState::Complete { schema, digest } => Some((Earlier { schema, digest }, record)),
+            ClassState::Incomplete { .. } | ClassState::Disabled { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Integration tests of records, digests, comparison and the key table.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod digests;
+mod drift;
+mod keys;
+mod name_space;
+mod roll;
