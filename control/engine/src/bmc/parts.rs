@@ -74,7 +74,7 @@ impl Parts {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Parts {
     /// Data of a BMC that reports these reasons and nothing else.
     pub(crate) fn naming<const N: usize>(reasons: [health::Reason; N]) -> Self {

@@ -82,7 +82,7 @@ impl Readings {
     }
 
     /// Answers requests for this node in place of a worker, for tests.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
         let (worker, mut asks) = mpsc::channel::<Ask>(super::ask::MOST_WAITING);
         self.put_worker(node, worker);

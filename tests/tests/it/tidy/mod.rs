@@ -1,0 +1,7 @@
+//! Structure of the code: dependencies between packages, and what pure crates must not use.
+
+mod arrows;
+mod purity;
+mod sources;
+mod versions;
+mod workspace;
