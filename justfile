@@ -26,6 +26,7 @@ bless:
     LATTICE_BLESS=1 cargo test -p lattice-conformance
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it role_matrix::
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it language::
+    LATTICE_BLESS=1 cargo test -p lattice-tests --test it tidy::map::
     LATTICE_BLESS=1 cargo test -p lattice-control --lib rbac
     LATTICE_BLESS=1 cargo test -p lattice-quorum --lib golden -- --test-threads=1
 

@@ -18,6 +18,7 @@ pub(super) struct Package {
     /// Folder, relative to the root.
     pub folder: String,
     pub name: String,
+    pub description: Option<String>,
     /// Dependencies on the project's packages, outside tests.
     pub uses: BTreeSet<String>,
 }
@@ -29,6 +30,7 @@ impl Package {
         let mut package = Package {
             folder: folder.to_owned(),
             name: String::new(),
+            description: None,
             uses: BTreeSet::new(),
         };
         let mut section = "";
@@ -40,6 +42,9 @@ impl Package {
             match section {
                 "package" => match line.split_once(" = ") {
                     Some(("name", value)) => value.trim_matches('"').clone_into(&mut package.name),
+                    Some(("description", value)) => {
+                        package.description = Some(value.trim_matches('"').to_owned());
+                    }
                     _ => {}
                 },
                 "dependencies" => package.uses.extend(dependency(line)),
