@@ -1,6 +1,7 @@
-//! Structure of the code: dependencies between packages, and what pure crates must not use.
+//! Structure of the code: dependencies between packages, imports between modules, and what pure crates must not use.
 
 mod arrows;
+mod circles;
 mod map;
 mod purity;
 mod sources;
