@@ -8,6 +8,7 @@ use lattice_agent::{App, JoinSettings, StartError};
 use lattice_agent_rpc::{
     AttemptKey, GetInventory, GetPreimage, ListAttempts, LogStream, Ping, ReadLog,
 };
+use lattice_conformance::{Class, Digest, Inventory, NodeDocument, Reading, verify};
 use lattice_gossip::Verdict;
 use lattice_hwprobe::probe_all;
 use lattice_mesh::{CallError, Expect, Role};

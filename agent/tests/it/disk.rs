@@ -7,6 +7,7 @@ use crate::support::{Bench, Disk, eventually, executable, key, pid_in, runs, she
 use lattice_agent::App;
 use lattice_agent::attempt::Hook;
 use lattice_agent_rpc::{GetHistory, GetInventory, LaunchRefused, Terminate};
+use lattice_conformance::history::{Cause, Entry};
 use lattice_gossip::{Member, Verdict};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;

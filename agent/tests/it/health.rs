@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 use crate::support::{PATIENCE, program, tree_of};
 use lattice_agent::{App, Settings};
 use lattice_agent_rpc::{ClearReason, GetHealth};
+use lattice_conformance::health::{Action, Reason, Report, Severity, Table};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, Fault, library_path};
 use lattice_gossip::{Member, Verdict};
 use lattice_hwprobe::{Host, NvmlSource, Root};

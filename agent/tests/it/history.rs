@@ -7,6 +7,10 @@ use crate::support;
 use crate::support::{PATIENCE, eventually, is_root, tree_of};
 use lattice_agent::App;
 use lattice_agent_rpc::{GetHistory, GetInventory, GetPreimage, HistoryPage};
+use lattice_conformance::{
+    Class, Reading,
+    history::{Cause, Entry, Event, Happening, Past, Record, record_at},
+};
 use lattice_gossip::{HistoryMark, Member};
 use lattice_hwprobe::{Host, Root};
 use lattice_mesh::{CallError, Expect, Peer, Role};

@@ -5,6 +5,10 @@ use crate::cluster::Cluster;
 use crate::daemon::{Daemon, configure};
 use crate::support::{self, PATIENCE, eventually, program};
 use lattice_agent_rpc::{ClearReason, GetHealth, GetHistory};
+use lattice_conformance::{
+    health::Action,
+    history::{Event, Happening, Record, Turn},
+};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, GpuRef, Xid, library_path};
 use lattice_gossip::{Member, Verdict};
 use lattice_mesh::Peer;

@@ -29,6 +29,6 @@ pub use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub use host::Host;
 pub use parts::{Parts, SILENT};
-pub(crate) use readings::Readings;
+pub use readings::Readings;
 pub use supervision::run;
 pub use worker::Edges;

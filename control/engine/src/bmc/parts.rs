@@ -77,7 +77,7 @@ impl Parts {
 #[cfg(any(test, feature = "testing"))]
 impl Parts {
     /// Data of a BMC that reports these reasons and nothing else.
-    pub(crate) fn naming<const N: usize>(reasons: [health::Reason; N]) -> Self {
+    pub fn naming<const N: usize>(reasons: [health::Reason; N]) -> Self {
         Self {
             records: BTreeMap::new(),
             findings: Vec::new(),

@@ -83,7 +83,7 @@ impl Readings {
 
     /// Answers requests for this node in place of a worker, for tests.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
+    pub fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
         let (worker, mut asks) = mpsc::channel::<Ask>(super::ask::MOST_WAITING);
         self.put_worker(node, worker);
         tokio::spawn(async move {
@@ -94,13 +94,13 @@ impl Readings {
     }
 
     /// Receiver that wakes when a node's parts change.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
     /// Stores the result of a power reading at `now`. A reading without known values keeps the time of the last known
     /// one.
-    pub(crate) fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
+    pub fn put_power(&self, node: NodeId, power: Power, now: UnixMillis) {
         let mut all = self.power.lock();
         let read_at = match is_told(&power) {
             true => Some(now),
@@ -109,7 +109,7 @@ impl Readings {
         all.insert(node, Arc::new(PowerSeen { power, read_at }));
     }
 
-    pub(crate) fn put_parts(&self, node: NodeId, parts: Parts) {
+    pub fn put_parts(&self, node: NodeId, parts: Parts) {
         let is_news = {
             let mut all = self.parts.lock();
             let old = all.insert(node, Arc::new(parts.clone()));

@@ -34,7 +34,7 @@ pub(crate) use entries::HistoryFilter;
 pub use entry::{Cursor, FromBmc, HistoryEntry, Source, ToldBy};
 pub use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
 pub use listing::{CHANGE_KIND, Item, Listing};
-pub(crate) use notes::{Note, Noticed};
+pub use notes::{Note, Noticed};
 pub(crate) use store::HistoryStore;
 pub use tables::HistoryError;
 
@@ -78,7 +78,7 @@ impl History {
     }
 
     /// Adds records of a node's agent; see [`HistoryStore::append`].
-    pub(crate) async fn append(
+    pub async fn append(
         &self,
         node: String,
         cursor: Cursor,
@@ -117,7 +117,7 @@ impl History {
     }
 
     /// Stores observations of this control; see [`HistoryStore::note`].
-    pub(crate) async fn note(
+    pub async fn note(
         &self,
         notes: Vec<Note>,
         audit: Option<u64>,
@@ -147,7 +147,7 @@ impl History {
     }
 
     /// Adds events of a node's BMC; see [`HistoryStore::append_deeds`].
-    pub(crate) async fn append_deeds(
+    pub async fn append_deeds(
         &self,
         node: String,
         (lists, deeds): (BTreeSet<ResourcePath>, Vec<Deed>),

@@ -10,16 +10,16 @@ use redb::ReadableTable as _;
 use std::collections::BTreeMap;
 
 /// Comparison state of each node by name, and the number of the last audit entry that was read.
-pub(crate) type Noticed = (BTreeMap<String, Vec<u8>>, Option<u64>);
+pub type Noticed = (BTreeMap<String, Vec<u8>>, Option<u64>);
 
 /// Observations of one node at one time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Note {
-    pub(crate) node: String,
+pub struct Note {
+    pub node: String,
     /// Observations, each with its time in Unix milliseconds.
-    pub(crate) happened: Vec<(u64, Noted)>,
+    pub happened: Vec<(u64, Noted)>,
     /// Serialized state for the next comparison; `None` keeps the stored state.
-    pub(crate) compared: Option<Vec<u8>>,
+    pub compared: Option<Vec<u8>>,
 }
 
 impl HistoryStore {

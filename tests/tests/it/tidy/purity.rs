@@ -42,6 +42,8 @@ const PURE: &[(&str, &[&[&str]])] = &[
     ("quorum/state", ALL),
     ("control/placement", ALL),
     ("control/view", ALL),
+    ("control/ledger", ALL),
+    ("hwprobe/conformance", ALL),
     // Reads traces and policies from files, so only its dependencies are checked.
     ("control/replay", &[]),
 ];

@@ -12,6 +12,7 @@ use crate::{
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_agent_rpc::{AttemptKey, HistoryPage};
+use lattice_conformance::{Class, ClassMark, Digest, NodeDocument};
 use lattice_gossip::HistoryMark;
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,

@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     command::RankReport,
     limit::{LimitPatch, Patch},
 };
-use lattice_view::{Hours, Standings, bursts, standing::UsedTime};
+use lattice_view::{Hours, Standings, UsedTime, bursts};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -88,13 +88,13 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
     let told = Hours::new(&record, used, UnixMillis(1_000));
     // The accounting system gives no value for nodes.
     assert_eq!(told.used(), Some(0.1));
-    assert_eq!(told.source(), lattice_view::standing::Source::Ledger);
+    assert_eq!(told.source(), lattice_view::state::hours::Source::Ledger);
     assert!(told.downscaled);
     assert_eq!(factor(told), 0.05);
     let (gpu, source) = told.gpu.unwrap();
     assert_eq!(
         (gpu.used_ms, source),
-        (50 * HOUR_MS, lattice_view::standing::Source::Accounting)
+        (50 * HOUR_MS, lattice_view::state::hours::Source::Accounting)
     );
     let alone = Hours::new(&record, used, UnixMillis(1_001));
     assert_eq!(alone.used(), Some(0.9));

@@ -9,6 +9,7 @@ use lattice_api::{
 use lattice_conformance::{
     Class, ClassRecord, Reading, Verdict,
     baseline::{Constraint, Deviation, Expectation},
+    diff as compare,
 };
 use lattice_engine::{Core, ParsedBaseline};
 use lattice_quorum_types::NodeId;
