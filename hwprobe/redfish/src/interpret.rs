@@ -1,7 +1,8 @@
 //! Interpretation of a BMC's documents for the selected systems.
 
 use crate::documents::{Documents, ResourcePath};
-use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, Unselected};
+use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope};
+use crate::selection::Unselected;
 use crate::systems::{self, System, Systems};
 use crate::walk::Walk;
 use crate::{bios, firmware, own, power, vitals};

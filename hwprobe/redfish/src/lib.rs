@@ -21,6 +21,7 @@ mod own;
 mod power;
 pub mod recorded;
 mod report;
+mod selection;
 mod systems;
 mod versions;
 mod vitals;
@@ -32,7 +33,6 @@ pub use deeds::{
 pub use documents::{Documents, ResourcePath};
 pub use interpret::interpret;
 pub use power::{Route, RoutedPower, Shape, Source, read_by_route};
-pub use report::{
-    BmcReport, Breadth, Interpretation, NodeReport, Scope, Selector, SystemName, Unselected, unread,
-};
+pub use report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, unread};
+pub use selection::{Selector, SystemName, Unselected};
 pub use versions::contradictions;

@@ -1,7 +1,7 @@
 //! Systems of a BMC, and the selection among them.
 
 use crate::documents::ResourcePath;
-use crate::report::{Selector, SystemName, Unselected};
+use crate::selection::{Selector, SystemName, Unselected};
 use crate::walk::{Walk, link, string, text, type_name};
 use lattice_conformance::Reading;
 use serde_json::Value;

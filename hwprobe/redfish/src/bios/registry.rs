@@ -2,7 +2,7 @@
 
 use super::flag;
 use crate::documents::ResourcePath;
-use crate::report::SystemName;
+use crate::selection::SystemName;
 use crate::walk::{Member, Walk, link, string, target, text};
 use lattice_conformance::Reading;
 use serde_json::Value;

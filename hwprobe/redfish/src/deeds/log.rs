@@ -2,7 +2,7 @@
 
 use super::page;
 use super::route::{Log, Name, concerned};
-use super::{Deed, DeedOf, DeedSeverity, DeedsRead, identity, message, severity, subject, time};
+use super::{Deed, DeedOf, DeedSeverity, DeedsRead, identity, message, severity, subject, when};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string, type_name};
 use lattice_conformance::Reading;
@@ -46,11 +46,6 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
     deeds.reverse();
     read.deeds.extend(deeds);
     read.remember(&log.entries, &page, is_whole);
-}
-
-/// Time of an entry. `Created` may be the time at which the entry was read.
-pub(super) fn when(value: &Value) -> Option<u64> {
-    time(value, "EventTimestamp").or_else(|| time(value, "Created"))
 }
 
 fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Option<Deed> {

@@ -167,6 +167,11 @@ fn line(text: &str, most: usize) -> String {
     text::collapse(&plain).chars().take(most).collect()
 }
 
+/// Time of an entry. `Created` may be the time at which the entry was read.
+fn when(value: &Value) -> Option<u64> {
+    time(value, "EventTimestamp").or_else(|| time(value, "Created"))
+}
+
 /// Parses a time as Unix milliseconds; `None` for an invalid time (`0000-00-00T00:00:00Z`), or one before 1970.
 fn time(value: &Value, property: &str) -> Option<u64> {
     const LONGEST: usize = 64;

@@ -131,11 +131,7 @@ fn is_descending(listed: &[Member<'_>]) -> bool {
         }
         _ => {}
     }
-    let times = || {
-        listed
-            .iter()
-            .filter_map(|one| super::log::when(one.inline?))
-    };
+    let times = || listed.iter().filter_map(|one| super::when(one.inline?));
     let order = times().next().cmp(&times().next_back());
     order == Ordering::Greater
 }

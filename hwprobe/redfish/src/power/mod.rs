@@ -1,5 +1,7 @@
 //! Power draw and power limit of one node: the resources that report them, and the interpretation of each kind.
 
+mod part;
+mod precedence;
 mod read;
 mod sources;
 mod told;

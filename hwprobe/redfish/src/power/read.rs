@@ -1,6 +1,7 @@
 //! Merging of power sources: the first source with a value takes precedence.
 
 use super::Source;
+use super::precedence::keep_better;
 use super::told::{Limit, SourcePower, tell};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string};
@@ -99,23 +100,6 @@ fn settle_limit(power: &mut Power, limits: &[SourcePower]) {
         keep_better(&mut power.limit_min, told.min.clone());
         keep_better(&mut power.limit_max, told.max.clone());
         keep_better(&mut power.exception_action, told.exception.clone());
-    }
-}
-
-/// Keeps the more informative of two readings, and the first one if both are equal.
-pub(super) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
-    const fn rank<T>(reading: &Reading<T>) -> u8 {
-        match reading {
-            Reading::Present(_) => 0,
-            // Not fetched yet: the result is open.
-            Reading::Disabled { .. } => 1,
-            Reading::Denied { .. } | Reading::Failed { .. } | Reading::Timeout { .. } => 2,
-            Reading::Unsupported => 3,
-            Reading::Absent => 4,
-        }
-    }
-    if rank(&other) < rank(kept) {
-        *kept = other;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Interpretation of each form of power resource.
 
-use super::read::keep_better;
-use super::sources::is_of_a_part;
+use super::part::is_of_a_part;
+use super::precedence::keep_better;
 use super::{Shape, Source};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, kind, link, links, number, string, text};
