@@ -13,10 +13,13 @@ mod tree;
 pub use manifest::{MANIFEST, NotACapture, host_of};
 pub use mask::{Secrets, secrets, secrets_and};
 
-use crate::child::{self, Envelope, REPORT_VERSION};
+use crate::child::traced_isolated;
+use crate::gpu_driver::{self, Envelope, REPORT_VERSION};
+use crate::kernel::{ipmi, net};
+use crate::probe::nic;
 use crate::root::{Touched, Touches};
 use crate::source::Answers;
-use crate::{Host, NvmlSource, ipmi, net, probe_all};
+use crate::{Host, NvmlSource, probe_all};
 use lattice_conformance::{Inventory, Loss, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,7 +103,7 @@ pub fn capture_isolated(
     out: &Path,
     privacy: Privacy,
 ) -> Result<(Captured, Inventory), CaptureError> {
-    let (inventory, touched) = child::traced_isolated(host, program, true);
+    let (inventory, touched) = traced_isolated(host, program, true);
     let captured = write_down(host, &inventory, &touched, out, privacy)?;
     Ok((captured, inventory))
 }
@@ -165,7 +168,7 @@ fn gpus(
     {
         return Ok(None);
     }
-    let mut report = match child::ask(&host.nvml, &host.outstanding) {
+    let mut report = match gpu_driver::ask(&host.nvml, &host.outstanding) {
         Reading::Present(report) => report,
         Reading::Timeout { after_ms } => return Ok(Some(Loss::Hung { after_ms })),
         other => {
@@ -193,7 +196,7 @@ fn network(host: &Host, writer: &mut Writer<'_>) -> Result<(), CaptureError> {
     }
     let Reading::Present(report) = net::record(
         &host.ethtool,
-        &host.root,
+        &nic::interfaces(&host.root),
         host.wants(lattice_conformance::Class::Optics),
     ) else {
         return Ok(());

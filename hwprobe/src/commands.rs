@@ -5,9 +5,9 @@
 //! runs without environment except `LC_ALL=C`, within a deadline and a limit on its output. A recorded answer may
 //! replace the program, so that a captured tree gives the answers of its host.
 
+use crate::pci;
 use crate::process::{self, Bounds, Outstanding, Unfinished};
 use crate::root::read_record;
-use crate::{Host, pci, probe};
 use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -246,17 +246,20 @@ fn recorded(folder: &Path, asked: RunningLine<'_>) -> Reading<Vec<u8>> {
     }
 }
 
-/// Writes the answer to every line into `folder`, for [`Commands::Recorded`]. `keep` filters each answer. Returns the
-/// number of files written.
+/// Writes the answer of `commands` to every line into `folder`, for [`Commands::Recorded`]. Lines about a device are
+/// run for each of `devices`, within one time for all of them. `keep` filters each answer. Returns the number of
+/// files written.
 ///
 /// # Errors
 /// An I/O error.
 pub fn record(
-    host: &Host,
+    commands: &Commands,
+    outstanding: &Outstanding,
+    devices: &[Device],
+    devices_within: Duration,
     folder: &Path,
     keep: impl Fn(&Line, Vec<u8>) -> Vec<u8>,
 ) -> io::Result<u64> {
-    let devices = probe::nic::configurable(&host.root);
     let mut files = 0;
     let mut record = |asked: RunningLine<'_>, answer: Reading<Vec<u8>>| -> io::Result<()> {
         let (name, content) = match answer {
@@ -269,18 +272,16 @@ pub fn record(
         files += 1;
         Ok(())
     };
-    let ends_at = Instant::now() + probe::nic::CONFIGURATION_WITHIN;
+    let ends_at = Instant::now() + devices_within;
     for line in ALLOWED {
         if !line.is_about_a_device() {
-            let answer = host.commands.ask(line, &host.outstanding);
+            let answer = commands.ask(line, outstanding);
             record(RunningLine { line, device: None }, answer)?;
             continue;
         }
-        for device in &devices {
+        for device in devices {
             let within = ends_at.saturating_duration_since(Instant::now());
-            let answer = host
-                .commands
-                .ask_of(line, device, within, &host.outstanding);
+            let answer = commands.ask_of(line, device, within, outstanding);
             let device = Some(device);
             record(RunningLine { line, device }, answer)?;
         }
@@ -358,12 +359,16 @@ mod tests {
         let answer = Reading::Present(b"a\t0:1-1.x\n".to_vec());
         assert_eq!(commands.ask(&RPM_PACKAGES, &outstanding), answer);
 
-        let host = Host {
-            commands,
-            ..Host::new(folder.path(), crate::NvmlSource::Disabled)
-        };
         let copy = tempfile::tempdir().unwrap();
-        let kept = record(&host, copy.path(), |_, answer| answer).unwrap();
+        let kept = record(
+            &commands,
+            &outstanding,
+            &[],
+            Duration::ZERO,
+            copy.path(),
+            |_, answer| answer,
+        )
+        .unwrap();
         assert_eq!(kept, 1);
         let again = Commands::Recorded(copy.path().to_owned());
         assert_eq!(again.ask(&RPM_PACKAGES, &outstanding), answer);

@@ -4,8 +4,8 @@
 //! are, and how they compare, is `lattice-conformance`.
 //!
 //! This crate must not depend on gossip, the network, the quorum or async. It interacts only with files below
-//! [`Host::root`], kernel calls ([`net`], [`ipmi`]), a few external programs ([`commands`]) and the GPU driver. Each
-//! has a deadline, and a daemon runs all of it in disposable processes ([`child`]).
+//! [`Host::root`], kernel calls ([`kernel`]), a few external programs ([`commands`]) and the GPU driver ([`gpu_driver`]).
+//! Each has a deadline, and a daemon runs all of it in disposable processes ([`child`]).
 //!
 //! Start at [`probe_all`].
 //!
@@ -13,29 +13,27 @@
 
 #![deny(unsafe_code)]
 
-mod blocking_call;
 pub mod capture;
 pub mod child;
 pub mod cmdline;
 pub mod commands;
+pub mod gpu_driver;
 pub mod gpu_events;
 mod host;
-mod ioctl;
-pub mod ipmi;
-pub mod net;
+pub mod kernel;
 pub mod pci;
 pub mod probe;
 mod process;
 mod root;
 pub mod smbios;
 mod source;
-pub mod uevent;
 
 pub use child::probe_isolated;
 pub use commands::Commands;
-pub use host::{Host, NvmlSource};
-pub use ipmi::IpmiSource;
-pub use net::EthtoolSource;
+pub use gpu_driver::NvmlSource;
+pub use host::Host;
+pub use kernel::ipmi::IpmiSource;
+pub use kernel::net::EthtoolSource;
 pub use probe::{PROBES, Probe, probe_all};
 pub use root::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES, Root};
 pub use source::{Answers, Source};

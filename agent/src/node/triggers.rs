@@ -5,9 +5,13 @@ mod multicast;
 
 use super::events::NodeEvents;
 use lattice_conformance::history::{Cause, Happening};
-use lattice_hwprobe::net::devlink_events::{self, DevlinkEvent};
-use lattice_hwprobe::net::multicast_group;
-use lattice_hwprobe::uevent::{self, Settling, Uevent};
+use lattice_hwprobe::kernel::{
+    net::{
+        devlink_events::{self, DevlinkEvent},
+        multicast_group,
+    },
+    uevent::{self, Settling, Uevent},
+};
 use multicast::{Multicast, Received};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -5,7 +5,7 @@ use lattice_conformance::{Class, Reading};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::capture::archive::unpack;
-use lattice_hwprobe::net::Module;
+use lattice_hwprobe::kernel::net::Module;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 use std::fs::{self, File};

@@ -176,7 +176,14 @@ impl<'a> Writer<'a> {
             let kept = nic::kept_answer(line, software::kept_answer(self.host, line, answer));
             self.secrets.mask_bytes(&kept)
         };
-        let files = commands::record(self.host, &folder, keep);
+        let files = commands::record(
+            &self.host.commands,
+            &self.host.outstanding,
+            &nic::configurable(&self.host.root),
+            nic::CONFIGURATION_WITHIN,
+            &folder,
+            keep,
+        );
         self.captured.files += files.map_err(|source| CaptureError::Write {
             path: folder,
             source,

@@ -3,7 +3,7 @@
 use super::PROBE_SUBCOMMAND;
 use super::job::{Job, Line};
 use super::pipes::{ChildOutput, Pipes};
-use super::stuck::MOST_STUCK;
+use crate::process::MOST_STUCK_GROUPS;
 use crate::root::Touches;
 use crate::{Host, Probe};
 use lattice_conformance::{Inventory, Loss, Probed, Reading, text};
@@ -217,7 +217,7 @@ fn without_running(probe: &Probe, host: &Host, stuck: &BTreeMap<String, u32>) ->
         return Some(Answer::Lost(Duration::ZERO, loss.clone()));
     }
     let processes = stuck.get(probe.name).copied().unwrap_or(0);
-    (processes >= MOST_STUCK).then(|| {
+    (processes >= MOST_STUCK_GROUPS).then(|| {
         let after_ms = millis(host.deadline(probe.class));
         let stuck = Loss::Stuck {
             processes,

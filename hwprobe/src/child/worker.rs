@@ -1,6 +1,7 @@
 //! Child side: runs each probe on its own thread and prints the result of each.
 
 use super::job::{Job, Line};
+use crate::process::{die_with_parent, stay_in_group};
 use crate::root::read_all;
 use crate::{Host, PROBES, Probe};
 use std::any::Any;
@@ -17,8 +18,8 @@ const LONGEST_JOB: u64 = 16 << 20;
 /// Runs `program __probe`, with a [`Job`] on standard input. Returns when every probe has finished; the parent ends a
 /// probe that hangs.
 pub(super) fn main() -> ExitCode {
-    super::die_with_parent();
-    crate::process::stay_in_group();
+    die_with_parent();
+    stay_in_group();
     let job = read_all(&mut std::io::stdin().lock(), LONGEST_JOB)
         .map_err(|error| error.to_string())
         .and_then(|json| serde_json::from_slice::<Job>(&json).map_err(|error| error.to_string()));

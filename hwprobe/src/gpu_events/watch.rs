@@ -1,8 +1,7 @@
 //! Event watch: two source threads, one channel, one log.
 
 use super::{line, record};
-use crate::NvmlSource;
-use crate::child::{self, Line, News};
+use crate::gpu_driver::{Line, News, NvmlSource, keep};
 use lattice_conformance::Reading;
 use lattice_conformance::driver_events::{
     EventCode, GpuEvent, GpuEventLog, GpuEventSource, Recorded, Sighting,
@@ -30,7 +29,7 @@ const LONGEST_LINE: usize = 64 << 10;
 /// Sources of events.
 #[derive(Clone, Debug)]
 pub struct GpuEventSources {
-    /// Source of the driver's events: the program of [`NvmlSource::Child`], with [`child::WATCH_SUBCOMMAND`] in place
+    /// Source of the driver's events: the program of [`NvmlSource::Child`], with [`crate::gpu_driver::WATCH_SUBCOMMAND`] in place
     /// of its first argument. Other sources have no events.
     pub nvml: NvmlSource,
     /// Source of the kernel log.
@@ -90,7 +89,7 @@ impl GpuEventWatch {
             watch.nvml = Reading::disabled("not yet");
             let tell = tell.clone();
             watch.spawn("gpu-evt-nvml", move |stop| {
-                child::keep(&sources.nvml, stop, &mut |news| pass_on(news, &tell));
+                keep(&sources.nvml, stop, &mut |news| pass_on(news, &tell));
             });
         }
         if let KernelLog::Device(path) = sources.kernel_log {

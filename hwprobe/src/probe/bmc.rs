@@ -5,7 +5,7 @@
 
 use super::Probed;
 use crate::Host;
-use crate::ipmi::{self, DeviceId, PowerReading, from_hex};
+use crate::kernel::ipmi::{self, DeviceId, PowerReading, from_hex};
 use lattice_conformance::{Class, ClassRecord, FindingCode, Power, Reading};
 
 /// Reads device id and power draw over IPMI.

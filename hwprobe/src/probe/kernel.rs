@@ -9,74 +9,6 @@ use data_encoding::HEXLOWER;
 use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 use std::collections::BTreeSet;
 
-/// Sysctls that count, as paths below `/proc/sys`. Settings that the kernel derives from the amount of free memory
-/// (`threads-max`, `min_free_kbytes`) differ between equal nodes and are omitted.
-pub const SYSCTLS: &[&str] = &[
-    "kernel/numa_balancing",
-    "kernel/perf_event_paranoid",
-    "kernel/pid_max",
-    "kernel/randomize_va_space",
-    "kernel/sched_autogroup_enabled",
-    "kernel/shmall",
-    "kernel/shmmax",
-    "kernel/unprivileged_bpf_disabled",
-    "kernel/yama/ptrace_scope",
-    "net/core/default_qdisc",
-    "net/core/netdev_max_backlog",
-    "net/core/rmem_max",
-    "net/core/somaxconn",
-    "net/core/wmem_max",
-    "net/ipv4/tcp_congestion_control",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/tcp_wmem",
-    "vm/compaction_proactiveness",
-    "vm/dirty_background_ratio",
-    "vm/dirty_ratio",
-    "vm/max_map_count",
-    "vm/nr_overcommit_hugepages",
-    "vm/overcommit_memory",
-    "vm/overcommit_ratio",
-    "vm/swappiness",
-    "vm/zone_reclaim_mode",
-];
-
-/// Kernel modules that count.
-pub const MODULES: &[&str] = &[
-    // GPUs, and modules that give other devices access to GPU memory.
-    "nvidia*",
-    "gdrdrv",
-    "amdgpu",
-    // Networks.
-    "mlx5_*",
-    "ib_core",
-    "ib_uverbs",
-    "ib_ipoib",
-    "rdma_cm",
-    "cxi*",
-    "bnxt_*",
-    "ice",
-    "irdma",
-    "i40e",
-    "efa",
-    // Shared memory between processes.
-    "xpmem",
-    "knem",
-    // Clients of file systems that are not part of the kernel. Clients that are part of it have the kernel's release,
-    // and are loaded at mount time.
-    "lustre",
-    "mgc",
-    "osc",
-    "lnet",
-    "ko2iblnd",
-    "kkfilnd",
-    "mmfs*",
-    "tracedev",
-    "beegfs",
-    // Local disks.
-    "nvme",
-    "nvme_core",
-];
-
 /// Modules loaded on demand by programs: an idle node and a node after use would differ. Such a module counts only if
 /// listed by its full name. The first CUDA program loads `nvidia_uvm`. `nvidia_drm` and `nvidia_modeset` are loaded
 /// with the driver or not at all, and `nvidia_peermem` if an operator configured it.
@@ -286,6 +218,7 @@ pub fn build_id(notes: &[u8]) -> Reading<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::defaults::MODULES;
 
     #[test]
     fn the_build_id_is_found_among_other_notes() {

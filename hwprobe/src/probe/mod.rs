@@ -12,6 +12,7 @@ pub mod memory;
 pub mod nic;
 pub mod optics;
 pub mod power;
+mod schedule;
 pub mod software;
 pub mod storage;
 mod usage;

@@ -7,7 +7,7 @@
 
 use super::{Probed, nic};
 use crate::Host;
-use crate::net::{self, EthtoolReport};
+use crate::kernel::net::{self, EthtoolReport};
 use lattice_conformance::{Class, ClassRecord, Reading, Value};
 
 /// Reads the modules of every NIC.

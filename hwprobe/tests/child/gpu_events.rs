@@ -10,8 +10,8 @@ use lattice_conformance::{
 use lattice_fake_nvml::{
     Control, DESCRIPTION_ENV, Driver, Fault, Field, Gpu, GpuRef, Pci, Xid, library_path,
 };
+use lattice_hwprobe::gpu_driver::{NvmlSource, WATCH_SUBCOMMAND};
 use lattice_hwprobe::gpu_events::{GpuEventSources, GpuEventWatch, KernelLog};
-use lattice_hwprobe::{NvmlSource, child};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -284,7 +284,7 @@ fn listeners(fixture: &GpuFixture) -> Vec<i32> {
             .rsplit_once(") ")
             .and_then(|(_, rest)| rest.split(' ').nth(1));
         if parent == Some(own.as_str())
-            && read("cmdline").contains(child::WATCH_SUBCOMMAND)
+            && read("cmdline").contains(WATCH_SUBCOMMAND)
             && read("environ").split('\0').any(|one| one == variable)
         {
             found.push(pid);

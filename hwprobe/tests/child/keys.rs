@@ -9,7 +9,7 @@ use lattice_conformance::{
     keys::{Need, ROWS, RowTest, row_of},
 };
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
-use lattice_hwprobe::net::{DevlinkReport, EthtoolReport};
+use lattice_hwprobe::kernel::net::{DevlinkReport, EthtoolReport};
 use lattice_hwprobe::{Answers, Host, NvmlSource, probe_all};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

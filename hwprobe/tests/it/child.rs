@@ -2,7 +2,7 @@
 
 use crate::support::Tree;
 use lattice_conformance::{Class, ClassState, CohortKey, Reading};
-use lattice_hwprobe::child::{Envelope, GpuReport, Outstanding, REPORT_VERSION, ask};
+use lattice_hwprobe::gpu_driver::{Envelope, GpuReport, Outstanding, REPORT_VERSION, ask};
 use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

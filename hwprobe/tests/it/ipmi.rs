@@ -3,7 +3,7 @@
 use crate::support::Tree;
 use lattice_conformance::{Class, ClassState, Inventory, LimitState, Milliwatts, Reading};
 use lattice_hwprobe::Answers;
-use lattice_hwprobe::ipmi::IpmiReport;
+use lattice_hwprobe::kernel::ipmi::IpmiReport;
 
 /// Published answers; the decoder's own tests name their source.
 const DEVICE_ID: &str = "0020810345 02bf4c1c004232 01000000";

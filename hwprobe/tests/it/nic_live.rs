@@ -2,7 +2,7 @@
 //! namespace.
 
 use lattice_conformance::{Reading, State};
-use lattice_hwprobe::net::{Kernel, ask, record};
+use lattice_hwprobe::kernel::net::{Kernel, ask, record};
 use lattice_hwprobe::probe::nic::interfaces;
 use lattice_hwprobe::{Answers, EthtoolSource, Root};
 use std::process::Command;
@@ -109,7 +109,7 @@ fn every_interface_of_this_machine_answers_with_a_known_state() {
     std::fs::write(&path, report.clone().encode().unwrap()).unwrap();
     assert_eq!(ask(&EthtoolSource::Recorded(path), &[]), asked);
     // A capture contains the interfaces that the probe queries.
-    let recorded = record(&EthtoolSource::Live(Kernel), &root, false);
+    let recorded = record(&EthtoolSource::Live(Kernel), &interfaces(&root), false);
     let recorded = recorded.present().unwrap().interfaces.keys();
     let mut of_nics = interfaces(&root);
     of_nics.sort();

@@ -3,7 +3,7 @@
 use crate::support::Tree;
 use lattice_conformance::{Class, ClassMark, Inventory, Reading};
 use lattice_hwprobe::Answers;
-use lattice_hwprobe::net::{DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport};
+use lattice_hwprobe::kernel::net::{DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -8,7 +8,7 @@ use lattice_conformance::{
     history::{Cause, History, Line, ReadContext},
 };
 use lattice_hwprobe::capture::{Privacy, capture, host_of};
-use lattice_hwprobe::net::{EthtoolReport, EthtoolSource, InterfaceReport, Module};
+use lattice_hwprobe::kernel::net::{EthtoolReport, EthtoolSource, InterfaceReport, Module};
 use lattice_hwprobe::{Answers, Host, probe_all};
 use std::collections::BTreeMap;
 

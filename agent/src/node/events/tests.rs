@@ -3,10 +3,14 @@ use super::*;
 use crate::node::triggers::{Hearing, KernelNotice};
 use crate::node::{HistorySettings, Limits};
 use lattice_agent_rpc::GetHistory;
-use lattice_conformance::health::{Action, Severity};
-use lattice_conformance::history::{Event, Turn};
-use lattice_hwprobe::net::devlink_events::{DevlinkAction, DevlinkEvent};
-use lattice_hwprobe::uevent::Uevent;
+use lattice_conformance::{
+    health::{Action, Severity},
+    history::{Event, Turn},
+};
+use lattice_hwprobe::kernel::{
+    net::devlink_events::{DevlinkAction, DevlinkEvent},
+    uevent::Uevent,
+};
 use lattice_quorum_types::UnixMillis;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

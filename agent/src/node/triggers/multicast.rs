@@ -95,7 +95,7 @@ fn is_overrun(error: &io::Error) -> bool {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_hwprobe::net::multicast_group;
+    use lattice_hwprobe::kernel::net::multicast_group;
     use rustix::net::netlink::GENERIC;
     use rustix::thread::{UnshareFlags, unshare_unsafe};
     use std::process::Command;

@@ -1,7 +1,7 @@
 //! NVIDIA's driver: versions, flavour, parameters.
 
 use crate::Root;
-use crate::child::GpuReport;
+use crate::gpu_driver::GpuReport;
 use lattice_conformance::{ClassRecord, Reading, Value, text};
 
 /// Driver parameters that count, from `/proc/driver/nvidia/params`.

@@ -2,7 +2,7 @@
 //! source provides is unknown.
 
 use crate::Root;
-use crate::child::{Ancestor, DeviceReport};
+use crate::gpu_driver::{Ancestor, DeviceReport};
 use crate::pci::{self, Function, Way};
 use lattice_conformance::{
     Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Probed, Reading, Value,

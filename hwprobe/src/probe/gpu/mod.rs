@@ -12,7 +12,7 @@ mod gpu_topology;
 pub use driver::{flavour, parameter};
 
 use super::{Probed, nic};
-use crate::child::{self, DeviceReport, GpuReport};
+use crate::gpu_driver::{self, DeviceReport, GpuReport};
 use crate::pci::{self, Function, Switches};
 use crate::{Host, NvmlSource, Root};
 use gpu_topology::BusDevice;
@@ -48,7 +48,7 @@ pub fn probe(host: &Host) -> Probed {
         gpus.retain(|gpu| !is_given_away(root, gpu, DRIVERS));
         gpus
     });
-    let report = judge(child::ask(&host.nvml, &host.outstanding), &on_bus);
+    let report = judge(gpu_driver::ask(&host.nvml, &host.outstanding), &on_bus);
     driver::keys(root, &report, &mut probed.record);
     let fabric_manager = fabric_manager::state(root, &functions, &on_bus);
     probed.vitals.put("gpu.fabric_manager", fabric_manager);

@@ -2,7 +2,7 @@
 
 use super::{NET, Nic, Planes, Probed, number};
 use crate::Root;
-use crate::net::{DevlinkReport, EthtoolReport, InterfaceReport, Pause};
+use crate::kernel::net::{DevlinkReport, EthtoolReport, InterfaceReport, Pause};
 use lattice_conformance::{ClassRecord, FindingCode, Reading, Value, Vitals, text};
 
 /// Maximum number of interfaces read per function; real functions have one or two.

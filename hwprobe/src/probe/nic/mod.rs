@@ -27,7 +27,7 @@ pub use findings::missing_since;
 pub use slingshot::{CxiStat, parse_stat};
 
 use super::Probed;
-use crate::net::{self, InterfaceReport};
+use crate::kernel::net::{self, InterfaceReport};
 use crate::pci::{self, Function, Switches};
 use crate::{Host, Root};
 use assemble::{NicList, assemble_from};

@@ -16,7 +16,7 @@ use lattice_conformance::{
 };
 use lattice_hwprobe::Answers;
 use lattice_hwprobe::capture::{Privacy, capture as capture_tree, host_of};
-use lattice_hwprobe::net::{
+use lattice_hwprobe::kernel::net::{
     Channels, DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport, Pause, Rings,
 };
 use lattice_hwprobe::probe::nic::{interfaces, missing_since, parse_stat};

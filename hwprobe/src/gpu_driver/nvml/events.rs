@@ -2,7 +2,7 @@
 
 use super::raw::Raw;
 use super::{Reading, load, pci, read};
-use crate::child::watch::Line;
+use crate::gpu_driver::line::Line;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 /// Listens for XIDs of all GPUs and passes each to `say`. Passes [`Line::Alive`] if no event arrives for `every`.
 /// Returns `Ok` when `say` returns false (no reader), and a reason when listening fails.
-pub(in crate::child) fn watch(
+pub(in crate::gpu_driver) fn watch(
     library: &OsStr,
     every: Duration,
     say: &mut dyn FnMut(&Line) -> bool,

@@ -5,7 +5,7 @@ use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
 /// The driver's report on the NVLink fabric.
-pub(in crate::child::nvml) struct FabricInfo {
+pub(in crate::gpu_driver::nvml) struct FabricInfo {
     pub cluster: [u8; 16],
     pub clique: u32,
     pub state: u8,
@@ -17,7 +17,7 @@ pub(in crate::child::nvml) struct FabricInfo {
 }
 
 /// Position of a GPU in its rack.
-pub(in crate::child::nvml) struct Platform {
+pub(in crate::gpu_driver::nvml) struct Platform {
     pub chassis_serial: String,
     pub slot: u8,
     pub tray: u8,
@@ -27,7 +27,7 @@ pub(in crate::child::nvml) struct Platform {
 
 impl Raw<'_> {
     /// Queries the fabric with the newest version of the call that this driver supports.
-    pub(in crate::child::nvml) fn fabric(self) -> Result<FabricInfo, Code> {
+    pub(in crate::gpu_driver::nvml) fn fabric(self) -> Result<FabricInfo, Code> {
         let mut info = nvml::nvmlGpuFabricInfoV_t {
             version: struct_version::<nvml::nvmlGpuFabricInfoV_t>(3),
             clusterUuid: [0; 16],
@@ -77,7 +77,7 @@ impl Raw<'_> {
         })
     }
 
-    pub(in crate::child::nvml) fn platform(self) -> Result<Platform, Code> {
+    pub(in crate::gpu_driver::nvml) fn platform(self) -> Result<Platform, Code> {
         let mut info = nvml::nvmlPlatformInfo_t {
             version: struct_version::<nvml::nvmlPlatformInfo_t>(2),
             ibGuid: [0; 16],
@@ -102,7 +102,7 @@ impl Raw<'_> {
     }
 
     /// Position on the baseboard, for drivers without [`Raw::platform`].
-    pub(in crate::child::nvml) fn module(self) -> Result<u32, Code> {
+    pub(in crate::gpu_driver::nvml) fn module(self) -> Result<u32, Code> {
         let mut module = 0;
         ask!(self, nvmlDeviceGetModuleId, &mut module)?;
         Ok(module)

@@ -1,7 +1,7 @@
 //! ethtool by ioctl: one command, one structure of `include/uapi/linux/ethtool.h`, one answer.
 
 use super::module::{MODULE_BYTES, Module};
-use crate::ioctl::{self, ETHTOOL_BYTES};
+use crate::kernel::ioctl::{self, ETHTOOL_BYTES};
 use lattice_conformance::{Reading, text};
 use serde::{Deserialize, Serialize};
 use std::io;

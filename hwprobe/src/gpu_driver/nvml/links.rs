@@ -2,7 +2,7 @@
 
 use super::raw::{Code, Raw, reading};
 use super::{Keyed, none_of};
-use crate::child::report::LinkReport;
+use crate::gpu_driver::LinkReport;
 use crate::pci;
 use lattice_conformance::{Reading, Value};
 use nvml_wrapper_sys::bindings as nvml;

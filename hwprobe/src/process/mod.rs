@@ -4,6 +4,10 @@
 //! (stuck in a driver call in the kernel) is left to a waiting thread and counted. While [`Outstanding`] is full, no
 //! further program starts.
 
+mod stuck;
+
+pub(crate) use stuck::{MOST_STUCK_GROUPS, Stuck};
+
 use lattice_conformance::text;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, Read};
@@ -29,6 +33,11 @@ static STAYS_IN_GROUP: AtomicBool = AtomicBool::new(false);
 /// whole group, even if this process can no longer do that.
 pub(crate) fn stay_in_group() {
     STAYS_IN_GROUP.store(true, Ordering::Release);
+}
+
+/// Ensures that a child does not outlive an agent killed during the wait.
+pub(crate) fn die_with_parent() {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
 /// Killed programs that still exist, shared by all clones of a host.

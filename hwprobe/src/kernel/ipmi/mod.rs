@@ -7,7 +7,7 @@ mod device;
 
 pub use decode::{Completion, DeviceId, PowerReading};
 
-use crate::blocking_call::{Aside, Expired};
+use crate::kernel::blocking_call::{Aside, Expired};
 use crate::source::{Answers, Source};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use lattice_conformance::Reading;

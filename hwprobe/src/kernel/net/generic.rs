@@ -3,7 +3,7 @@
 //! `include/uapi/linux/genetlink.h`; the kernel assigns the ids at every boot.
 
 use super::netlink::{Malformed, Socket, attributes, push, string};
-use crate::blocking_call::{Aside, Expired};
+use crate::kernel::blocking_call::{Aside, Expired};
 use rustix::net::netlink::GENERIC;
 use std::collections::BTreeMap;
 use std::io;

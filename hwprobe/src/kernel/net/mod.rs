@@ -1,5 +1,5 @@
 //! Network interface data that only the kernel's network stack provides: ethtool by ioctl, devlink and DCB by netlink.
-//! Why these and no library: `../../0001-ethtool-by-ioctl-devlink-by-netlink.md`.
+//! Why these and no library: `../../../0001-ethtool-by-ioctl-devlink-by-netlink.md`.
 //!
 //! The live kernel reports its own interfaces only, so a captured tree contains the answers in a file.
 //! [`EthtoolSource`] selects one of the two. Start at [`ask`].
@@ -17,8 +17,7 @@ pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, Rings};
 pub use generic::{MulticastGroup, multicast_group};
 pub use module::{Module, ModuleIdentity};
 
-use crate::Root;
-use crate::blocking_call::{Aside, Expired};
+use crate::kernel::blocking_call::{Aside, Expired};
 use crate::source::{Answers, Source};
 use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
@@ -110,16 +109,19 @@ pub fn ask_modules(source: &EthtoolSource, interfaces: &[String]) -> Reading<Eth
     source.ask(NOBODY, |_| ask_kernel(interfaces, modules))
 }
 
-/// Records the answers for [`EthtoolSource::Recorded`] in a capture: queries `source` for the interfaces of `root` that
-/// belong to NICs, and for their modules if requested.
+/// Records the answers for [`EthtoolSource::Recorded`] in a capture: queries `source` for `interfaces`, and for their
+/// modules if requested.
 #[must_use]
-pub fn record(source: &EthtoolSource, root: &Root, with_modules: bool) -> Reading<EthtoolReport> {
-    let interfaces = crate::probe::nic::interfaces(root);
-    let report = ask(source, &interfaces);
+pub fn record(
+    source: &EthtoolSource,
+    interfaces: &[String],
+    with_modules: bool,
+) -> Reading<EthtoolReport> {
+    let report = ask(source, interfaces);
     if !with_modules {
         return report;
     }
-    let modules = ask_modules(source, &interfaces);
+    let modules = ask_modules(source, interfaces);
     report.map(|mut report| {
         for (name, interface) in &mut report.interfaces {
             let modules = modules.as_ref();

@@ -1,7 +1,7 @@
 //! Requests to the kernel's IPMI device.
 
 use super::IpmiReport;
-use crate::ioctl::{ipmi_receive, ipmi_send};
+use crate::kernel::ioctl::{ipmi_receive, ipmi_send};
 use data_encoding::HEXLOWER;
 use lattice_conformance::Reading;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -3,10 +3,9 @@
 //! Pure: [`DevlinkEvent::parse`] decodes one message of the group [`GROUP`] of the family [`FAMILY`], and
 //! [`DevlinkEvent::cause`] converts it to a cause. Numbers are those of `include/uapi/linux/devlink.h`.
 
-use super::devlink::{BUS_NAME, DEVICE_NAME};
 use super::generic::split;
 use super::netlink::{Malformed, attributes, messages, string};
-use crate::uevent::harmless;
+use crate::kernel::uevent::harmless;
 use lattice_conformance::history::Cause;
 use std::fmt;
 
@@ -16,6 +15,10 @@ pub const FAMILY: &str = "devlink";
 pub const GROUP: &str = "config";
 /// Maximum message size of the kernel (`NLMSG_GOODSIZE`), in bytes.
 pub const MOST_MESSAGE_BYTES: usize = 8 << 10;
+
+/// `DEVLINK_ATTR_BUS_NAME`, `DEVLINK_ATTR_DEV_NAME`.
+pub(super) const BUS_NAME: u16 = 1;
+pub(super) const DEVICE_NAME: u16 = 2;
 
 /// `DEVLINK_CMD_NEW`, `_DEL`, `_PARAM_NEW`, `_FLASH_UPDATE_END`.
 const NEW: u8 = 3;

@@ -1,6 +1,6 @@
 //! The only unsafe code of this crate outside NVML: three system calls on kernel structures.
 //!
-//! This module does not interpret the bytes; [`crate::net`] and [`crate::ipmi`] do.
+//! This module does not interpret the bytes; [`super::net`] and [`super::ipmi`] do.
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use std::ffi::{c_int, c_long, c_short, c_uchar, c_uint, c_ushort, c_void};

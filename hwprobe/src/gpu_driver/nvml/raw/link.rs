@@ -5,24 +5,28 @@ use nvml_wrapper_sys::bindings as nvml;
 use std::ffi::c_char;
 
 /// The far end of an NVLink.
-pub(in crate::child::nvml) struct Remote {
+pub(in crate::gpu_driver::nvml) struct Remote {
     pub bus_id: String,
 }
 
 impl Raw<'_> {
-    pub(in crate::child::nvml) fn link_active(self, link: u32) -> Result<bool, Code> {
+    pub(in crate::gpu_driver::nvml) fn link_active(self, link: u32) -> Result<bool, Code> {
         let mut active = 0;
         ask!(self, nvmlDeviceGetNvLinkState, link, &mut active)?;
         Ok(active == nvml::nvmlEnableState_enum_NVML_FEATURE_ENABLED)
     }
 
-    pub(in crate::child::nvml) fn link_version(self, link: u32) -> Result<u32, Code> {
+    pub(in crate::gpu_driver::nvml) fn link_version(self, link: u32) -> Result<u32, Code> {
         let mut version = 0;
         ask!(self, nvmlDeviceGetNvLinkVersion, link, &mut version)?;
         Ok(version)
     }
 
-    pub(in crate::child::nvml) fn link_can(self, link: u32, capability: u32) -> Result<bool, Code> {
+    pub(in crate::gpu_driver::nvml) fn link_can(
+        self,
+        link: u32,
+        capability: u32,
+    ) -> Result<bool, Code> {
         let mut can = 0;
         ask!(
             self,
@@ -34,7 +38,11 @@ impl Raw<'_> {
         Ok(can != 0)
     }
 
-    pub(in crate::child::nvml) fn link_errors(self, link: u32, counter: u32) -> Result<u64, Code> {
+    pub(in crate::gpu_driver::nvml) fn link_errors(
+        self,
+        link: u32,
+        counter: u32,
+    ) -> Result<u64, Code> {
         let mut count = 0;
         ask!(
             self,
@@ -47,13 +55,13 @@ impl Raw<'_> {
     }
 
     /// The kind of the far end, as a device type of nvml.h.
-    pub(in crate::child::nvml) fn link_remote_kind(self, link: u32) -> Result<u32, Code> {
+    pub(in crate::gpu_driver::nvml) fn link_remote_kind(self, link: u32) -> Result<u32, Code> {
         let mut kind = 0;
         ask!(self, nvmlDeviceGetNvLinkRemoteDeviceType, link, &mut kind)?;
         Ok(kind)
     }
 
-    pub(in crate::child::nvml) fn link_remote(self, link: u32) -> Result<Remote, Code> {
+    pub(in crate::gpu_driver::nvml) fn link_remote(self, link: u32) -> Result<Remote, Code> {
         let mut info = nvml::nvmlPciInfo_t {
             busIdLegacy: [0; 16],
             domain: 0,

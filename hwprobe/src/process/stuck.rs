@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const GONE_WITHIN: Duration = Duration::from_millis(200);
 
 /// Number of stuck processes of one probe at which the probe is no longer started.
-pub(super) const MOST_STUCK: u32 = 2;
+pub(crate) const MOST_STUCK_GROUPS: u32 = 2;
 
 /// Maximum number of tracked groups. Each group belongs to some probe, so there are normally fewer.
 const MOST_LEFT: usize = 64;
@@ -54,7 +54,7 @@ impl Stuck {
 
     /// Kills a child with its whole process group. Processes that do not disappear soon are tracked, with the probes
     /// that hung in the group.
-    pub(super) fn put_away(&self, mut child: Child, probes: Vec<String>) {
+    pub(crate) fn put_away(&self, mut child: Child, probes: Vec<String>) {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         // Kill before reaping the child: until then no other group can have the same id.
         if let Some(group) = group {

@@ -3,7 +3,7 @@
 //! Numbers are those of `include/uapi/linux/devlink.h`. The names of versions are explained in
 //! `Documentation/networking/devlink/devlink-info.rst`.
 
-use super::devlink_events::FAMILY;
+use super::devlink_events::{BUS_NAME, DEVICE_NAME, FAMILY};
 use super::generic;
 use super::netlink::{self, Malformed, Socket, attributes, string};
 use lattice_conformance::{Reading, text};
@@ -14,8 +14,6 @@ use std::io;
 
 /// `DEVLINK_CMD_INFO_GET`, and its attributes.
 const INFO_GET: u8 = 51;
-pub(super) const BUS_NAME: u16 = 1;
-pub(super) const DEVICE_NAME: u16 = 2;
 const DRIVER_NAME: u16 = 98;
 const SERIAL_NUMBER: u16 = 99;
 const VERSION_FIXED: u16 = 100;

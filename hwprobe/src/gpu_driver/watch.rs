@@ -5,11 +5,9 @@
 //! one after a pause that grows.
 
 use super::nvml;
-use super::stuck::{MOST_STUCK, Stuck};
-use crate::NvmlSource;
-use crate::process::LONGEST_COMPLAINT;
+use super::{DEFAULT_LIBRARY, Line, NvmlSource, WATCH_SUBCOMMAND};
+use crate::process::{LONGEST_COMPLAINT, MOST_STUCK_GROUPS, Stuck, die_with_parent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -17,9 +15,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// Hidden subcommand that listens to the driver's events.
-pub const WATCH_SUBCOMMAND: &str = "__watch-gpu";
 
 /// Maximum wait for the driver before the child sends [`Line::Alive`].
 const WORD_EVERY: Duration = Duration::from_secs(2);
@@ -38,27 +33,6 @@ const PIECES_IN_PIPE: usize = 16;
 /// Maximum line length, in bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// One line on the child's standard output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Line {
-    /// The child listens to the `watched` GPUs, by PCI address, and cannot listen to the `unwatched` ones.
-    Ready {
-        watched: Vec<String>,
-        unwatched: Vec<String>,
-    },
-    /// An XID event.
-    Xid {
-        at_ms: u64,
-        address: String,
-        xid: u32,
-    },
-    /// No event occurred.
-    Alive,
-    /// The child cannot listen.
-    Failed { why: String },
-}
-
 /// Messages of the thread to the consumer of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
@@ -72,9 +46,9 @@ pub(crate) enum News {
 
 /// Entry point of the child, `program __watch-gpu [--library PATH]`. Returns only if it cannot listen, or if the parent
 /// no longer reads.
-pub(super) fn main() -> ExitCode {
-    super::die_with_parent();
-    let mut library = OsString::from(super::DEFAULT_LIBRARY);
+pub(crate) fn main() -> ExitCode {
+    die_with_parent();
+    let mut library = OsString::from(DEFAULT_LIBRARY);
     let mut every = WORD_EVERY;
     let mut args = std::env::args_os().skip(2);
     while let Some(flag) = args.next() {
@@ -132,7 +106,7 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
     let mut pause = PAUSES.0;
     while !stop.load(Ordering::Acquire) {
         let started_at = Instant::now();
-        if stuck.still().values().sum::<u32>() >= MOST_STUCK {
+        if stuck.still().values().sum::<u32>() >= MOST_STUCK_GROUPS {
             tell(hung(silent_for));
         } else {
             let mut command = Command::new(program);

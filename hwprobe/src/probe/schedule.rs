@@ -1,0 +1,47 @@
+//! Which probes run on a host, and the deadline of each.
+
+use super::nic::configuration_deadline;
+use super::{PROBES, Probe};
+use crate::{Host, NvmlSource};
+use lattice_conformance::Class;
+use std::time::Duration;
+
+/// Time of a probe beyond the deadline of the program that it waits for.
+const MARGIN: Duration = Duration::from_secs(2);
+
+impl Host {
+    /// The probes to run or to report as disabled, in the order of the list.
+    pub fn probes(&self) -> impl Iterator<Item = &'static Probe> {
+        let is_wanted = |probe: &&Probe| !probe.class.is_optional() || self.wants(probe.class);
+        PROBES.iter().filter(is_wanted)
+    }
+
+    /// Time after which a probe of this class counts as hung.
+    #[must_use]
+    pub fn deadline(&self, class: Class) -> Duration {
+        match (&self.nvml, class) {
+            (NvmlSource::Child { deadline, .. }, Class::Gpu) => {
+                self.files_within.max(*deadline + MARGIN)
+            }
+            // Sources other than files: each answer has its own deadline, and a probe that waited for all of them still
+            // reports which one timed out.
+            (_, Class::Software) => self.beyond(self.commands.deadline()),
+            (_, Class::Nic) => {
+                let tools = configuration_deadline(&self.commands, self.is_live_only);
+                self.beyond(self.commands.deadline() + tools + self.ethtool.deadline())
+            }
+            (_, Class::Optics) => self.beyond(self.ethtool.deadline()),
+            (_, Class::Bmc) => self.beyond(self.ipmi.deadline()),
+            _ => self.files_within,
+        }
+    }
+
+    /// Deadline of a probe that waits this long for other sources.
+    fn beyond(&self, asked: Duration) -> Duration {
+        if asked.is_zero() {
+            self.files_within
+        } else {
+            self.files_within.max(asked + MARGIN)
+        }
+    }
+}
