@@ -187,7 +187,7 @@ pub struct AccountingReconciler {
 }
 
 impl AccountingReconciler {
-    pub(crate) fn new(core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
+    pub fn new(core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
         Self::since(Instant::now(), core, connection)
     }
 
