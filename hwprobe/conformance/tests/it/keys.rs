@@ -13,6 +13,6 @@ fn the_document_is_current() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == markdown(),
-        "KEYS.md is old: LATTICE_BLESS=1 writes it anew"
+        "KEYS.md is old: LATTICE_BLESS=1 rewrites it"
     );
 }
