@@ -22,18 +22,18 @@ dist:
 
 # Regenerate the expected outputs of golden tests; review the diff.
 bless:
-    LATTICE_BLESS=1 cargo test -p lattice-hwprobe
+    LATTICE_BLESS=1 cargo test -p lattice-conformance -p lattice-hwprobe
     LATTICE_BLESS=1 cargo test -p lattice-conformance
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it role_matrix::
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it language::
     LATTICE_BLESS=1 cargo test -p lattice-tests --test it tidy::map::
-    LATTICE_BLESS=1 cargo test -p lattice-control --lib rbac
+    LATTICE_BLESS=1 cargo test -p lattice-http --lib rbac
     LATTICE_BLESS=1 cargo test -p lattice-quorum --lib golden -- --test-threads=1
 
 # Role matrix: every route and call, requested by every kind of caller at a real port, and the expected table.
 rbac:
-    cargo test -p lattice-control --lib rbac -- --nocapture
-    cat control/src/http/tests/rbac/matrix.txt
+    cargo test -p lattice-http --lib rbac -- --nocapture
+    cat control/http/src/tests/rbac/matrix.txt
 
 # Tables: permissions per role, results of kills at each step, resumption of connections.
 matrices:
@@ -79,7 +79,7 @@ sims count="10000" first="0":
 
 # `count` simulated days with preemption, lending, checkpoints and scaling together, and one table of the results.
 days count="1000" first="0":
-    LATTICE_DAYS={{count}} LATTICE_DAYS_FROM={{first}} LATTICE_DAY_HOURS=24 cargo test --release -p lattice-control --lib what_must_hold_holds -- --nocapture
+    LATTICE_DAYS={{count}} LATTICE_DAYS_FROM={{first}} LATTICE_DAY_HOURS=24 cargo test --release -p lattice-engine --lib what_must_hold_holds -- --nocapture
 
 # Latency from submit to running process, on a running demo (its context file).
 latency context count="100":

@@ -36,7 +36,8 @@ WAITING = [
     "lattice-agent/processes",
     "lattice-agent/it",
     "lattice-waldur/it",
-    "lattice-control/lib",
+    "lattice-engine/lib",
+    "lattice-http/lib",
     "lattice-cli/it",
 ]
 # Seconds after which an executable is killed and its output printed. The longest takes 250.
