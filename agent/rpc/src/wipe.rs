@@ -2,8 +2,8 @@
 
 use lattice_quorum_types::{
     UnixMillis,
+    node_claim::WipeOutcome,
     rpc::{Role, Rpc},
-    tenure::WipeOutcome,
 };
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use crate::support::{Bench, PATIENCE, executable, key, pid_in, runs, shell, term
 use lattice_agent::attempt::Hook;
 use lattice_agent::executor::Executor;
 use lattice_agent_rpc::{Wipe, WipeStatus};
-use lattice_quorum_types::tenure::WipeOutcome;
+use lattice_quorum_types::node_claim::WipeOutcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -4,9 +4,7 @@
 
 mod grpc;
 
-use lattice_quorum_types::{
-    Refusal, limit_policy::LimitFault, refusal::Level, wire::Unavailable,
-};
+use lattice_quorum_types::{Refusal, limit_policy::LimitFault, refusal::Level, wire::Unavailable};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

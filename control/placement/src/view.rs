@@ -8,10 +8,10 @@ use lattice_quorum_types::{
     limit::{Limits, SensitivePool, Usage},
     limit_policy::LimitPolicy,
     node::{Lifecycle, Node},
+    node_claim::NodeClaim,
     project::Project,
     reservation::ReservationSpec,
     spec::Constraints,
-    tenure::Tenure,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -445,7 +445,7 @@ impl NodeView {
         // A released node belongs to no user, and accepts no job until it is wiped.
         let is_sound = node.lifecycle == Lifecycle::Ready
             && node.drain.is_empty()
-            && node.tenure.as_ref().is_none_or(Tenure::is_open);
+            && node.node_claim.as_ref().is_none_or(NodeClaim::is_open);
         // The allocation to which it is promised gets the node without being planned again.
         let is_promised = node.promised.is_some() || node.recalled_at.is_some();
         Self {
@@ -453,9 +453,9 @@ impl NodeView {
             in_service: is_sound && !is_promised,
             promised: is_sound && is_promised,
             holder: node.holder.map(|h| h.allocation),
-            owner: node.tenure.as_ref().map(|tenure| Owner {
-                user: tenure.user.clone(),
-                project: tenure.project.clone(),
+            owner: node.node_claim.as_ref().map(|node_claim| Owner {
+                user: node_claim.user.clone(),
+                project: node_claim.project.clone(),
             }),
             borrowed: node.home != node.current,
             facts,

@@ -5,7 +5,7 @@ use crate::{
     change::{Change, Direction, Verdict},
     facts,
     keys::NewKey,
-    tenure::Recount,
+    node_claim::Recount,
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
@@ -104,7 +104,7 @@ impl State {
                 let record = Node::clone(&node);
                 let before = self.nodes.insert(record.id.clone(), *node);
                 recount.follow_node(before.as_ref(), &record);
-                self.tenures.follow_node(before.as_ref(), &record);
+                self.node_claims.follow_node(before.as_ref(), &record);
                 self.order.follow_node(before.as_ref(), &record);
                 self.recount_node(before.map(|node| node.lifecycle), record.lifecycle);
                 events.push(EventKind::Node { record });
@@ -264,9 +264,13 @@ impl State {
                     let known = nodes.iter().filter_map(|id| self.nodes.get(id));
                     facts.extend(facts::claimed(known));
                 }
-                EventKind::NodeReleased { node, tenure, wipe } => {
+                EventKind::NodeReleased {
+                    node,
+                    node_claim,
+                    wipe,
+                } => {
                     let home = self.nodes.get(node).map(|node| &node.home);
-                    facts.extend(home.map(|home| facts::released(node, home, tenure, wipe)));
+                    facts.extend(home.map(|home| facts::released(node, home, node_claim, wipe)));
                 }
                 _ => {}
             },
@@ -319,7 +323,8 @@ impl State {
     fn store(&mut self, record: Arc<Allocation>) {
         let path = &record.spec.project;
         let before = self.hot.remove(&record.id);
-        self.tenures.follow_allocation(before.as_deref(), &record);
+        self.node_claims
+            .follow_allocation(before.as_deref(), &record);
         self.order.follow_allocation(before.as_deref(), &record);
         match before {
             Some(before) => self.counts[position(before.state)] -= 1,

@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, Revision, UnixMillis, VclusterName,
     fact::{Claimant, Fact, FactKind, FactsHead, OpenUse, Use, User, Work},
     node::Node,
-    tenure::{Tenure, TenurePhase, WipeOutcome},
+    node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
 };
 use meter::Meter;
 use serde::{Deserialize, Serialize};
@@ -180,7 +180,11 @@ impl Facts {
         after: &Node,
         now: UnixMillis,
     ) -> Vec<FactKind> {
-        let open = |node: &Node| node.tenure.as_ref().is_some_and(|tenure| tenure.is_open());
+        let open = |node: &Node| {
+            node.node_claim
+                .as_ref()
+                .is_some_and(|node_claim| node_claim.is_open())
+        };
         let was_open = before.is_some_and(open);
         match (was_open, open(after)) {
             (false, true) => {
@@ -224,7 +228,10 @@ impl Facts {
     ) -> Vec<FactKind> {
         let mut idle: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
         for node in left.iter().filter_map(|id| nodes.get(id)) {
-            let is_open = node.tenure.as_ref().is_some_and(|tenure| tenure.is_open());
+            let is_open = node
+                .node_claim
+                .as_ref()
+                .is_some_and(|node_claim| node_claim.is_open());
             let Some(claim) = claimant(node).filter(|_| is_open) else {
                 continue;
             };
@@ -284,10 +291,10 @@ pub(crate) fn work(record: &Allocation) -> Work {
 
 /// Claimant of a node: user, project and home vCluster; `None` for an unclaimed node.
 pub(crate) fn claimant(node: &Node) -> Option<Claimant> {
-    let tenure = node.tenure.as_ref()?;
+    let node_claim = node.node_claim.as_ref()?;
     Some(Claimant {
-        user: tenure.user.clone(),
-        project: tenure.project.clone(),
+        user: node_claim.user.clone(),
+        project: node_claim.project.clone(),
         vcluster: node.home.clone(),
     })
 }
@@ -309,23 +316,22 @@ pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<FactKind
 pub(crate) fn released(
     node: &NodeId,
     home: &VclusterName,
-    tenure: &Tenure,
+    node_claim: &NodeClaim,
     wipe: &WipeOutcome,
 ) -> FactKind {
-    let released_at = match tenure.phase {
-        TenurePhase::Releasing { released_at, .. } | TenurePhase::Unclean { released_at, .. } => {
-            released_at
-        }
-        TenurePhase::Claimed => tenure.since,
+    let released_at = match node_claim.phase {
+        NodeClaimPhase::Releasing { released_at, .. }
+        | NodeClaimPhase::Unclean { released_at, .. } => released_at,
+        NodeClaimPhase::Claimed => node_claim.since,
     };
     FactKind::Released {
         claim: Claimant {
-            user: tenure.user.clone(),
-            project: tenure.project.clone(),
+            user: node_claim.user.clone(),
+            project: node_claim.project.clone(),
             vcluster: home.clone(),
         },
         node: node.clone(),
-        claimed_at: tenure.since,
+        claimed_at: node_claim.since,
         released_at,
         wipe: wipe.to_string(),
         wiped: !matches!(wipe, WipeOutcome::Failed { .. }),

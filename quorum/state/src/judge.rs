@@ -20,6 +20,7 @@ mod follow;
 mod force;
 mod job_checkpoint;
 mod lease;
+mod node_claim;
 mod nodes;
 mod preemption;
 mod projects;
@@ -30,7 +31,6 @@ mod resize;
 mod sensitive;
 mod submit;
 mod system;
-mod tenure;
 mod terms;
 mod token;
 mod transition;
@@ -200,15 +200,17 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             project,
             nodes,
             purpose,
-        } => tenure::claim(case, project, nodes, purpose),
-        Command::ReleaseNodes { nodes, reason } => tenure::release(case, nodes, reason.as_deref()),
+        } => node_claim::claim(case, project, nodes, purpose),
+        Command::ReleaseNodes { nodes, reason } => {
+            node_claim::release(case, nodes, reason.as_deref())
+        }
         Command::ReportWipe {
             node,
             wipe,
             outcome,
-        } => tenure::report_wipe(case, node, *wipe, outcome),
-        Command::RepeatWipe { node, reason } => tenure::repeat_wipe(case, node, reason),
-        Command::AcceptUnwiped { node, reason } => tenure::accept_unwiped(case, node, reason),
+        } => node_claim::report_wipe(case, node, *wipe, outcome),
+        Command::RepeatWipe { node, reason } => node_claim::repeat_wipe(case, node, reason),
+        Command::AcceptUnwiped { node, reason } => node_claim::accept_unwiped(case, node, reason),
         Command::SetVcluster {
             vcluster,
             change,

@@ -2,7 +2,9 @@
 
 use crate::{State, unstarted::ATTEMPT_GAP};
 use lattice_quorum_types::course::CHECKPOINT_GAP;
-use lattice_quorum_types::{Applied, Envelope, Refusal, Revision, UnixMillis, tenure::TenurePhase};
+use lattice_quorum_types::{
+    Applied, Envelope, Refusal, Revision, UnixMillis, node_claim::NodeClaimPhase,
+};
 use std::sync::Arc;
 
 /// Distance between the revisions of a backup and those of the restored cluster. A watcher of the backed-up cluster may
@@ -46,8 +48,11 @@ impl State {
         self.last_id = self.last_id.saturating_add(ALLOCATION_GAP);
         for node in self.nodes.values_mut() {
             node.version = node.version.saturating_add(ORDER_GAP);
-            let phase = node.tenure.as_mut().map(|tenure| &mut tenure.phase);
-            if let Some(TenurePhase::Releasing { wipe, .. }) = phase {
+            let phase = node
+                .node_claim
+                .as_mut()
+                .map(|node_claim| &mut node_claim.phase);
+            if let Some(NodeClaimPhase::Releasing { wipe, .. }) = phase {
                 *wipe = wipe.saturating_add(ORDER_GAP);
             }
         }

@@ -10,11 +10,11 @@ use crate::{
     facts::Facts,
     keys::Keys,
     lease::Leases,
+    node_claim::NodeClaims,
     policy::Policy,
     reservations::Reservations,
     segment::{Sealed, Segment},
     table::Bounds,
-    tenure::Tenures,
     token::Tokens,
     tree::Tree,
     trust::{Identity, Trust},
@@ -71,7 +71,7 @@ pub struct State {
     pub(crate) baselines: Baselines,
     /// Cluster-wide limits.
     pub(crate) system: SystemLimits,
-    pub(crate) tenures: Tenures,
+    pub(crate) node_claims: NodeClaims,
     pub(crate) vclusters: Vclusters,
     pub(crate) dags: Dags,
     pub(crate) reservations: Reservations,
@@ -126,7 +126,7 @@ impl State {
             unstarted: Unstarted::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
-            tenures: Tenures::default(),
+            node_claims: NodeClaims::default(),
             vclusters: Vclusters::default(),
             dags: Dags::new(bounds),
             reservations: Reservations::default(),
@@ -272,7 +272,7 @@ impl State {
     /// Number of nodes in sensitive use, and its limit.
     pub fn sensitive_pool(&self) -> SensitivePool {
         SensitivePool {
-            used: self.tenures.pool(),
+            used: self.node_claims.pool(),
             size: self.system.sensitive_pool_size,
         }
     }

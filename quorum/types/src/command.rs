@@ -11,11 +11,11 @@ use crate::{
     limit::{LimitPatch, Limits, SystemLimitPatch},
     limit_policy::LimitPolicy,
     node::Lifecycle,
+    node_claim::WipeOutcome,
     reservation::ReservationSpec,
     rpc::Role,
     scheduler::SchedulerPatch,
     spec::AllocationSpec,
-    tenure::WipeOutcome,
     vcluster::VclusterPatch,
 };
 use bytes::Bytes;

@@ -13,9 +13,9 @@ use crate::{
     id::{BaselineName, DagId, LeaseName, ReservationName},
     limit_policy::SystemView,
     node::Node,
+    node_claim::{NodeClaim, WipeOutcome},
     project::Project,
     reservation::Reservation,
-    tenure::{Tenure, WipeOutcome},
     vcluster::Vcluster,
     weight::on_wire,
 };
@@ -155,14 +155,14 @@ pub enum EventKind {
         /// Claimed nodes.
         nodes: Vec<NodeId>,
         /// The node claim: its user, project and start time.
-        tenure: Tenure,
+        node_claim: NodeClaim,
     },
     /// The claim of a node ended: the claim was released, and its wipe was completed or waived. For accounting.
     NodeReleased {
         /// Released node.
         node: NodeId,
         /// The claim as it was, including its release time.
-        tenure: Tenure,
+        node_claim: NodeClaim,
         /// Result of the wipe.
         wipe: WipeOutcome,
     },

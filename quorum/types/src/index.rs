@@ -147,7 +147,7 @@ mod tests {
             current: main,
             registered_at: UnixMillis(0),
             revision: Revision(1),
-            tenure: None,
+            node_claim: None,
             promised: promised.map(AllocationId),
             recalled_at: None,
         }

@@ -3,5 +3,5 @@
 pub mod baseline;
 pub mod claim;
 pub mod node;
+pub mod node_claim;
 pub mod reservation;
-pub mod tenure;

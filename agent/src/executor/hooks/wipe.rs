@@ -8,7 +8,7 @@ use crate::attempt::{Hook, HookName, RecordError, write_durably_from_reserve};
 use crate::supervisor::{Process, signal_process, with_variable};
 use lattice_agent_rpc::{Wipe, WipeStatus};
 use lattice_mesh::Clock;
-use lattice_quorum_types::tenure::WipeOutcome;
+use lattice_quorum_types::node_claim::WipeOutcome;
 use lattice_quorum_types::{NodeId, UnixMillis};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Node claims: a user's exclusive holding of nodes, and its release.
 
-use lattice_quorum_types::{Revision, tenure::Tenure, tenure::TenurePhase};
+use lattice_quorum_types::{Revision, node_claim::NodeClaim, node_claim::NodeClaimPhase};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -24,19 +24,19 @@ pub struct ClaimView {
     pub reason: Option<String>,
 }
 
-impl From<&Tenure> for ClaimView {
-    fn from(tenure: &Tenure) -> Self {
-        let purpose = Some(tenure.purpose.clone()).filter(|purpose| !purpose.is_empty());
-        let reason = match &tenure.phase {
-            TenurePhase::Unclean { reason, .. } => Some(reason.clone()),
-            TenurePhase::Claimed | TenurePhase::Releasing { .. } => None,
+impl From<&NodeClaim> for ClaimView {
+    fn from(node_claim: &NodeClaim) -> Self {
+        let purpose = Some(node_claim.purpose.clone()).filter(|purpose| !purpose.is_empty());
+        let reason = match &node_claim.phase {
+            NodeClaimPhase::Unclean { reason, .. } => Some(reason.clone()),
+            NodeClaimPhase::Claimed | NodeClaimPhase::Releasing { .. } => None,
         };
         Self {
-            user: tenure.user.clone(),
-            project: tenure.project.to_string(),
+            user: node_claim.user.clone(),
+            project: node_claim.project.to_string(),
             purpose,
-            since: crate::notation::text::time(tenure.since),
-            state: tenure.phase.as_str().to_owned(),
+            since: crate::notation::text::time(node_claim.since),
+            state: node_claim.phase.as_str().to_owned(),
             reason,
         }
     }

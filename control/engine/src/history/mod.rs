@@ -117,11 +117,7 @@ impl History {
     }
 
     /// Stores observations of this control; see [`HistoryStore::note`].
-    pub async fn note(
-        &self,
-        notes: Vec<Note>,
-        audit: Option<u64>,
-    ) -> Result<(), HistoryError> {
+    pub async fn note(&self, notes: Vec<Note>, audit: Option<u64>) -> Result<(), HistoryError> {
         self.off(move |store| store.note(&notes, audit)).await
     }
 
@@ -213,12 +209,7 @@ impl History {
     }
 
     /// State of a node's class at time `at`, in Unix milliseconds.
-    pub async fn at(
-        &self,
-        node: String,
-        class: Class,
-        at: u64,
-    ) -> Result<Then, HistoryError> {
+    pub async fn at(&self, node: String, class: Class, at: u64) -> Result<Then, HistoryError> {
         self.off(move |store| then(store, &node, class, at)).await
     }
 

@@ -3,7 +3,12 @@
 //! It runs only where a site configures accounting. Of several controls, the one that dispatches runs it. Its progress
 //! is in the quorum, so that another control can take over.
 
-use crate::{core::Core, error::ProposeError, tasks::reconciler::{Pace, Reconciler}, view::NodeEntry};
+use crate::{
+    core::Core,
+    error::ProposeError,
+    tasks::reconciler::{Pace, Reconciler},
+    view::NodeEntry,
+};
 use async_trait::async_trait;
 use lattice_ledger::{Ledger, UNKNOWN_GPUS, Usage};
 use lattice_quorum_types::{

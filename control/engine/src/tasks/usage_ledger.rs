@@ -4,7 +4,13 @@ mod gpus;
 #[cfg(test)]
 mod tests;
 
-use crate::{core::{Core, Wakes}, feed::{Change, Observed}, tasks::activation::Activation, usage::{DAY_MS, KEPT_DAYS}, view::NodeEntry};
+use crate::{
+    core::{Core, Wakes},
+    feed::{Change, Observed},
+    tasks::activation::Activation,
+    usage::{DAY_MS, KEPT_DAYS},
+    view::NodeEntry,
+};
 use gpus::Gpus;
 use lattice_ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{

@@ -113,13 +113,13 @@ impl Wipes {
 /// Nodes that wait for a wipe, without unreachable ones.
 fn due(view: &View) -> Vec<(NodeId, Wipe)> {
     let due = view.nodes.values().filter_map(|entry| {
-        let tenure = entry.record.as_ref()?.tenure.as_ref()?;
-        let number = tenure.awaits_wipe()?;
+        let node_claim = entry.record.as_ref()?.node_claim.as_ref()?;
+        let number = node_claim.awaits_wipe()?;
         (entry.liveness != Liveness::Unreachable).then(|| {
             let wipe = Wipe {
                 number,
-                user: tenure.user.clone(),
-                project: tenure.project.to_string(),
+                user: node_claim.user.clone(),
+                project: node_claim.project.to_string(),
             };
             (entry.id.clone(), wipe)
         })

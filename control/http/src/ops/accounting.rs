@@ -1,13 +1,16 @@
 //! Accounting status and reconciliation.
 
 use super::{read, time, unexpected};
-use lattice_engine::{Core, tasks::accounting::{AccountingConnection, ReconcileError}};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     accounting::{AccountingStatus, ParkedView, ReconcileRequest, ReconcileView, TotalDifference},
     amount::Hours,
     problem::{Kind, Problem},
     text,
+};
+use lattice_engine::{
+    Core,
+    tasks::accounting::{AccountingConnection, ReconcileError},
 };
 use lattice_quorum_types::{
     UnixMillis,

@@ -100,10 +100,10 @@ fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), P
     let view = core.view();
     for id in nodes {
         let record = view.node(id).and_then(|entry| entry.record.as_ref());
-        let Some(tenure) = record.and_then(|record| record.tenure.as_ref()) else {
+        let Some(node_claim) = record.and_then(|record| record.node_claim.as_ref()) else {
             continue;
         };
-        if *tenure.user != *caller.name && !caller.sees(&tenure.project) {
+        if *node_claim.user != *caller.name && !caller.sees(&node_claim.project) {
             let detail = format!(
                 "{id} is claimed by a user of another tenant; ask an administrator of the whole \
                  cluster"

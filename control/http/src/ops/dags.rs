@@ -6,7 +6,7 @@ use lattice_api::{
     allocation::{RequestContext, stop_of},
     dag::{DagJudged, DagRequest, DagSubmitted, DagView},
     page::Page,
-    problem::{field_of, Kind, Problem},
+    problem::{Kind, Problem, field_of},
 };
 use lattice_engine::{Core, View};
 use lattice_quorum_types::{

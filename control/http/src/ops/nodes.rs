@@ -373,7 +373,9 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
             allocation: h.allocation,
             attempt: h.attempt,
         }),
-        claim: record.and_then(|r| r.tenure.as_ref()).map(ClaimView::from),
+        claim: record
+            .and_then(|r| r.node_claim.as_ref())
+            .map(ClaimView::from),
         vcluster: record.map(|r| r.current.to_string()).unwrap_or_default(),
         lent_by: record
             .filter(|r| r.home != r.current)

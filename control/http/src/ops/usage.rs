@@ -1,12 +1,15 @@
 //! Usage of tenants and users.
 
 use super::{tenants, time};
-use lattice_engine::{Core, usage::{DAY_MS, KEPT_DAYS}};
 use crate::caller::{Caller, Role};
 use lattice_api::{
     amount::{Hours, Parts},
     problem::{Kind, Problem},
     usage::{PausedView, TenantUsage, UsedInTenant, UserUsage},
+};
+use lattice_engine::{
+    Core,
+    usage::{DAY_MS, KEPT_DAYS},
 };
 use lattice_ledger::{UsageByKind, UsageScope};
 use lattice_quorum_types::{UnixMillis, id::MAX_NAME_BYTES};

@@ -1,14 +1,14 @@
 //! Node data served from the history.
 
 use super::fixture::ApiFixture;
-use lattice_engine::{
-    history::Cursor,
-    observe::{self, PingOutcome},
-};
 use lattice_conformance::{
     Class, ClassMark,
     health::{Action, Severity},
     history::{Cause, Entry, Event, Happening, Record, Turn},
+};
+use lattice_engine::{
+    history::Cursor,
+    observe::{self, PingOutcome},
 };
 
 use lattice_placement::Liveness;

@@ -1,8 +1,8 @@
 //! Usage, and intended usage of tenants, over REST and gRPC.
 
 use super::fixture::{ApiFixture, PATIENCE};
-use lattice_engine::tasks::usage_ledger;
 use lattice_client::api::{amount::Hours, tenant::TenantUpdate};
+use lattice_engine::tasks::usage_ledger;
 use lattice_quorum_types::{allocation::RankExit, limit::Patch};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -101,7 +101,7 @@ fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
         return 0;
     }
     let state = case.state;
-    let own = state.tenures.open_to(user, &spec.project);
+    let own = state.node_claims.open_to(user, &spec.project);
     let counts = |id: &&NodeId| {
         let node = state.nodes.get(*id);
         node.is_some_and(|node| node.counts_for().is_some() && node.current == spec.vcluster)

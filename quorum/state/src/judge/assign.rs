@@ -3,8 +3,9 @@
 use super::{
     Case,
     admission::{beside, check_begin, check_not_paused, whole},
-    element, invalid, sensitive, short_exit, short_words,
-    tenure::taken_by,
+    element, invalid,
+    node_claim::taken_by,
+    sensitive, short_exit, short_words,
     transition::entering,
     wrong_state,
 };
@@ -18,9 +19,9 @@ use lattice_quorum_types::{
     command::{ClaimedNode, ExpectedNode},
     event::AllocationChange,
     node::{Holder, Node, Taken, TakenBy},
+    node_claim::NodeClaim,
     planted::{self, Bug},
     refusal::LimitRequest,
-    tenure::Tenure,
 };
 use std::collections::BTreeSet;
 
@@ -200,11 +201,12 @@ pub(super) fn free_nodes<'a>(
         let is_free = node.is_assignable_to(&allocation.user, &allocation.spec);
         let is_as_planned = node.version == *version && is_free;
         let (user, spec) = (&allocation.user, &allocation.spec);
-        let is_theirs = |tenure: &Tenure| spec.sensitive && tenure.is_open_to(user, &spec.project);
+        let is_theirs =
+            |node_claim: &NodeClaim| spec.sensitive && node_claim.is_open_to(user, &spec.project);
         let is_others = node
-            .tenure
+            .node_claim
             .as_ref()
-            .is_some_and(|tenure| !is_theirs(tenure));
+            .is_some_and(|node_claim| !is_theirs(node_claim));
         let promised = node.promised.filter(|id| *id != allocation.id);
         if let Some(by) = promised.filter(|_| !planted::is(Bug::NodesTaken)) {
             others.push(Taken {

@@ -12,8 +12,8 @@ use lattice_quorum_types::{
     event::AllocationChange,
     limit::Usage,
     node::{Holder, Lifecycle, Node},
+    node_claim::NodeClaim,
     spec::Requeue,
-    tenure::Tenure,
 };
 
 /// Attempts that a node fault requeues. A fault in a later attempt fails the allocation, which has met five bad
@@ -249,8 +249,8 @@ pub(super) fn leave(from: &Allocation, node: &Node) -> Option<Node> {
     if node.holder == Some(held_by(from)) {
         return Some(given_back(node));
     }
-    let tenure = node.tenure.as_ref();
-    let is_counted = tenure.is_some_and(|tenure| tenure.counted_by == Some(from.id));
+    let node_claim = node.node_claim.as_ref();
+    let is_counted = node_claim.is_some_and(|node_claim| node_claim.counted_by == Some(from.id));
     is_counted.then(|| counted_no_more(node))
 }
 
@@ -263,12 +263,12 @@ fn held_by(allocation: &Allocation) -> Holder {
 
 /// The node of an allocation that counted it until now, after its release by force.
 fn counted_no_more(node: &Node) -> Node {
-    let tenure = node.tenure.clone().map(|tenure| Tenure {
+    let node_claim = node.node_claim.clone().map(|node_claim| NodeClaim {
         counted_by: None,
-        ..tenure
+        ..node_claim
     });
     Node {
-        tenure,
+        node_claim,
         ..node.clone()
     }
 }

@@ -47,8 +47,8 @@ pub(super) fn release(
     };
     // The allocation counts this node until its end, and a node claim outlives it: the node must not count twice.
     let is_leaving = matches!(present.ranks[position].phase, RankPhase::Leaving { .. });
-    if let Some(tenure) = freed.tenure.as_mut().filter(|_| !is_leaving) {
-        tenure.counted_by = Some(holder.allocation);
+    if let Some(node_claim) = freed.node_claim.as_mut().filter(|_| !is_leaving) {
+        node_claim.counted_by = Some(holder.allocation);
     }
     if present.ranks[position].phase.is_over() {
         let freed = vec![Change::Node(Box::new(freed))];

@@ -31,7 +31,7 @@ pub(super) fn register(
         current: vcluster.clone(),
         registered_at: case.now,
         revision: Revision(0),
-        tenure: None,
+        node_claim: None,
         promised: None,
         recalled_at: None,
     };
@@ -46,7 +46,7 @@ pub(super) fn set_lifecycle(
     wanted: Lifecycle,
 ) -> Result<Verdict, Refusal> {
     let present = node(case, id)?;
-    check_tenure(present, wanted)?;
+    check_node_claim(present, wanted)?;
     let mut next = present.clone();
     next.lifecycle = match wanted {
         Lifecycle::Retired if present.holder.is_some() => {
@@ -73,19 +73,19 @@ pub(super) fn set_lifecycle(
 }
 
 /// Rejects retiring a claimed node, and taking a node with a failed wipe out of quarantine.
-fn check_tenure(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
-    let Some(tenure) = &node.tenure else {
+fn check_node_claim(node: &Node, wanted: Lifecycle) -> Result<(), Refusal> {
+    let Some(node_claim) = &node.node_claim else {
         return Ok(());
     };
-    let (id, user) = (&node.id, &tenure.user);
+    let (id, user) = (&node.id, &node_claim.user);
     if wanted == Lifecycle::Retired {
         let reason = format!(
             "node {id} is {} by {user}; it must be released and wiped before it is retired",
-            tenure.phase.as_str()
+            node_claim.phase.as_str()
         );
         return Err(invalid("lifecycle", reason));
     }
-    if tenure.has_failed() && wanted != Lifecycle::Quarantined {
+    if node_claim.has_failed() && wanted != Lifecycle::Quarantined {
         let reason = format!(
             "node {id} could not be wiped after {user}; order another wipe, or accept the unwiped \
              node"

@@ -4,7 +4,7 @@
 //! preempted is judged here, at commit. See `../../0009-making-room.md`.
 
 use super::{
-    Case, assign, invalid, job_checkpoint, short_words, tenure::taken_by, transition::entering,
+    Case, assign, invalid, job_checkpoint, node_claim::taken_by, short_words, transition::entering,
     wrong_state,
 };
 use crate::change::{Change, Verdict};

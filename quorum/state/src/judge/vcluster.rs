@@ -1,6 +1,6 @@
 //! vClusters: definition, scheduler settings, home of nodes, lending.
 
-use super::{Case, audited, invalid, nodes as records, tenure::taken_by};
+use super::{Case, audited, invalid, node_claim::taken_by, nodes as records};
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Outcome, Refusal, Revision, VclusterName,

@@ -239,16 +239,16 @@ fn a_restored_cluster_ends_many_allocations_far_above_the_former_ones() {
 
 #[test]
 fn a_wipe_that_was_waited_for_at_the_backup_has_another_number() {
-    use lattice_quorum_types::tenure::Tenure;
+    use lattice_quorum_types::node_claim::NodeClaim;
     let (mut backup, ..) = backed_up(Requeue::Never);
     let node = backup.nodes.get_mut(&n(1)).unwrap();
-    node.tenure = Some(Tenure {
+    node.node_claim = Some(NodeClaim {
         user: "alice".to_owned(),
         project: ProjectPath::new("t").unwrap(),
         since: AT,
         purpose: String::new(),
         counted_by: None,
-        phase: TenurePhase::Releasing {
+        phase: NodeClaimPhase::Releasing {
             wipe: 7,
             since: AT,
             released_at: AT,
@@ -256,8 +256,8 @@ fn a_wipe_that_was_waited_for_at_the_backup_has_another_number() {
         },
     });
     let anew = restored(backup);
-    let tenure = anew.node(&n(1)).unwrap().tenure.as_ref().unwrap();
-    assert!(tenure.awaits_wipe().unwrap() > 1_000_000);
+    let node_claim = anew.node(&n(1)).unwrap().node_claim.as_ref().unwrap();
+    assert!(node_claim.awaits_wipe().unwrap() > 1_000_000);
 }
 
 /// Ten thousand elements that write checkpoints.

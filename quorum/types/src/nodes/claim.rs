@@ -1,6 +1,6 @@
 //! Attestations: signed statements of nodes about themselves, and the proof for an assignment of sensitive allocations.
 //!
-//! The code calls an attestation a claim. A user's claim on nodes is a [`tenure`](crate::tenure).
+//! The code calls an attestation a claim. A user's claim on nodes is a [`node_claim`](crate::node_claim).
 
 use crate::{NodeId, UnixMillis, baseline::Cohort, id::BaselineName, text::truncated};
 use bytes::Bytes;

@@ -4,8 +4,8 @@
 
 use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
+    node_claim::{NodeClaim, NodeClaimPhase},
     spec::AllocationSpec,
-    tenure::{Tenure, TenurePhase},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -94,7 +94,7 @@ pub struct Node {
     /// Revision of the last change.
     pub revision: Revision,
     /// Node claim, until it is released and the node is wiped.
-    pub tenure: Option<Tenure>,
+    pub node_claim: Option<NodeClaim>,
     /// Pending allocation that the node is promised to. Victims release, or have released, the node for this
     /// allocation.
     #[serde(default)]
@@ -110,7 +110,7 @@ impl Node {
     /// promised and not reclaimed.
     pub fn is_assignable(&self) -> bool {
         self.is_free()
-            && self.tenure.is_none()
+            && self.node_claim.is_none()
             && self.promised.is_none()
             && self.recalled_at.is_none()
     }
@@ -118,8 +118,9 @@ impl Node {
     /// Checks whether the node may be assigned to an allocation of this user. A claimed node accepts only sensitive
     /// allocations of the claimant in the claim's project. Promises and reclaims are not checked here.
     pub fn is_assignable_to(&self, user: &str, spec: &AllocationSpec) -> bool {
-        let is_theirs = |tenure: &Tenure| spec.sensitive && tenure.is_open_to(user, &spec.project);
-        self.is_free() && self.tenure.as_ref().is_none_or(is_theirs)
+        let is_theirs =
+            |node_claim: &NodeClaim| spec.sensitive && node_claim.is_open_to(user, &spec.project);
+        self.is_free() && self.node_claim.as_ref().is_none_or(is_theirs)
     }
 
     fn is_free(&self) -> bool {
@@ -127,16 +128,20 @@ impl Node {
     }
 
     /// Checks whether the node is claimed and counts for no allocation.
-    pub fn is_tenured_alone(&self) -> bool {
-        let tenure = self.tenure.as_ref();
-        self.holder.is_none() && tenure.is_some_and(|tenure| tenure.counted_by.is_none())
+    pub fn is_claimed_alone(&self) -> bool {
+        let node_claim = self.node_claim.as_ref();
+        self.holder.is_none()
+            && node_claim.is_some_and(|node_claim| node_claim.counted_by.is_none())
     }
 
     /// Project that the node counts against because of its claim. The node counts for its holder instead while it is
     /// held, and for no project after the claim is released.
     pub fn counts_for(&self) -> Option<&ProjectPath> {
-        let tenure = self.tenure.as_ref().filter(|tenure| tenure.is_open())?;
-        self.is_tenured_alone().then_some(&tenure.project)
+        let node_claim = self
+            .node_claim
+            .as_ref()
+            .filter(|node_claim| node_claim.is_open())?;
+        self.is_claimed_alone().then_some(&node_claim.project)
     }
 }
 
@@ -167,7 +172,7 @@ pub enum TakenBy {
         /// Project of the claim.
         project: ProjectPath,
         /// Phase of the claim.
-        phase: TenurePhase,
+        phase: NodeClaimPhase,
     },
     /// The node is free but out of service.
     OutOfService {
@@ -195,16 +200,16 @@ impl fmt::Display for TakenBy {
             Self::User {
                 user,
                 project,
-                phase: TenurePhase::Claimed,
+                phase: NodeClaimPhase::Claimed,
             } => write!(f, "is claimed by {user} for project \"{project}\""),
             Self::User {
                 user,
-                phase: TenurePhase::Releasing { .. },
+                phase: NodeClaimPhase::Releasing { .. },
                 ..
             } => write!(f, "was released by {user} and is not wiped yet"),
             Self::User {
                 user,
-                phase: TenurePhase::Unclean { reason, .. },
+                phase: NodeClaimPhase::Unclean { reason, .. },
                 ..
             } => write!(f, "could not be wiped after {user}: {reason}"),
             Self::OutOfService { lifecycle } => write!(f, "is {lifecycle}"),

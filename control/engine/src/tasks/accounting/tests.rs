@@ -1,6 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::tasks::{testing::world::{NODE, World}, usage_ledger};
+use crate::tasks::{
+    testing::world::{NODE, World},
+    usage_ledger,
+};
 use jiff::tz::TimeZone;
 use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
 use lattice_quorum_types::{allocation::RankExit, command::RankReport};

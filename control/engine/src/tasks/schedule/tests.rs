@@ -37,7 +37,7 @@ fn node(name: &str, version: u64, home: &str, liveness: Liveness) -> Arc<NodeEnt
         current: home,
         registered_at: UnixMillis(1),
         revision: Revision(version),
-        tenure: None,
+        node_claim: None,
         promised: None,
         recalled_at: None,
     });

@@ -49,7 +49,7 @@ pub fn entry(name: &str) -> NodeEntry {
         current: vcluster,
         registered_at: UnixMillis(0),
         revision: Revision(1),
-        tenure: None,
+        node_claim: None,
         promised: None,
         recalled_at: None,
     };

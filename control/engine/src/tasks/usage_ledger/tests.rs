@@ -1,6 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::{tasks::testing::world::{NODE, World}, view::View};
+use crate::{
+    tasks::testing::world::{NODE, World},
+    view::View,
+};
 use lattice_ledger::UsageScope;
 use lattice_quorum_types::{
     AllocationState, Command, NodeId, ProjectPath, UnixMillis,

@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     claim::{Claim, Proof},
     command::{ClaimedNode, ExpectedNode},
     node::Lifecycle,
-    tenure::{TenurePhase, WipeOutcome},
+    node_claim::{NodeClaimPhase, WipeOutcome},
 };
 
 /// A node claimed and released by alice. Returns the number of the pending wipe.
@@ -60,8 +60,8 @@ fn given_back(world: &World) -> u64 {
 /// Number of the pending wipe, after an update of the view.
 fn awaited(world: &World) -> u64 {
     world.fold();
-    let tenure = world.node().tenure.unwrap();
-    tenure.awaits_wipe().unwrap()
+    let node_claim = world.node().node_claim.unwrap();
+    node_claim.awaits_wipe().unwrap()
 }
 
 /// Sets the state of the agent's wipe with this number.
@@ -113,7 +113,10 @@ async fn an_order_says_whose_traces_go_and_the_node_is_free_when_that_is_confirm
     stands(&world, number, wiped());
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
     let node = world.node();
-    assert_eq!((node.tenure.as_ref(), node.is_assignable()), (None, true));
+    assert_eq!(
+        (node.node_claim.as_ref(), node.is_assignable()),
+        (None, true)
+    );
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
     assert_eq!(ordered(&world), [number, number], "it is not asked again");
 }
@@ -132,9 +135,9 @@ async fn a_wipe_that_failed_keeps_the_node_from_everybody_until_another_one_is_o
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
     let node = world.node();
     assert_eq!(node.lifecycle, Lifecycle::Quarantined);
-    let phase = node.tenure.unwrap().phase;
+    let phase = node.node_claim.unwrap().phase;
     assert!(
-        matches!(&phase, TenurePhase::Unclean { wipe, reason, .. }
+        matches!(&phase, NodeClaimPhase::Unclean { wipe, reason, .. }
             if *wipe == number && reason == "scratch is busy"),
         "{phase:?}"
     );
@@ -150,7 +153,10 @@ async fn a_wipe_that_failed_keeps_the_node_from_everybody_until_another_one_is_o
     stands(&world, again, wiped());
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
     let node = world.node();
-    assert_eq!((node.tenure, node.lifecycle), (None, Lifecycle::Drained));
+    assert_eq!(
+        (node.node_claim, node.lifecycle),
+        (None, Lifecycle::Drained)
+    );
     assert_eq!(ordered(&world), [number, again]);
 }
 
@@ -173,7 +179,7 @@ async fn who_cannot_begin_or_whose_answer_is_lost_is_asked_again_under_the_same_
     world.says.lock().unwrap().loses_replies = false;
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 1);
     assert_eq!(ordered(&world), [number; 3]);
-    assert_eq!(world.node().tenure, None);
+    assert_eq!(world.node().node_claim, None);
 }
 
 /// The agent's result reached the leader and was committed; then the leader failed.
@@ -190,7 +196,7 @@ async fn a_word_that_was_committed_before_the_leader_went_is_not_committed_twice
     world.loses_answers(false);
     assert_eq!(due(&late).len(), 1);
     let freed = world.node();
-    assert_eq!(freed.tenure, None);
+    assert_eq!(freed.node_claim, None);
     assert_eq!(wipes.reconcile(&world.fence).await, 1, "it is said again");
     assert_eq!(world.node(), freed, "and changes nothing");
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
@@ -211,7 +217,7 @@ async fn who_was_succeeded_changes_nothing_and_the_next_one_asks_for_the_same_wi
     assert_eq!(awaited(&world), number, "its lease is over");
     let mut wipes = Wipes::new(world.core.clone());
     assert_eq!(pass(&mut wipes, &world, &next).await, 1);
-    assert_eq!(world.node().tenure, None);
+    assert_eq!(world.node().node_claim, None);
     assert_eq!(ordered(&world), [number; 3]);
 }
 
@@ -227,5 +233,5 @@ async fn a_node_that_answers_nobody_is_not_asked_and_stays_as_it_is() {
     assert_eq!(awaited(&world), number);
     world.calls_it(Liveness::Alive);
     assert_eq!(wipes.reconcile(&world.fence).await, 1);
-    assert_eq!(world.node().tenure, None);
+    assert_eq!(world.node().node_claim, None);
 }

@@ -123,7 +123,7 @@ impl Checks {
         let is_moved = node.current != before.current;
         if is_moved && node.current != node.home {
             let is_idle = before.holder.is_none() && before.promised.is_none();
-            if !is_idle || before.tenure.is_some() || !before.drain.is_empty() {
+            if !is_idle || before.node_claim.is_some() || !before.drain.is_empty() {
                 self.add(now, format!("{id} was lent and is not idle: {before:?}"));
             }
         }

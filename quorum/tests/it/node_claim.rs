@@ -89,7 +89,9 @@ async fn of_those_who_claim_a_node_at_once_one_has_it_and_the_others_are_told_wh
     let after = nodes(&client).await;
     let owner = |id: &NodeId| {
         let node = after.iter().find(|node| node.id == *id).unwrap();
-        node.tenure.as_ref().map(|tenure| tenure.user.clone())
+        node.node_claim
+            .as_ref()
+            .map(|node_claim| node_claim.user.clone())
     };
     let mut won = BTreeSet::new();
     for (n, (user, answer)) in answers.iter().enumerate() {

@@ -166,7 +166,10 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
             (Some(answer), "release")
         }
         Step::Wipe { node, passes, late } => {
-            let wipe = c.tenure(*node).and_then(Tenure::awaits_wipe).unwrap_or(0);
+            let wipe = c
+                .node_claim(*node)
+                .and_then(NodeClaim::awaits_wipe)
+                .unwrap_or(0);
             let report = Command::ReportWipe {
                 node: n(*node),
                 wipe: wipe.saturating_sub(u64::from(*late)),
@@ -288,12 +291,14 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
 fn check(before: &State, state: &State, step: &Step, met: &mut Met) {
     check_counts(before, state);
     for node in state.nodes() {
-        let was = before.node(&node.id).and_then(|node| node.tenure.as_ref());
+        let was = before
+            .node(&node.id)
+            .and_then(|node| node.node_claim.as_ref());
         check_steps(was, node, step);
-        let Some(tenure) = &node.tenure else {
+        let Some(node_claim) = &node.node_claim else {
             continue;
         };
-        let is_unclean = matches!(tenure.phase, TenurePhase::Unclean { .. });
+        let is_unclean = matches!(node_claim.phase, NodeClaimPhase::Unclean { .. });
         assert!(
             !is_unclean || node.lifecycle == Lifecycle::Quarantined,
             "{} is not wiped and not quarantined",
@@ -303,32 +308,33 @@ fn check(before: &State, state: &State, step: &Step, met: &mut Met) {
         let Some(holder) = node.holder else { continue };
         met.insert("works on a claim");
         let held = state.allocation(holder.allocation).unwrap();
-        assert!(held.spec.sensitive && held.user == tenure.user);
-        assert!(held.spec.project == tenure.project && tenure.is_open());
+        assert!(held.spec.sensitive && held.user == node_claim.user);
+        assert!(held.spec.project == node_claim.project && node_claim.is_open());
     }
 }
 
 /// A node claim begins, is released and ends only by the commands for that.
-fn check_steps(was: Option<&Tenure>, node: &Node, step: &Step) {
-    let is = node.tenure.as_ref();
-    let phase = |tenure: Option<&Tenure>| tenure.map(|tenure| tenure.phase.clone());
+fn check_steps(was: Option<&NodeClaim>, node: &Node, step: &Step) {
+    let is = node.node_claim.as_ref();
+    let phase =
+        |node_claim: Option<&NodeClaim>| node_claim.map(|node_claim| node_claim.phase.clone());
     if phase(was) == phase(is) {
         assert_eq!(was.map(|t| &t.user), is.map(|t| &t.user), "{step:?}");
         return;
     }
     let fits = match (phase(was), phase(is)) {
-        (None, Some(TenurePhase::Claimed)) => matches!(step, Step::Claim { .. }),
-        (Some(TenurePhase::Claimed), Some(TenurePhase::Releasing { .. })) => {
+        (None, Some(NodeClaimPhase::Claimed)) => matches!(step, Step::Claim { .. }),
+        (Some(NodeClaimPhase::Claimed), Some(NodeClaimPhase::Releasing { .. })) => {
             matches!(step, Step::Release { .. })
         }
-        (Some(TenurePhase::Releasing { .. }), None) => {
+        (Some(NodeClaimPhase::Releasing { .. }), None) => {
             matches!(step, Step::Wipe { passes: true, .. } | Step::Accept { .. })
         }
-        (Some(TenurePhase::Releasing { .. }), Some(TenurePhase::Unclean { .. })) => {
+        (Some(NodeClaimPhase::Releasing { .. }), Some(NodeClaimPhase::Unclean { .. })) => {
             matches!(step, Step::Wipe { passes: false, .. })
         }
-        (Some(_), Some(TenurePhase::Releasing { .. })) => matches!(step, Step::Repeat { .. }),
-        (Some(TenurePhase::Unclean { .. }), None) => matches!(step, Step::Accept { .. }),
+        (Some(_), Some(NodeClaimPhase::Releasing { .. })) => matches!(step, Step::Repeat { .. }),
+        (Some(NodeClaimPhase::Unclean { .. }), None) => matches!(step, Step::Accept { .. }),
         _ => false,
     };
     assert!(fits, "{}: {was:?} became {is:?} by {step:?}", node.id);
@@ -340,8 +346,8 @@ fn check_counts(before: &State, state: &State) {
     let counted: BTreeSet<(NodeId, AllocationId)> = holding()
         .flat_map(|a| a.kept_nodes().map(move |node| (node.clone(), a.id)))
         .collect();
-    let is_counted = |node: &Node, tenure: &Tenure| {
-        let by_force = tenure.counted_by.map(|id| (node.id.clone(), id));
+    let is_counted = |node: &Node, node_claim: &NodeClaim| {
+        let by_force = node_claim.counted_by.map(|id| (node.id.clone(), id));
         node.holder.is_some() || by_force.is_some_and(|key| counted.contains(&key))
     };
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
@@ -355,13 +361,15 @@ fn check_counts(before: &State, state: &State) {
         };
     }
     for node in state.nodes() {
-        let Some(tenure) = &node.tenure else { continue };
-        if is_counted(node, tenure) {
+        let Some(node_claim) = &node.node_claim else {
+            continue;
+        };
+        if is_counted(node, node_claim) {
             continue;
         }
         pool += 1;
-        if tenure.is_open() {
-            *own.entry(tenure.project.to_string()).or_default() += 1;
+        if node_claim.is_open() {
+            *own.entry(node_claim.project.to_string()).or_default() += 1;
         }
     }
     for project in state.projects() {

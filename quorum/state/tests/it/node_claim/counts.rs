@@ -72,7 +72,7 @@ fn the_pool_holds_for_claims_and_for_sensitive_work_together() {
     assert_eq!(c.state.sensitive_pool().used, 1);
     // A pool limit below usage stops nothing and admits nothing.
     c.admin(pool(0)).unwrap();
-    assert!(c.tenure(1).is_some());
+    assert!(c.node_claim(1).is_some());
     let text = c.give(second, &[4]).unwrap_err().to_string();
     assert!(text.contains("exceeds sensitive_pool_size"), "{text}");
 }
@@ -134,7 +134,7 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
     c.admin(force).unwrap();
     let nodes = vec![n(0)];
     c.admin(Command::Shrink { id, nodes }).unwrap();
-    assert_eq!(c.tenure(0).unwrap().counted_by, None);
+    assert_eq!(c.node_claim(0).unwrap().counted_by, None);
     assert_eq!((c.usage("t/b"), c.state.sensitive_pool().used), ((2, 1), 2));
     // Both of her nodes count, so a third exceeds the limit of two of t/b.
     let refused = c.claim("alice", "t/b", &[2]).unwrap_err();

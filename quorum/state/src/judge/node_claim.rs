@@ -1,5 +1,5 @@
 //! Node claims: nodes claimed by one user for sensitive allocations, released through the site's wipe. See
-//! `../../../0007-tenure.md`.
+//! `../../../0007-node-claims.md`.
 
 use super::{
     Case, access::forbidden, audited, invalid, nodes as records, sensitive, short_words,
@@ -16,8 +16,8 @@ use lattice_quorum_types::{
     event::EventKind,
     limit::Usage,
     node::{Lifecycle, Node, Taken, TakenBy},
+    node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
     refusal::LimitRequest,
-    tenure::{Tenure, TenurePhase, WipeOutcome},
     text::MAX_FREE_TEXT_BYTES,
 };
 use std::collections::BTreeSet;
@@ -45,28 +45,28 @@ pub(super) fn claim(
         .check_fits(state.policy, project, asked, LimitRequest::Claim)?;
     Refusal::where_not_conforming(sensitive::faults(case, nodes))?;
 
-    let tenure = Tenure {
+    let node_claim = NodeClaim {
         user: case.principal.name.clone(),
         project: project.clone(),
         purpose: purpose.to_owned(),
         since: case.now,
-        phase: TenurePhase::Claimed,
+        phase: NodeClaimPhase::Claimed,
         counted_by: None,
     };
     let names: Vec<NodeId> = free.iter().map(|node| node.id.clone()).collect();
     let mut changes: Vec<Change> = free
         .into_iter()
-        .map(|node| with_tenure(node, Some(tenure.clone())))
+        .map(|node| with_node_claim(node, Some(node_claim.clone())))
         .collect();
     changes.push(Change::Announce(Box::new(EventKind::NodesClaimed {
         nodes: names.clone(),
-        tenure: tenure.clone(),
+        node_claim: node_claim.clone(),
     })));
     let action = AuditAction::NodesClaimed {
         nodes: names,
-        user: tenure.user,
-        project: tenure.project,
-        purpose: tenure.purpose,
+        user: node_claim.user,
+        project: node_claim.project,
+        purpose: node_claim.purpose,
         baselines: sensitive::asked_of(case, nodes),
     };
     Ok(Verdict::done(audited(case, action, changes)))
@@ -139,12 +139,12 @@ fn claimable<'a>(
 
 /// Reason why a node is not available; `None` if the node is free.
 pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
-    if let Some(Tenure {
+    if let Some(NodeClaim {
         user,
         project,
         phase,
         ..
-    }) = &node.tenure
+    }) = &node.node_claim
     {
         return Some(TakenBy::User {
             user: user.clone(),
@@ -181,19 +181,19 @@ pub(super) fn release(
     reason.map_or(Ok(()), check_reason)?;
     let mut seen = BTreeSet::new();
     let mut held = Vec::new();
-    let mut open: Vec<(&Node, &Tenure)> = Vec::new();
+    let mut open: Vec<(&Node, &NodeClaim)> = Vec::new();
     for id in nodes {
         if !seen.insert(id) {
             return Err(invalid("nodes", format!("node {id} is named twice")));
         }
         let node = records::node(case, id)?;
         let unclaimed = || invalid("nodes", format!("node {id} is not claimed"));
-        let tenure = node.tenure.as_ref().ok_or_else(unclaimed)?;
-        may_release(case, id, tenure, reason)?;
+        let node_claim = node.node_claim.as_ref().ok_or_else(unclaimed)?;
+        may_release(case, id, node_claim, reason)?;
         match node.holder {
-            _ if !tenure.is_open() => {}
+            _ if !node_claim.is_open() => {}
             Some(holder) => held.push((id.clone(), holder.allocation)),
-            None => open.push((node, tenure)),
+            None => open.push((node, node_claim)),
         }
     }
     if !held.is_empty() {
@@ -206,15 +206,15 @@ pub(super) fn release(
 fn may_release(
     case: Case<'_>,
     node: &NodeId,
-    tenure: &Tenure,
+    node_claim: &NodeClaim,
     reason: Option<&str>,
 ) -> Result<(), Refusal> {
     let principal = case.principal;
     match principal.power {
-        _ if principal.name == tenure.user && principal.power != Power::Service => Ok(()),
+        _ if principal.name == node_claim.user && principal.power != Power::Service => Ok(()),
         Power::Admin if reason.is_some() => Ok(()),
         Power::Admin => {
-            let user = &tenure.user;
+            let user = &node_claim.user;
             let why = format!("node {node} is claimed by {user}, not by you: give a reason");
             Err(invalid("reason", why))
         }
@@ -226,25 +226,25 @@ fn may_release(
 }
 
 /// Changes that start the release, with one audit entry for each user and project.
-fn given_back(case: Case<'_>, open: &[(&Node, &Tenure)], reason: Option<&str>) -> Vec<Change> {
+fn given_back(case: Case<'_>, open: &[(&Node, &NodeClaim)], reason: Option<&str>) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut of: Vec<(&str, &ProjectPath)> = Vec::new();
-    for (node, tenure) in open {
-        let key = (tenure.user.as_str(), &tenure.project);
+    for (node, node_claim) in open {
+        let key = (node_claim.user.as_str(), &node_claim.project);
         if !of.contains(&key) {
             of.push(key);
         }
-        let phase = TenurePhase::Releasing {
+        let phase = NodeClaimPhase::Releasing {
             wipe: node.version + 1,
             since: case.now,
             released_at: case.now,
             has_failed: false,
         };
-        let tenure = Tenure {
+        let node_claim = NodeClaim {
             phase,
-            ..(*tenure).clone()
+            ..(*node_claim).clone()
         };
-        changes.push(with_tenure(node, Some(tenure)));
+        changes.push(with_node_claim(node, Some(node_claim)));
     }
     for (user, project) in of {
         let mine = open.iter();
@@ -269,8 +269,8 @@ pub(super) fn report_wipe(
     outcome: &WipeOutcome,
 ) -> Result<Verdict, Refusal> {
     let node = records::node(case, id)?;
-    let Some(tenure) = node
-        .tenure
+    let Some(node_claim) = node
+        .node_claim
         .as_ref()
         .filter(|t| t.awaits_wipe() == Some(wipe))
     else {
@@ -278,15 +278,15 @@ pub(super) fn report_wipe(
     };
     let outcome = short_outcome(outcome);
     match &outcome {
-        WipeOutcome::Failed { reason, .. } => Ok(unclean(case, node, tenure, wipe, reason)),
+        WipeOutcome::Failed { reason, .. } => Ok(unclean(case, node, node_claim, wipe, reason)),
         WipeOutcome::Wiped { .. } | WipeOutcome::NotNeeded { .. } => {
             let action = AuditAction::NodeWiped {
                 node: id.clone(),
-                user: Some(tenure.user.clone()),
+                user: Some(node_claim.user.clone()),
                 evidence: outcome.to_string(),
             };
-            let has_failed = tenure.has_failed();
-            let changes = freed(case, node, tenure, outcome, has_failed);
+            let has_failed = node_claim.has_failed();
+            let changes = freed(case, node, node_claim, outcome, has_failed);
             Ok(Verdict::done(audited(case, action, changes)))
         }
     }
@@ -308,25 +308,31 @@ fn short_outcome(outcome: &WipeOutcome) -> WipeOutcome {
     outcome
 }
 
-fn unclean(case: Case<'_>, node: &Node, tenure: &Tenure, wipe: u64, reason: &str) -> Verdict {
+fn unclean(
+    case: Case<'_>,
+    node: &Node,
+    node_claim: &NodeClaim,
+    wipe: u64,
+    reason: &str,
+) -> Verdict {
     let action = AuditAction::NodeQuarantined {
         node: node.id.clone(),
-        user: Some(tenure.user.clone()),
+        user: Some(node_claim.user.clone()),
         reason: reason.to_owned(),
     };
-    let phase = TenurePhase::Unclean {
+    let phase = NodeClaimPhase::Unclean {
         wipe,
         reason: reason.to_owned(),
         since: case.now,
-        released_at: released_at(case, tenure),
+        released_at: released_at(case, node_claim),
     };
-    let tenure = Tenure {
+    let node_claim = NodeClaim {
         phase,
-        ..tenure.clone()
+        ..node_claim.clone()
     };
     let quarantined = Node {
         lifecycle: Lifecycle::Quarantined,
-        tenure: Some(tenure),
+        node_claim: Some(node_claim),
         version: node.version + 1,
         ..node.clone()
     };
@@ -334,12 +340,11 @@ fn unclean(case: Case<'_>, node: &Node, tenure: &Tenure, wipe: u64, reason: &str
     Verdict::done(audited(case, action, changes))
 }
 
-fn released_at(case: Case<'_>, tenure: &Tenure) -> UnixMillis {
-    match tenure.phase {
-        TenurePhase::Releasing { released_at, .. } | TenurePhase::Unclean { released_at, .. } => {
-            released_at
-        }
-        TenurePhase::Claimed => case.now,
+fn released_at(case: Case<'_>, node_claim: &NodeClaim) -> UnixMillis {
+    match node_claim.phase {
+        NodeClaimPhase::Releasing { released_at, .. }
+        | NodeClaimPhase::Unclean { released_at, .. } => released_at,
+        NodeClaimPhase::Claimed => case.now,
     }
 }
 
@@ -348,21 +353,21 @@ fn released_at(case: Case<'_>, tenure: &Tenure) -> UnixMillis {
 fn freed(
     case: Case<'_>,
     node: &Node,
-    tenure: &Tenure,
+    node_claim: &NodeClaim,
     wipe: WipeOutcome,
     has_failed: bool,
 ) -> Vec<Change> {
     let mut next = node.clone();
     if has_failed {
-        let reason = format!("it was not wiped at once after {}; {wipe}", tenure.user);
+        let reason = format!("it was not wiped at once after {}; {wipe}", node_claim.user);
         next = records::with_reason(&next, records::HOOKS, &short_words(&reason), case.now);
         next.lifecycle = Lifecycle::Drained;
     }
-    next.tenure = None;
+    next.node_claim = None;
     next.version = node.version + 1;
     let released = EventKind::NodeReleased {
         node: node.id.clone(),
-        tenure: tenure.clone(),
+        node_claim: node_claim.clone(),
         wipe,
     };
     vec![
@@ -375,30 +380,30 @@ fn freed(
 pub(super) fn repeat_wipe(case: Case<'_>, id: &NodeId, reason: &str) -> Result<Verdict, Refusal> {
     check_reason(reason)?;
     let node = records::node(case, id)?;
-    let Some(tenure) = &node.tenure else {
+    let Some(node_claim) = &node.node_claim else {
         return Err(invalid("node", format!("node {id} is not claimed")));
     };
-    if tenure.is_open() {
-        let user = &tenure.user;
+    if node_claim.is_open() {
+        let user = &node_claim.user;
         let why = format!("node {id} is claimed by {user}; release it first");
         return Err(invalid("node", why));
     }
-    let phase = TenurePhase::Releasing {
+    let phase = NodeClaimPhase::Releasing {
         wipe: node.version + 1,
         since: case.now,
-        released_at: released_at(case, tenure),
-        has_failed: tenure.has_failed(),
+        released_at: released_at(case, node_claim),
+        has_failed: node_claim.has_failed(),
     };
     let action = AuditAction::WipeRepeated {
         node: id.clone(),
-        user: tenure.user.clone(),
+        user: node_claim.user.clone(),
         reason: reason.to_owned(),
     };
-    let tenure = Tenure {
+    let node_claim = NodeClaim {
         phase,
-        ..tenure.clone()
+        ..node_claim.clone()
     };
-    let changes = vec![with_tenure(node, Some(tenure))];
+    let changes = vec![with_node_claim(node, Some(node_claim))];
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
@@ -411,15 +416,15 @@ pub(super) fn accept_unwiped(
     check_reason(reason)?;
     let node = records::node(case, id)?;
     let unclaimed = || invalid("node", format!("node {id} is not claimed"));
-    let tenure = node.tenure.as_ref().ok_or_else(unclaimed)?;
-    if tenure.is_open() {
-        let user = &tenure.user;
+    let node_claim = node.node_claim.as_ref().ok_or_else(unclaimed)?;
+    if node_claim.is_open() {
+        let user = &node_claim.user;
         let why = format!("node {id} is claimed by {user}; release it first");
         return Err(invalid("node", why));
     }
     let action = AuditAction::UnwipedAccepted {
         node: id.clone(),
-        user: tenure.user.clone(),
+        user: node_claim.user.clone(),
         reason: reason.to_owned(),
     };
     let by = &case.principal.name;
@@ -428,13 +433,13 @@ pub(super) fn accept_unwiped(
         boot: String::new(),
         reason: short_words(&format!("{by} answers for it: {reason}")),
     };
-    let changes = freed(case, node, tenure, wipe, true);
+    let changes = freed(case, node, node_claim, wipe, true);
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-fn with_tenure(node: &Node, tenure: Option<Tenure>) -> Change {
+fn with_node_claim(node: &Node, node_claim: Option<NodeClaim>) -> Change {
     Change::Node(Box::new(Node {
-        tenure,
+        node_claim,
         version: node.version + 1,
         ..node.clone()
     }))

@@ -10,7 +10,7 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
     let released_at = c.now();
     c.release("alice", &[0]).unwrap();
     c.release("alice", &[0]).unwrap();
-    let wipe = c.tenure(0).unwrap().awaits_wipe().unwrap();
+    let wipe = c.node_claim(0).unwrap().awaits_wipe().unwrap();
     // The node accepts no allocation, not even of its former claimant.
     for user in ["alice", "bob"] {
         let id = c.submit_as(user, sensitive("t/a", 1)).unwrap();
@@ -46,16 +46,23 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
         .events
         .into_iter()
         .find_map(|event| match event.kind {
-            EventKind::NodeReleased { node, tenure, wipe } => Some((node, tenure, wipe)),
+            EventKind::NodeReleased {
+                node,
+                node_claim,
+                wipe,
+            } => Some((node, node_claim, wipe)),
             _ => None,
         });
-    let (node, tenure, told) = released.unwrap();
-    assert_eq!((node, tenure.user.as_str(), told), (n(0), "alice", wiped()));
-    let TenurePhase::Releasing {
+    let (node, node_claim, told) = released.unwrap();
+    assert_eq!(
+        (node, node_claim.user.as_str(), told),
+        (n(0), "alice", wiped())
+    );
+    let NodeClaimPhase::Releasing {
         released_at: at, ..
-    } = tenure.phase
+    } = node_claim.phase
     else {
-        panic!("{tenure:?}")
+        panic!("{node_claim:?}")
     };
     assert_eq!(at, released_at);
     assert!(c.fenced(report).unwrap().events.is_empty(), "a repeat");
@@ -91,7 +98,7 @@ fn who_may_release_and_when() {
     let held = c.release("alice", &[1, 0]).unwrap_err();
     let nodes = vec![(n(0), id)];
     assert_eq!(held, Refusal::StillHeld { nodes });
-    assert!(c.tenure(1).unwrap().is_open(), "all or none");
+    assert!(c.node_claim(1).unwrap().is_open(), "all or none");
     let forced = c.admin(release(Some("she left"))).unwrap_err();
     assert!(matches!(forced, Refusal::StillHeld { .. }), "{forced}");
     c.end_all(id, RankExit::Exited { code: 0 });
@@ -111,7 +118,7 @@ fn who_may_release_and_when() {
     let wanted = (vec![n(0), n(1)], "alice".to_owned(), "she left".to_owned());
     assert_eq!(written, Some(wanted));
     assert!(
-        c.tenure(0).unwrap().awaits_wipe().is_some(),
+        c.node_claim(0).unwrap().awaits_wipe().is_some(),
         "also by force"
     );
 }
@@ -125,8 +132,8 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
         c.wipe(i, failed("exit code 1: /scratch is busy")).unwrap();
         assert_eq!(c.node(i).lifecycle, Lifecycle::Quarantined);
         assert!(matches!(
-            c.tenure(i).unwrap().phase,
-            TenurePhase::Unclean { .. }
+            c.node_claim(i).unwrap().phase,
+            NodeClaimPhase::Unclean { .. }
         ));
     }
     let text = c.claim("bob", "t/a", &[0]).unwrap_err().to_string();
@@ -151,7 +158,10 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
     c.wipe(0, wiped()).unwrap();
     // As after any failed hook: a person returns the node to service, through the health gate.
     let node = c.node(0);
-    assert_eq!((node.lifecycle, &node.tenure), (Lifecycle::Drained, &None));
+    assert_eq!(
+        (node.lifecycle, &node.node_claim),
+        (Lifecycle::Drained, &None)
+    );
     assert_eq!(node.drain[0].owner, "service:hooks");
     assert!(!node.is_assignable());
 
@@ -163,7 +173,10 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
     assert!(matches!(service.unwrap_err(), Refusal::Forbidden { .. }));
     c.admin(accept(n(1))).unwrap();
     let node = c.node(1);
-    assert_eq!((node.lifecycle, &node.tenure), (Lifecycle::Drained, &None));
+    assert_eq!(
+        (node.lifecycle, &node.node_claim),
+        (Lifecycle::Drained, &None)
+    );
     let entries = match c.state.query(&Query::Audit {
         after: 0,
         limit: 1000,
@@ -209,5 +222,5 @@ fn a_claim_is_not_wiped_nor_accepted_while_it_stands() {
     c.release("alice", &[0]).unwrap();
     c.wipe(0, wiped()).unwrap();
     assert_eq!(c.node(0).lifecycle, Lifecycle::Quarantined);
-    assert_eq!(c.tenure(0), None);
+    assert_eq!(c.node_claim(0), None);
 }

@@ -1,7 +1,7 @@
 //! Node claims: nodes that belong exclusively to one user until they are released.
 //!
 //! Users call this a claim (`lattice node claim`). The code calls it a tenure, since a claim in the code is a node's
-//! attestation ([`crate::claim`]). See `quorum/0007-tenure.md`.
+//! attestation ([`crate::claim`]). See `quorum/0007-node-claims.md`.
 
 use crate::{AllocationId, ProjectPath, UnixMillis};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The claim on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tenure {
+pub struct NodeClaim {
     /// User that claimed the node.
     pub user: String,
     /// Project of the claim; the node counts against the project's limits.
@@ -19,7 +19,7 @@ pub struct Tenure {
     /// Time at which the user claimed the node.
     pub since: UnixMillis,
     /// Phase of the claim.
-    pub phase: TenurePhase,
+    pub phase: NodeClaimPhase,
     /// Allocation that the node was taken from by force. The node counts for this allocation until the allocation ends,
     /// and for nothing else.
     pub counted_by: Option<AllocationId>,
@@ -28,7 +28,7 @@ pub struct Tenure {
 /// Phase of a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TenurePhase {
+pub enum NodeClaimPhase {
     /// The node accepts sensitive allocations of its user in the claim's project, and nothing else.
     Claimed,
     /// The claim was released. The node accepts no allocation until its wipe is confirmed.
@@ -50,15 +50,15 @@ pub enum TenurePhase {
         reason: String,
         /// Time of the failure.
         since: UnixMillis,
-        /// Time at which the claim was released; see [`TenurePhase::Releasing`].
+        /// Time at which the claim was released; see [`NodeClaimPhase::Releasing`].
         released_at: UnixMillis,
     },
 }
 
-impl Tenure {
+impl NodeClaim {
     /// Checks whether the node accepts allocations of its user.
     pub fn is_open(&self) -> bool {
-        self.phase == TenurePhase::Claimed
+        self.phase == NodeClaimPhase::Claimed
     }
 
     /// Checks whether the node accepts allocations of this user in this project.
@@ -69,22 +69,22 @@ impl Tenure {
     /// Checks whether a wipe after the claim has failed. The node is then quarantined.
     pub fn has_failed(&self) -> bool {
         match self.phase {
-            TenurePhase::Claimed => false,
-            TenurePhase::Releasing { has_failed, .. } => has_failed,
-            TenurePhase::Unclean { .. } => true,
+            NodeClaimPhase::Claimed => false,
+            NodeClaimPhase::Releasing { has_failed, .. } => has_failed,
+            NodeClaimPhase::Unclean { .. } => true,
         }
     }
 
     /// Number of the wipe that the claim awaits.
     pub fn awaits_wipe(&self) -> Option<u64> {
         match self.phase {
-            TenurePhase::Releasing { wipe, .. } => Some(wipe),
-            TenurePhase::Claimed | TenurePhase::Unclean { .. } => None,
+            NodeClaimPhase::Releasing { wipe, .. } => Some(wipe),
+            NodeClaimPhase::Claimed | NodeClaimPhase::Unclean { .. } => None,
         }
     }
 }
 
-impl TenurePhase {
+impl NodeClaimPhase {
     /// Lower-case name as printed.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -6,13 +6,16 @@ use super::*;
 fn a_claimed_node_is_one_users_alone() {
     let mut c = founded(4);
     let applied = c.claim("alice", "t/a", &[0, 1]).unwrap();
-    let tenure = c.tenure(0).unwrap().clone();
-    assert_eq!((tenure.user.as_str(), tenure.is_open()), ("alice", true));
-    assert_eq!(c.tenure(1), Some(&tenure));
+    let node_claim = c.node_claim(0).unwrap().clone();
+    assert_eq!(
+        (node_claim.user.as_str(), node_claim.is_open()),
+        ("alice", true)
+    );
+    assert_eq!(c.node_claim(1), Some(&node_claim));
     assert!(applied.events.iter().any(|event| event.kind
         == EventKind::NodesClaimed {
             nodes: vec![n(0), n(1)],
-            tenure: tenure.clone()
+            node_claim: node_claim.clone()
         }));
 
     // The refusal of another user's claim names each taken node with its owner, and claims none.
@@ -23,7 +26,7 @@ fn a_claimed_node_is_one_users_alone() {
         text.contains("node n001 is claimed by alice for project \"t/a\""),
         "{text}"
     );
-    assert_eq!(c.tenure(2), None, "all or none");
+    assert_eq!(c.node_claim(2), None, "all or none");
 
     // No allocation of another user, and none of alice that is not sensitive or is of another project.
     let work = [
@@ -47,7 +50,7 @@ fn a_claimed_node_is_one_users_alone() {
     c.give(hers, &[0, 1]).unwrap();
     assert_eq!(c.node(0).holder.map(|h| h.allocation), Some(hers));
     c.end_all(hers, RankExit::Exited { code: 0 });
-    assert_eq!(c.tenure(0), Some(&tenure), "it outlives the work");
+    assert_eq!(c.node_claim(0), Some(&node_claim), "it outlives the work");
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn a_claim_rests_on_each_nodes_own_word() {
     };
     assert_eq!((faults.len(), &faults[0].node), (1, &n(1)));
     assert!(matches!(faults[0].fault, ProofFault::Differs { .. }));
-    assert_eq!(c.tenure(0), None, "all or none");
+    assert_eq!(c.node_claim(0), None, "all or none");
 
     // Outdated attestations, and those of another boot than the expected one.
     let mut old = c.proven(&[n(0)]);
@@ -185,8 +188,8 @@ fn a_repeat_of_a_claim_with_other_words_of_its_nodes_answers_as_before() {
 fn an_idle_claim_is_never_taken() {
     let mut c = founded(4);
     c.claim("alice", "t/a", &[0]).unwrap();
-    let tenure = c.tenure(0).unwrap().clone();
-    let keeps = |c: &Cluster, what: &str| assert_eq!(c.tenure(0), Some(&tenure), "{what}");
+    let node_claim = c.node_claim(0).unwrap().clone();
+    let keeps = |c: &Cluster, what: &str| assert_eq!(c.node_claim(0), Some(&node_claim), "{what}");
     // Steps of state time are limited.
     for _ in 0..50 {
         c.clock += MAX_FORWARD_MS;
@@ -227,7 +230,10 @@ fn an_idle_claim_is_never_taken() {
         expected: None,
     };
     c.admin(force).unwrap();
-    assert_eq!(c.tenure(0).map(|t| &t.phase), Some(&TenurePhase::Claimed));
+    assert_eq!(
+        c.node_claim(0).map(|t| &t.phase),
+        Some(&NodeClaimPhase::Claimed)
+    );
     c.end_rest(id);
     keeps(&c, "by force");
     let delete = Command::DeleteProject { path: path("t/a") };

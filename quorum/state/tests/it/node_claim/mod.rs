@@ -21,9 +21,9 @@ use lattice_quorum_types::{
     id::{BaselineName, LeaseName},
     limit::{LimitPatch, Patch, SensitivePool, SystemLimitPatch},
     node::{Lifecycle, Node, Taken, TakenBy},
+    node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
     refusal::ProofFault,
     spec::AllocationSpec,
-    tenure::{Tenure, TenurePhase, WipeOutcome},
     view::{Answer, Query},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ fn proof(at: UnixMillis, of: &NodeId, digest: u8) -> Proof {
 
 trait Claiming {
     fn node(&self, i: usize) -> &Node;
-    fn tenure(&self, i: usize) -> Option<&Tenure>;
+    fn node_claim(&self, i: usize) -> Option<&NodeClaim>;
     fn proven(&self, nodes: &[NodeId]) -> Vec<ClaimedNode>;
     fn claim(&mut self, user: &str, project: &str, nodes: &[usize]) -> Result<Applied, Refusal>;
     fn release(&mut self, user: &str, nodes: &[usize]) -> Result<Applied, Refusal>;
@@ -93,8 +93,8 @@ impl Claiming for Cluster {
         self.state.node(&n(i)).unwrap()
     }
 
-    fn tenure(&self, i: usize) -> Option<&Tenure> {
-        self.node(i).tenure.as_ref()
+    fn node_claim(&self, i: usize) -> Option<&NodeClaim> {
+        self.node(i).node_claim.as_ref()
     }
 
     fn proven(&self, nodes: &[NodeId]) -> Vec<ClaimedNode> {
@@ -138,7 +138,10 @@ impl Claiming for Cluster {
     }
 
     fn wipe(&mut self, i: usize, outcome: WipeOutcome) -> Result<Applied, Refusal> {
-        let wipe = self.tenure(i).and_then(Tenure::awaits_wipe).unwrap_or(0);
+        let wipe = self
+            .node_claim(i)
+            .and_then(NodeClaim::awaits_wipe)
+            .unwrap_or(0);
         let node = n(i);
         self.fenced(Command::ReportWipe {
             node,

@@ -1,4 +1,4 @@
-//! Index of node claims, so that no limit check scans all nodes. See `../../0007-tenure.md`.
+//! Index of node claims, so that no limit check scans all nodes. See `../../0007-node-claims.md`.
 
 use crate::change::Direction;
 use lattice_quorum_types::{Allocation, NodeId, ProjectPath, limit::Usage, node::Node};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Index of node claims, derived from nodes and allocations and updated with every change of one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Tenures {
+pub(crate) struct NodeClaims {
     /// Claimed nodes open to allocations of their claimant, by user and project.
     open: BTreeMap<(String, ProjectPath), BTreeSet<NodeId>>,
     /// Number of claimed nodes that no allocation counts.
@@ -16,7 +16,7 @@ pub(crate) struct Tenures {
     sensitive: u64,
 }
 
-impl Tenures {
+impl NodeClaims {
     /// Number of nodes in sensitive use, claimed or not.
     pub(crate) fn pool(&self) -> u64 {
         self.alone + self.sensitive
@@ -34,13 +34,13 @@ impl Tenures {
 
     /// Updates the index after a change of a node.
     pub(crate) fn follow_node(&mut self, before: Option<&Node>, after: &Node) {
-        let alone = |node: &Node| u64::from(node.is_tenured_alone());
+        let alone = |node: &Node| u64::from(node.is_claimed_alone());
         self.alone = self.alone + alone(after) - before.map_or(0, alone);
-        let tenure = before.and_then(|node| node.tenure.as_ref());
-        if tenure == after.tenure.as_ref() {
+        let node_claim = before.and_then(|node| node.node_claim.as_ref());
+        if node_claim == after.node_claim.as_ref() {
             return;
         }
-        if let Some(before) = tenure.filter(|tenure| tenure.is_open()) {
+        if let Some(before) = node_claim.filter(|node_claim| node_claim.is_open()) {
             let key = (before.user.clone(), before.project.clone());
             if let Some(nodes) = self.open.get_mut(&key) {
                 nodes.remove(&after.id);
@@ -49,7 +49,11 @@ impl Tenures {
                 }
             }
         }
-        if let Some(now) = after.tenure.as_ref().filter(|tenure| tenure.is_open()) {
+        if let Some(now) = after
+            .node_claim
+            .as_ref()
+            .filter(|node_claim| node_claim.is_open())
+        {
             let key = (now.user.clone(), now.project.clone());
             self.open.entry(key).or_default().insert(after.id.clone());
         }
