@@ -14,8 +14,8 @@
 mod announce;
 mod app;
 pub mod attempt;
+mod attestation;
 pub mod child;
-mod claim;
 mod config;
 mod control;
 mod data_dir;

@@ -1,12 +1,13 @@
 //! Request handlers of the agent on the mesh. The type of each request states which roles may call it.
 
-use crate::claim::Claims;
+use crate::attestation::AttestationSigner;
 use crate::executor::Executor;
 use crate::health::NodeHealth;
 use crate::node::{NodeHistory, NodeView};
 use lattice_agent_rpc::{
-    CheckHealth, GetClaim, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage, Launch,
-    ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate, Wipe, WriteCheckpoint,
+    CheckHealth, GetAttestation, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage,
+    Launch, ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate, Wipe,
+    WriteCheckpoint,
 };
 use lattice_conformance::Digest;
 use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
@@ -42,7 +43,7 @@ pub(crate) fn router(served: Served) -> Router {
         executor,
         mesh,
     } = served;
-    let claims = Claims {
+    let attestations = AttestationSigner {
         node: node.clone(),
         boot_id: boot_id.clone(),
         clock: clock.clone(),
@@ -68,8 +69,8 @@ pub(crate) fn router(served: Served) -> Router {
             let mesh = mesh.clone();
             async move { Ok(ping_peer(&mesh, wanted).await) }
         })
-        .rpc::<GetClaim, _, _>(move |_, GetClaim { nonce }| {
-            let claims = claims.clone();
+        .rpc::<GetAttestation, _, _>(move |_, GetAttestation { nonce }| {
+            let claims = attestations.clone();
             async move { Ok(claims.make(nonce).await.map_err(|e| crate::with_causes(&e))) }
         })
         .rpc::<GetPreimage, _, _>(move |_, wanted| {

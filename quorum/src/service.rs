@@ -1,6 +1,6 @@
 //! Public calls of a member: proposals, reads, status and watches.
 
-mod claims;
+mod attestation_check;
 
 use crate::{
     certificates::issuer,
@@ -93,7 +93,7 @@ impl Service {
     /// Proposes commands without attestations, and those with valid ones; refuses the rest.
     async fn propose(&self, envelopes: Vec<Envelope>) -> Result<Replies, Unavailable> {
         let (member, proposals) = (&self.member, &self.proposals);
-        if !envelopes.iter().any(claims::has_claims) {
+        if !envelopes.iter().any(attestation_check::has_attestations) {
             return proposals.submit(member, envelopes).await;
         }
         // Only the leader verifies, and only verified commands continue.
@@ -104,7 +104,7 @@ impl Service {
         let clock = member.clock.now();
         // Two signatures per node: a thousand nodes take a tenth of a second, which must not delay heartbeats.
         let verify = move |mut envelope: Envelope| {
-            claims::verify(&mesh, &mut envelope, clock).map(|()| envelope)
+            attestation_check::verify(&mesh, &mut envelope, clock).map(|()| envelope)
         };
         let verified = self.workers.run(move || {
             let verified = envelopes.into_iter().map(verify);

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// the postcard bytes of the claim, and the agent's signature of exactly these bytes for [`Claim::CONTEXT`](lattice_quorum_types::claim::Claim::CONTEXT)
 /// (`lattice-mesh`'s `Signed`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct GetClaim {
+pub struct GetAttestation {
     /// Random nonce.
     pub nonce: [u8; 16],
 }
-impl Rpc for GetClaim {
+impl Rpc for GetAttestation {
     const METHOD: &'static str = "agent.claim";
     const CALLERS: &'static [Role] = &[Role::Control];
     type Reply = Result<Bytes, String>;

@@ -21,7 +21,7 @@ mod walltime;
 mod wipe;
 
 pub use attempt::{AttemptKey, AttemptStatus, ListAttempts};
-pub use attestation::GetClaim;
+pub use attestation::GetAttestation;
 pub use checkpoint::{
     CheckpointOrder, CheckpointRefused, CheckpointSetup, CheckpointStatus, Restore, WriteCheckpoint,
 };

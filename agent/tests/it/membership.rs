@@ -5,7 +5,7 @@ use crate::support::{PATIENCE, key, node, shell};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use lattice_agent::{App, Edges, JoinSettings, Settings, StartError};
-use lattice_agent_rpc::{GetClaim, ListAttempts, Ping, PingPeer};
+use lattice_agent_rpc::{GetAttestation, ListAttempts, Ping, PingPeer};
 use lattice_hwprobe::probe_all;
 use lattice_mesh::{
     Authority, Clock as _, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Identity,
@@ -14,7 +14,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
-use lattice_quorum_types::claim::Claim;
+use lattice_quorum_types::attestation::Attestation;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -299,21 +299,30 @@ async fn a_claim_is_read_now_and_signed_by_the_node_it_speaks_of() {
     let app = cluster.agent("gpu001", captured("gpu001")).await;
     let nonce = [9; 16];
     let asked_at = SystemClock.now();
-    let answer = cluster.peer(&app).call(&GetClaim { nonce }, PATIENCE).await;
+    let answer = cluster
+        .peer(&app)
+        .call(&GetAttestation { nonce }, PATIENCE)
+        .await;
     let answer = answer.unwrap().unwrap();
     let (bytes, signed): (Bytes, Signed) = postcard::from_bytes(&answer).unwrap();
     let now = SystemClock.now();
     let verify =
         |bytes: &[u8], context: &str| cluster.control.verify_signed(context, bytes, &signed, now);
-    let signer = verify(&bytes, Claim::CONTEXT).unwrap();
+    let signer = verify(&bytes, Attestation::CONTEXT).unwrap();
     assert_eq!((signer.role(), signer.id()), (Role::Agent, "gpu001"));
-    let claim: Claim = postcard::from_bytes(&bytes).unwrap();
-    assert_eq!((claim.node.as_str(), claim.nonce), ("gpu001", nonce));
-    assert!(claim.read_at >= asked_at && claim.read_at <= now);
+    let attestation: Attestation = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!(
+        (attestation.node.as_str(), attestation.nonce),
+        ("gpu001", nonce)
+    );
+    assert!(attestation.read_at >= asked_at && attestation.read_at <= now);
     for (class, mark) in probe_all(&captured("gpu001")).marks() {
         let digest = mark.digest().map(|digest| digest.0);
         assert_eq!(
-            claim.classes.get(class.name()).map(|said| said.now.digest),
+            attestation
+                .classes
+                .get(class.name())
+                .map(|said| said.now.digest),
             digest,
             "{class:?}"
         );
@@ -321,7 +330,7 @@ async fn a_claim_is_read_now_and_signed_by_the_node_it_speaks_of() {
     // Changed content, another purpose or another cluster fails verification.
     let mut changed = bytes.to_vec();
     changed[3] ^= 1;
-    assert!(verify(&changed, Claim::CONTEXT).is_err());
+    assert!(verify(&changed, Attestation::CONTEXT).is_err());
     assert!(verify(&bytes, "something else").is_err());
     let year = Validity::from_now(now, Duration::from_secs(3600));
     let foreign = Authority::create("test", year).unwrap();
@@ -333,7 +342,7 @@ async fn a_claim_is_read_now_and_signed_by_the_node_it_speaks_of() {
     let foreign = Mesh::bind(LOOPBACK, foreign.unwrap(), MeshConfig::default()).unwrap();
     assert!(
         foreign
-            .verify_signed(Claim::CONTEXT, &bytes, &signed, now)
+            .verify_signed(Attestation::CONTEXT, &bytes, &signed, now)
             .is_err()
     );
     app.stop().await;

@@ -190,7 +190,7 @@ fn name_boot(node: &mut NodeEntry, boot: &str, heard_at: Instant) {
 }
 
 /// Stores for each node how its attestation contradicts its gossip; `None` if it does not.
-pub(crate) fn claims(core: &Core, found: &BTreeMap<NodeId, Option<String>>) {
+pub(crate) fn attestations(core: &Core, found: &BTreeMap<NodeId, Option<String>>) {
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
         for (id, refused) in found {

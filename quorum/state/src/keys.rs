@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use lattice_quorum_types::{
     Applied, Command, Outcome, Revision, UnixMillis,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode, IssuedCertificate, KEY_LIFETIME_MS},
     planted::{self, Bug},
 };
 use serde::{Deserialize, Serialize, Serializer};
@@ -193,16 +193,16 @@ fn unstamp(asked: &mut Command) {
 }
 
 /// The node id only, without attestation and expected state.
-fn unproven(claimed: &mut ClaimedNode) {
+fn unproven(claimed: &mut AttestedNode) {
     let node = claimed.expected.node.clone();
-    *claimed = ClaimedNode {
+    *claimed = AttestedNode {
         expected: ExpectedNode {
             node: node.clone(),
             version: 0,
             boot: None,
         },
         proof: Proof {
-            claim: Claim {
+            attestation: Attestation {
                 node,
                 boot_id: String::new(),
                 cohort: None,

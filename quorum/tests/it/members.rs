@@ -7,8 +7,8 @@ use crate::common::{
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Outcome, Refusal, Revision,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode},
     event::EventKind,
     membership::MemberStatus,
     view::{Answer, Query, WatchItem},
@@ -502,7 +502,7 @@ async fn a_leader_that_no_majority_follows_judges_no_claims() {
     let mut cluster = Cluster::start().await;
     let leader = cluster.leader().await;
     let unsigned = || {
-        let claim = Claim {
+        let attestation = Attestation {
             node: node("n1"),
             boot_id: "b1".to_owned(),
             cohort: None,
@@ -511,7 +511,7 @@ async fn a_leader_that_no_majority_follows_judges_no_claims() {
             nonce: [0; 16],
         };
         let proof = Proof {
-            claim,
+            attestation,
             signature: Default::default(),
             completed: Default::default(),
             conforms: Default::default(),
@@ -521,7 +521,7 @@ async fn a_leader_that_no_majority_follows_judges_no_claims() {
             version: 1,
             boot: Some("b1".to_owned()),
         };
-        let nodes = vec![ClaimedNode { expected, proof }];
+        let nodes = vec![AttestedNode { expected, proof }];
         let id = AllocationId(1);
         without_key(service(None, Command::AssignSensitive { id, nodes }))
     };

@@ -8,8 +8,8 @@ use futures::future::join_all;
 use lattice_mesh::{Authority, Role};
 use lattice_quorum_types::{
     Command, Envelope, NodeId, Refusal,
-    claim::{Claim, ClassClaim, Proof},
-    command::{ClaimedNode, ExpectedNode, Power},
+    attestation::{Attestation, ClassAttestation, Proof},
+    command::{AttestedNode, ExpectedNode, Power},
     node::{Node, TakenBy},
     view::{Answer, Query},
 };
@@ -19,25 +19,28 @@ const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 const USERS: usize = 8;
 
 /// Attestation of a node, signed by it.
-fn claimed(authority: &Authority, of: &Node) -> ClaimedNode {
-    let claim = Claim {
+fn claimed(authority: &Authority, of: &Node) -> AttestedNode {
+    let attestation = Attestation {
         node: of.id.clone(),
         boot_id: "b1".to_owned(),
         cohort: None,
-        classes: BTreeMap::from([("gpu".to_owned(), ClassClaim::only(1, [1; 32]))]),
+        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, [1; 32]))]),
         read_at: now(),
         nonce: [7; 16],
     };
     let own = credentials(authority, Role::Agent, of.id.as_str());
-    let signed = own.sign(Claim::CONTEXT, &postcard::to_stdvec(&claim).unwrap());
-    ClaimedNode {
+    let signed = own.sign(
+        Attestation::CONTEXT,
+        &postcard::to_stdvec(&attestation).unwrap(),
+    );
+    AttestedNode {
         expected: ExpectedNode {
             node: of.id.clone(),
             version: of.version,
             boot: Some("b1".to_owned()),
         },
         proof: Proof {
-            claim,
+            attestation,
             signature: postcard::to_stdvec(&signed.unwrap()).unwrap().into(),
             completed: BTreeMap::new(),
             conforms: BTreeMap::new(),
@@ -52,7 +55,7 @@ async fn nodes(client: &lattice_quorum_client::QuorumClient) -> Vec<Node> {
     }
 }
 
-fn claim(user: &str, nodes: Vec<ClaimedNode>) -> Envelope {
+fn claim(user: &str, nodes: Vec<AttestedNode>) -> Envelope {
     let claim = Command::ClaimNodes {
         project: path("atlas"),
         nodes,
@@ -122,7 +125,7 @@ async fn of_those_who_claim_a_node_at_once_one_has_it_and_the_others_are_told_wh
 
     // An attestation that the node did not sign is refused before it enters the log.
     let mut forged = vec![claimed(&cluster.authority, &after[0])];
-    forged[0].proof.claim.nonce = [8; 16];
+    forged[0].proof.attestation.nonce = [8; 16];
     let refused = client.propose(claim("mallory", forged)).await.unwrap();
     let refused = refused.unwrap_err();
     assert!(

@@ -30,7 +30,7 @@ pub use crate::principal::{Power, Principal};
 pub use envelope::{Envelope, Fence, KEY_LIFETIME_MS, SCHEMA};
 pub use outcome::{Applied, Outcome};
 pub use parts::{
-    CheckpointAsked, ClaimedNode, ExpectedNode, IssuedCertificate, LimitChange, RankReport,
+    AttestedNode, CheckpointAsked, ExpectedNode, IssuedCertificate, LimitChange, RankReport,
     TokenGrant, Victim,
 };
 
@@ -263,7 +263,7 @@ pub enum Command {
         /// Pending allocation.
         id: AllocationId,
         /// Nodes in rank order, each with its attestation.
-        nodes: Vec<ClaimedNode>,
+        nodes: Vec<AttestedNode>,
     },
     /// Add nodes to an allocation that holds nodes. The new nodes become the last ranks. Fenced. Refused for sensitive
     /// allocations.
@@ -329,7 +329,7 @@ pub enum Command {
         /// Project that the nodes count against.
         project: ProjectPath,
         /// Nodes, each with its attestation.
-        nodes: Vec<ClaimedNode>,
+        nodes: Vec<AttestedNode>,
         /// Purpose; may be empty.
         purpose: String,
     },

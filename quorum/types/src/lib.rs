@@ -42,7 +42,7 @@ pub use jobs::{
     allocation::{self, Allocation, AllocationState},
     array, checkpoint, course, dag, scale, spec, terms,
 };
-pub use nodes::{baseline, claim, node, node_claim, reservation};
+pub use nodes::{attestation, baseline, node, node_claim, reservation};
 pub use projects::{budget, limit, limit_policy, project};
 pub use refusal::Refusal;
 pub use time::UnixMillis;

@@ -1,7 +1,7 @@
 //! Nodes: their records, node claims, attestations, baselines and reservations.
 
+pub mod attestation;
 pub mod baseline;
-pub mod claim;
 pub mod node;
 pub mod node_claim;
 pub mod reservation;

@@ -3,9 +3,9 @@
 //! A refusal is not an error: the state machine understood the command, checked it and did not apply it. The texts are
 //! the public contract. Each names the rule, the levels, the numbers and the remedy.
 
+mod attestation_fault;
 mod limit;
 mod text;
-mod unproven;
 
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision,
@@ -14,10 +14,10 @@ use crate::{
     limit_policy::LimitFault,
     node::Taken,
 };
+pub use attestation_fault::{ProofFault, Unproven};
 pub use limit::{Level, LimitRequest};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-pub use unproven::{ProofFault, Unproven};
 
 /// A refusal of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,11 +7,11 @@
 pub mod accounting;
 pub mod activation;
 pub mod attempts;
+pub mod attestations;
 pub mod autodrain;
 pub mod bmc_faults;
 pub mod borrow;
 pub mod checkpoints;
-pub mod claims;
 pub mod class_merge;
 pub mod conformance;
 pub mod dispatch;

@@ -9,7 +9,7 @@ use crate::{
     feed::{Change, Observed},
     plans::Planned,
     tasks::{
-        claims::Claims,
+        attestations::Attestations,
         lease::Lease,
         reboots,
         reconciler::{Pace, Reconciler},
@@ -100,7 +100,7 @@ pub struct Schedule {
     core: Arc<Core>,
     lease: Arc<Lease>,
     vcluster: VclusterName,
-    claims: Claims,
+    attestations: Attestations,
     warm: Option<Warm>,
     rest: Option<Rest>,
     /// Longest command that may be proposed, bytes.
@@ -143,7 +143,7 @@ impl Reconciler for Schedule {
 
     async fn wakes(&mut self) {
         if !self.is_due {
-            self.claims.answered().await;
+            self.attestations.answered().await;
             self.rest = None;
         }
     }
@@ -152,7 +152,7 @@ impl Reconciler for Schedule {
 impl Schedule {
     pub fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
         Self {
-            claims: Claims::new(core.clone()),
+            attestations: Attestations::new(core.clone()),
             core,
             lease,
             vcluster,
@@ -173,7 +173,7 @@ impl Schedule {
         if self.core.view_age_ms().is_none() {
             return ScheduleReport::default();
         }
-        self.claims.forget_old();
+        self.attestations.forget_old();
         let (since, epoch) = (Instant::now(), fence.epoch);
         let rests = |rest: Rest| rest.epoch == epoch && since < rest.since + REST;
         let may_rest = self.rest.is_some_and(rests);
@@ -212,7 +212,7 @@ impl Schedule {
         plan: &'a Plan,
         fence: &Fence,
     ) -> Vec<(Of<'a>, Envelope)> {
-        let (core, claims) = (&self.core, &mut self.claims);
+        let (core, claims) = (&self.core, &mut self.attestations);
         let vcluster = &self.vcluster;
         let mut ready = Vec::new();
         for placed in &plan.placements {
@@ -225,7 +225,7 @@ impl Schedule {
             let claimed = held.spec.sensitive.then(|| {
                 let nodes = nodes.as_ref().unwrap_or(&placed.nodes);
                 let claimed = claims.confirm(view, nodes);
-                claimed.ok_or_else(|| Why::Claims(claims.asks(nodes)))
+                claimed.ok_or_else(|| Why::Attestations(claims.asks(nodes)))
             });
             let command = match (nodes, claimed) {
                 (Err(nameless), _) => Err(Why::BootsNotNamed(nameless)),
@@ -336,7 +336,7 @@ impl Schedule {
     fn heed(&mut self, refusal: &Refusal, fence: &Fence) {
         match refusal {
             Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
-            Refusal::Unproven { faults, .. } => self.claims.refused(faults),
+            Refusal::Unproven { faults, .. } => self.attestations.refused(faults),
             _ => {}
         }
     }

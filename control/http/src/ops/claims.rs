@@ -6,7 +6,7 @@ use lattice_api::{
     claim::{ClaimRequest, Claimed, ReleaseRequest, Released, Wipe},
     problem::{Kind, Problem},
 };
-use lattice_engine::{Core, tasks::claims};
+use lattice_engine::{Core, tasks::attestations};
 use lattice_quorum_types::{
     Command, NodeId, ProjectPath, Refusal, hostlist,
     view::{Answer, Query},
@@ -34,7 +34,7 @@ pub(crate) async fn claim(
         purpose: purpose.clone(),
     };
     // Ownership and fit are checked first, without querying any node.
-    let unasked = command(claims::unasked(&core.view(), &nodes));
+    let unasked = command(attestations::unasked(&core.view(), &nodes));
     let by = caller.proposer(&unasked)?;
     let envelope = Box::new(core.envelope(by, key.clone(), None, unasked));
     match read(core, Query::Check { envelope }).await? {
@@ -42,7 +42,7 @@ pub(crate) async fn claim(
         Answer::Check(Err(refusal)) => return Err(Problem::from(&refusal)),
         _ => return Err(unexpected()),
     }
-    let proven = claims::prove(core, &nodes).await;
+    let proven = attestations::prove(core, &nodes).await;
     let proven = proven.map_err(|faults| {
         let detail = format!(
             "these nodes cannot be claimed for sensitive work:\n{}",

@@ -11,8 +11,8 @@ use lattice_engine::{
     bmc::{Looked, Parts},
     observe,
     tasks::{
+        attestations::Attestations,
         autodrain::AutoDrain,
-        claims::Claims,
         class_merge::{self, SPACING, Unite, together},
         conformance::Conformance,
         gate,
@@ -26,7 +26,7 @@ use lattice_engine::{
 };
 use lattice_quorum_types::{
     Command, Outcome, UnixMillis,
-    claim::SchemaDigest,
+    attestation::SchemaDigest,
     command::ExpectedNode,
     spec::{AllocationSpec, Requeue},
 };
@@ -358,10 +358,16 @@ async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
         version: fixture.world.node().version,
         boot: Some("b1".to_owned()),
     }];
-    let mut claims = Claims::new(fixture.world.core.clone());
-    assert!(claims.confirm(&fixture.world.core.view(), &nodes).is_none());
-    claims.answered().await;
-    let confirmed = claims.confirm(&fixture.world.core.view(), &nodes).unwrap();
+    let mut attestations = Attestations::new(fixture.world.core.clone());
+    assert!(
+        attestations
+            .confirm(&fixture.world.core.view(), &nodes)
+            .is_none()
+    );
+    attestations.answered().await;
+    let confirmed = attestations
+        .confirm(&fixture.world.core.view(), &nodes)
+        .unwrap();
     let proof = &confirmed[0].proof;
     let claim_of = |record: &ClassRecord| {
         let ClassMark::Complete { schema, digest } = record.state().mark() else {
@@ -372,7 +378,7 @@ async fn sensitive_work_rests_on_the_whole_made_of_what_the_node_claims() {
     };
     let (half, whole) = (dmi("2.1.0"), dmi("2.1.0").unite(on()));
     assert_eq!(
-        proof.claim.classes["bios"].now.digest,
+        proof.attestation.classes["bios"].now.digest,
         claim_of(&half).digest
     );
     let base = proof.completed["bios"].base.unwrap();

@@ -18,8 +18,8 @@ use lattice_placement::Health;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, ProjectPath, Refusal, VclusterName,
     allocation::RankExit,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
 };
@@ -444,7 +444,7 @@ impl ApiFixture {
         let node = NodeId::new(node).unwrap();
         let view = self.core.view();
         let version = view.node(&node).unwrap().record.as_ref().unwrap().version;
-        let claim = Claim {
+        let attestation = Attestation {
             node: node.clone(),
             boot_id: "b1".to_owned(),
             cohort: None,
@@ -452,14 +452,14 @@ impl ApiFixture {
             read_at: SystemClock.now(),
             nonce: [0; 16],
         };
-        let claimed = ClaimedNode {
+        let claimed = AttestedNode {
             expected: ExpectedNode {
                 node,
                 version,
                 boot: Some("b1".to_owned()),
             },
             proof: Proof {
-                claim,
+                attestation,
                 signature: Bytes::new(),
                 completed: BTreeMap::new(),
                 conforms: BTreeMap::new(),

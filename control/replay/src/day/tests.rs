@@ -7,8 +7,8 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Command, Envelope, NodeId, Outcome,
     Refusal,
     allocation::{RankPhase, StopCause},
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode, Fence, Power, Principal, SCHEMA},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode, Fence, Power, Principal, SCHEMA},
     id::LeaseName,
 };
 use std::collections::BTreeSet;
@@ -105,8 +105,8 @@ impl Plain {
         let _ = self.propose(command);
     }
 
-    fn claimed(&self, expected: ExpectedNode) -> ClaimedNode {
-        let claim = Claim {
+    fn claimed(&self, expected: ExpectedNode) -> AttestedNode {
+        let attestation = Attestation {
             node: expected.node.clone(),
             boot_id: expected.boot.clone().unwrap(),
             cohort: None,
@@ -115,12 +115,12 @@ impl Plain {
             nonce: [0; 16],
         };
         let proof = Proof {
-            claim,
+            attestation,
             signature: Default::default(),
             completed: Default::default(),
             conforms: Default::default(),
         };
-        ClaimedNode { expected, proof }
+        AttestedNode { expected, proof }
     }
 
     fn dispatch(&self, held: &Allocation) {

@@ -16,7 +16,7 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal,
     allocation::{Rank, RankPhase, StopCause},
-    command::{ClaimedNode, ExpectedNode},
+    command::{AttestedNode, ExpectedNode},
     event::AllocationChange,
     node::{Holder, Node, Taken, TakenBy},
     node_claim::NodeClaim,
@@ -52,7 +52,7 @@ pub(super) fn assign(
 pub(super) fn assign_sensitive(
     case: Case<'_>,
     id: AllocationId,
-    nodes: &[ClaimedNode],
+    nodes: &[AttestedNode],
 ) -> Result<Verdict, Refusal> {
     if !case.live(id, "assign")?.spec.sensitive {
         let reason = "only sensitive allocations take attestations; assign without them";

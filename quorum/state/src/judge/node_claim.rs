@@ -12,7 +12,7 @@ use crate::{
 use lattice_quorum_types::{
     NodeId, ProjectPath, Refusal, UnixMillis,
     audit::AuditAction,
-    command::{ClaimedNode, Power},
+    command::{AttestedNode, Power},
     event::EventKind,
     limit::Usage,
     node::{Lifecycle, Node, Taken, TakenBy},
@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 pub(super) fn claim(
     case: Case<'_>,
     project: &ProjectPath,
-    nodes: &[ClaimedNode],
+    nodes: &[AttestedNode],
     purpose: &str,
 ) -> Result<Verdict, Refusal> {
     check_purpose(purpose)?;
@@ -88,7 +88,7 @@ fn check_purpose(purpose: &str) -> Result<(), Refusal> {
 fn claimable<'a>(
     case: Case<'a>,
     project: &ProjectPath,
-    nodes: &[ClaimedNode],
+    nodes: &[AttestedNode],
 ) -> Result<Vec<&'a Node>, Refusal> {
     if nodes.is_empty() {
         return Err(invalid("nodes", "name at least one node"));
@@ -96,7 +96,7 @@ fn claimable<'a>(
     let mut free = Vec::with_capacity(nodes.len());
     let mut taken = Vec::new();
     let mut seen = BTreeSet::new();
-    for ClaimedNode { expected, .. } in nodes {
+    for AttestedNode { expected, .. } in nodes {
         let id = &expected.node;
         if !seen.insert(id) {
             return Err(invalid("nodes", format!("node {id} is named twice")));

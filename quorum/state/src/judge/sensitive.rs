@@ -1,5 +1,5 @@
 //! Sensitive allocations: each node needs its own current attestation that does not contradict the baselines in force
-//! at this log index. See `../../../0005-claims.md`.
+//! at this log index. See `../../../0005-attestations.md`.
 //!
 //! The signature of an attestation is verified before the command enters the log; here it is trusted like the
 //! principal. Class records are not available here. An exact baseline is compared by digest, a partial one by the
@@ -9,9 +9,9 @@ use super::{Case, invalid};
 use crate::State;
 use lattice_quorum_types::{
     AllocationId, NodeId, Refusal,
+    attestation::{BaselineVersion, MAX_AGE_MS, Proof},
     baseline::{Baseline, ClassRule, Cohort, Rank, Rule, Sensitive, most_specific},
-    claim::{BaselineVersion, MAX_AGE_MS, Proof},
-    command::ClaimedNode,
+    command::AttestedNode,
     id::BaselineName,
     refusal::{ProofFault, Unproven},
 };
@@ -24,7 +24,7 @@ pub(super) fn without_claims<'a>(
 ) -> Result<(), Refusal> {
     let fault = |node: &NodeId| Unproven {
         node: node.clone(),
-        fault: ProofFault::NoClaim,
+        fault: ProofFault::NoAttestation,
     };
     Refusal::where_unproven(id, nodes.map(fault).collect())
 }
@@ -33,14 +33,14 @@ pub(super) fn without_claims<'a>(
 pub(super) fn check(
     case: Case<'_>,
     id: AllocationId,
-    nodes: &[ClaimedNode],
+    nodes: &[AttestedNode],
 ) -> Result<(), Refusal> {
     Refusal::where_unproven(id, faults(case, nodes))
 }
 
 /// Rejects malformed attestations.
-pub(super) fn check_form(nodes: &[ClaimedNode]) -> Result<(), Refusal> {
-    for ClaimedNode { expected, proof } in nodes {
+pub(super) fn check_form(nodes: &[AttestedNode]) -> Result<(), Refusal> {
+    for AttestedNode { expected, proof } in nodes {
         let named = |field: &str| format!("nodes.{}.proof.{field}", expected.node);
         let checked = proof.check();
         checked.map_err(|fault| invalid(&named(&fault.field), fault.reason))?;
@@ -49,11 +49,11 @@ pub(super) fn check_form(nodes: &[ClaimedNode]) -> Result<(), Refusal> {
 }
 
 /// Every baseline with which a class of these nodes is compared, as `name v3`.
-pub(super) fn asked_of(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<String> {
+pub(super) fn asked_of(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
     let baselines = Baselines::of(case);
     let mut asked = BTreeSet::new();
-    for ClaimedNode { expected, proof } in nodes {
-        let speaking = baselines.speaking(&expected.node, proof.claim.cohort.as_ref());
+    for AttestedNode { expected, proof } in nodes {
+        let speaking = baselines.speaking(&expected.node, proof.attestation.cohort.as_ref());
         for (baseline, rule) in speaking.into_values().flatten() {
             if rule.sensitive == Sensitive::Strict {
                 asked.insert((&baseline.name, baseline.version));
@@ -68,10 +68,10 @@ pub(super) fn asked_of(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<String> {
 
 /// Faults of the attestations: of another node, outdated, or contradicting a baseline. One rule for sensitive
 /// allocations and for node claims.
-pub(super) fn faults(case: Case<'_>, nodes: &[ClaimedNode]) -> Vec<Unproven> {
+pub(super) fn faults(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<Unproven> {
     let baselines = Baselines::of(case);
     let mut faults = Vec::new();
-    for ClaimedNode { expected, proof } in nodes {
+    for AttestedNode { expected, proof } in nodes {
         let node = &expected.node;
         let mut found = |fault| {
             let node = node.clone();
@@ -92,7 +92,7 @@ fn word(
     planned: Option<&String>,
     proof: &Proof,
 ) -> Result<(), ProofFault> {
-    let claim = &proof.claim;
+    let claim = &proof.attestation;
     if claim.node != *node {
         let speaks_of = claim.node.clone();
         return Err(ProofFault::AnotherNode { speaks_of });
@@ -128,7 +128,7 @@ impl<'a> Baselines<'a> {
     }
 
     fn check(&self, node: &NodeId, proof: &Proof, found: &mut impl FnMut(ProofFault)) {
-        let cohort = proof.claim.cohort.as_ref();
+        let cohort = proof.attestation.cohort.as_ref();
         let speaking = self.speaking(node, cohort);
         if cohort.is_none() {
             // A baseline that names the node takes precedence over one that selects it by cohort.

@@ -5,9 +5,9 @@ use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,
     Applied, Command, NodeId, ProjectPath, Refusal, Revision, UnixMillis,
+    attestation::{Attestation, Proof},
     audit::AuditAction,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, Power},
+    command::{AttestedNode, Power},
     id::ReservationName,
     reservation::{MAX_RESERVATIONS, ReservationSpec},
     spec::AllocationSpec,
@@ -240,7 +240,7 @@ fn nobody_claims_what_is_kept_for_others() {
     set(&mut c, "course", spec).unwrap();
     let claim = |c: &mut Cluster, user: &str, n: u32| {
         let expected = c.expected(&names(&[n])).remove(0);
-        let claim = Claim {
+        let attestation = Attestation {
             node: expected.node.clone(),
             boot_id: "b1".to_owned(),
             cohort: None,
@@ -248,13 +248,13 @@ fn nobody_claims_what_is_kept_for_others() {
             read_at: c.now(),
             nonce: [0; 16],
         };
-        let node = ClaimedNode {
+        let node = AttestedNode {
             expected: lattice_quorum_types::command::ExpectedNode {
                 boot: Some("b1".to_owned()),
                 ..expected
             },
             proof: Proof {
-                claim,
+                attestation,
                 signature: Default::default(),
                 completed: Default::default(),
                 conforms: Default::default(),

@@ -1,8 +1,8 @@
 //! Parts of commands.
 
 use crate::{
-    AllocationId, NodeId, ProjectPath, UnixMillis, allocation::RankExit, cidr::Cidr, claim::Proof,
-    course::RankCheckpoint, limit::LimitPatch, rpc::Role,
+    AllocationId, NodeId, ProjectPath, UnixMillis, allocation::RankExit, attestation::Proof,
+    cidr::Cidr, course::RankCheckpoint, limit::LimitPatch, rpc::Role,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct ExpectedNode {
 
 /// A node for an assignment of sensitive allocations, or for a node claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimedNode {
+pub struct AttestedNode {
     /// Node and version that the plan is based on.
     pub expected: ExpectedNode,
     /// Proof for the node.

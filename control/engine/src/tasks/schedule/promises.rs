@@ -163,10 +163,10 @@ impl Schedule {
         if !held.spec.sensitive {
             return Some(Ok(Command::Assign { id, nodes }));
         }
-        match self.claims.confirm(view, &nodes) {
+        match self.attestations.confirm(view, &nodes) {
             Some(nodes) => Some(Ok(Command::AssignSensitive { id, nodes })),
             None => {
-                let refused = self.claims.refuses(view, &nodes)?;
+                let refused = self.attestations.refuses(view, &nodes)?;
                 Some(Err(format!("{refused} is not fit for sensitive work")))
             }
         }

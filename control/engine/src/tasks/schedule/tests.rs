@@ -326,7 +326,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     use lattice_conformance::{Class, ClassMark, Digest};
     use lattice_quorum_types::{
         Outcome,
-        claim::{Claim, ClassClaim},
+        attestation::{Attestation, ClassAttestation},
     };
     let world = World::new();
     let names = ["a", "b", "c"];
@@ -371,15 +371,17 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
     schedule.max_command_bytes = 2_000;
     for node in each {
-        let claim = Claim {
+        let attestation = Attestation {
             node,
             boot_id: "b1".to_owned(),
             cohort: None,
-            classes: BTreeMap::from([("gpu".to_owned(), ClassClaim::only(1, digest.0))]),
+            classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, digest.0))]),
             read_at: world.core.now(),
             nonce: [0; 16],
         };
-        schedule.claims.has(claim, vec![0; 1_000].into());
+        schedule
+            .attestations
+            .has(attestation, vec![0; 1_000].into());
     }
     let report = schedule.reconcile(world.fence.clone()).await;
     assert_eq!(

@@ -26,7 +26,7 @@ pub(super) enum Why {
     /// The nodes have not reported a boot. An attempt assigned under one boot never starts under another.
     BootsNotNamed(Vec<NodeId>),
     /// The nodes of a sensitive allocation have no valid attestation yet. Lists the nodes being queried, if any.
-    Claims(Vec<NodeId>),
+    Attestations(Vec<NodeId>),
     /// The quorum rejected the assignment.
     Refused(String),
     /// The quorum has rejected the assignment for longer than a view may lag behind.
@@ -42,10 +42,10 @@ impl fmt::Display for Why {
                 let nodes = hostlist::fold(nodes);
                 write!(f, "waiting for {nodes} to publish its boot id")
             }
-            Self::Claims(asked) if asked.is_empty() => {
+            Self::Attestations(asked) if asked.is_empty() => {
                 f.write_str("sensitive: waiting for the attestation of its nodes")
             }
-            Self::Claims(asked) => {
+            Self::Attestations(asked) => {
                 let asked = hostlist::fold(asked);
                 write!(f, "sensitive: waiting for the attestation of {asked}")
             }

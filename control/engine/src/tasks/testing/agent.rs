@@ -3,15 +3,15 @@
 use super::{id, world::NODE};
 use bytes::Bytes;
 use lattice_agent_rpc::{
-    AttemptKey, AttemptStatus, CheckHealth, GateFailed, GetClaim, GetHealth, GetHistory,
+    AttemptKey, AttemptStatus, CheckHealth, GateFailed, GetAttestation, GetHealth, GetHistory,
     GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts, Part,
     Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe, WipeStatus,
 };
 use lattice_conformance::{Digest, Inventory, health::Reason};
 use lattice_mesh::{Clock as _, Credentials, Failed, Router, SystemClock};
 use lattice_quorum_types::{
+    attestation::{Attestation, ClassAttestation},
     baseline::Cohort,
-    claim::{Claim, ClassClaim},
 };
 use std::{
     collections::BTreeMap,
@@ -247,22 +247,22 @@ pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
             };
             async move { Ok(Ok(status)) }
         })
-        .rpc(move |_, GetClaim { nonce }| {
+        .rpc(move |_, GetAttestation { nonce }| {
             let says = claimed.lock().unwrap();
-            let claim = Claim {
+            let attestation = Attestation {
                 node: id(NODE),
                 boot_id: says.boot.clone(),
                 cohort: says.cohort.clone(),
                 classes: says
                     .digests
                     .iter()
-                    .map(|(class, digest)| (class.clone(), ClassClaim::only(1, *digest)))
+                    .map(|(class, digest)| (class.clone(), ClassAttestation::only(1, *digest)))
                     .collect(),
                 read_at: SystemClock.now(),
                 nonce,
             };
-            let claim = postcard::to_stdvec(&claim).unwrap();
-            let signed = signer.sign(Claim::CONTEXT, &claim).unwrap();
+            let claim = postcard::to_stdvec(&attestation).unwrap();
+            let signed = signer.sign(Attestation::CONTEXT, &claim).unwrap();
             let both = postcard::to_stdvec(&(Bytes::from(claim), signed)).unwrap();
             async move { Ok(Ok(Bytes::from(both))) }
         })

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::tasks::{
     attempts::Attempts,
-    claims::Claims,
+    attestations::Attestations,
     faults,
     gate::{self, GateError},
     node_loss::NodeLoss,
@@ -218,13 +218,13 @@ async fn sensitive_work_waits_for_the_nodes_own_claim() {
     let digests = BTreeMap::from([(Class::Gpu.to_string(), [1; 32])]);
     world.says.lock().unwrap().digests = digests;
     let nodes = planned(&world, 1);
-    let mut claims = Claims::new(world.core.clone());
-    assert!(claims.confirm(&world.core.view(), &nodes).is_none());
-    claims.answered().await;
-    assert!(claims.confirm(&world.core.view(), &nodes).is_some());
+    let mut attestations = Attestations::new(world.core.clone());
+    assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
+    attestations.answered().await;
+    assert!(attestations.confirm(&world.core.view(), &nodes).is_some());
     // A forged or outdated digest: the planned state is not the attested one.
     let nodes = planned(&world, 2);
-    assert!(claims.confirm(&world.core.view(), &nodes).is_none());
+    assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     let view = world.core.view();
     let refused = view.node(&id(NODE)).unwrap().claim_refused.clone();
     assert!(refused.unwrap().contains("other digests"));

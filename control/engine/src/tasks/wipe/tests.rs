@@ -10,15 +10,15 @@ use bytes::Bytes;
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_quorum_types::{
     ProjectPath, UnixMillis,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode},
     node::Lifecycle,
     node_claim::{NodeClaimPhase, WipeOutcome},
 };
 
 /// A node claimed and released by alice. Returns the number of the pending wipe.
 fn given_back(world: &World) -> u64 {
-    let claim = Claim {
+    let attestation = Attestation {
         node: id(NODE),
         boot_id: "b1".to_owned(),
         cohort: Some(Default::default()),
@@ -26,14 +26,14 @@ fn given_back(world: &World) -> u64 {
         read_at: SystemClock.now(),
         nonce: [0; 16],
     };
-    let node = ClaimedNode {
+    let node = AttestedNode {
         expected: ExpectedNode {
             node: id(NODE),
             version: world.node().version,
             boot: Some("b1".to_owned()),
         },
         proof: Proof {
-            claim,
+            attestation,
             signature: Bytes::new(),
             completed: BTreeMap::new(),
             conforms: BTreeMap::new(),

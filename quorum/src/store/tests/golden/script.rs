@@ -7,12 +7,12 @@ use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, UnixMillis, VclusterName,
     allocation::RankExit,
     array::ArraySpec,
+    attestation::{Attestation, ClassAttestation, Proof},
     baseline::{self, ClassRule, Constraint, Definition, Rule, Scalar, Sensitive},
     budget::{Credit, RemainingCredit, SoftPatch},
     checkpoint::{CheckpointMode, CheckpointOutcome},
-    claim::{Claim, ClassClaim, Proof},
     command::{
-        ClaimedNode, ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA,
+        AttestedNode, ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA,
         TokenGrant, Victim,
     },
     course::{MoveReason, RankCheckpoint},
@@ -186,14 +186,14 @@ impl Script {
         nodes.iter().map(expected).collect()
     }
 
-    fn proven(&self, nodes: &[usize]) -> Vec<ClaimedNode> {
-        let proven = |expected: ExpectedNode| ClaimedNode {
+    fn proven(&self, nodes: &[usize]) -> Vec<AttestedNode> {
+        let proven = |expected: ExpectedNode| AttestedNode {
             proof: Proof {
-                claim: Claim {
+                attestation: Attestation {
                     node: expected.node.clone(),
                     boot_id: BOOT.to_owned(),
                     cohort: Some(Default::default()),
-                    classes: [("gpu".to_owned(), ClassClaim::only(1, [7; 32]))].into(),
+                    classes: [("gpu".to_owned(), ClassAttestation::only(1, [7; 32]))].into(),
                     read_at: self.now(),
                     nonce: [0; 16],
                 },

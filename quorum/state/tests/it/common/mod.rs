@@ -8,8 +8,8 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName,
     allocation::RankExit,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
     id::LeaseName,
     limit::Limits,
     node::Lifecycle,
@@ -197,7 +197,7 @@ impl Cluster {
     pub fn assign_sensitive(&mut self, id: AllocationId) {
         let wanted = self.state.allocation(id).unwrap().spec.nodes as usize;
         let nodes = self.free(wanted).into_iter().map(|expected| {
-            let claim = Claim {
+            let attestation = Attestation {
                 node: expected.node.clone(),
                 boot_id: "b1".to_owned(),
                 cohort: None,
@@ -205,13 +205,13 @@ impl Cluster {
                 read_at: self.now(),
                 nonce: [0; 16],
             };
-            ClaimedNode {
+            AttestedNode {
                 expected: ExpectedNode {
                     boot: Some("b1".to_owned()),
                     ..expected
                 },
                 proof: Proof {
-                    claim,
+                    attestation,
                     signature: Default::default(),
                     completed: Default::default(),
                     conforms: Default::default(),

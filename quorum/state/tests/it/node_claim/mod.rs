@@ -13,10 +13,10 @@ use lattice_quorum_state::{MAX_FORWARD_MS, State};
 use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::{RankExit, RankPhase},
+    attestation::{Attestation, ClassAttestation, Proof},
     audit::{AuditAction, AuditEntry, verify_chain},
     baseline::{ClassRule, Definition, Policy, Rule, Sensitive},
-    claim::{Claim, ClassClaim, Proof},
-    command::{ClaimedNode, ExpectedNode, Fence, Power, RankReport},
+    command::{AttestedNode, ExpectedNode, Fence, Power, RankReport},
     event::EventKind,
     id::{BaselineName, LeaseName},
     limit::{LimitPatch, Patch, SensitivePool, SystemLimitPatch},
@@ -58,11 +58,11 @@ fn founded(nodes: usize) -> Cluster {
 /// Attestation of a node: one class with this digest.
 fn proof(at: UnixMillis, of: &NodeId, digest: u8) -> Proof {
     Proof {
-        claim: Claim {
+        attestation: Attestation {
             node: of.clone(),
             boot_id: "b1".to_owned(),
             cohort: Some(Default::default()),
-            classes: BTreeMap::from([("nic".to_owned(), ClassClaim::only(1, [digest; 32]))]),
+            classes: BTreeMap::from([("nic".to_owned(), ClassAttestation::only(1, [digest; 32]))]),
             read_at: at,
             nonce: [0; 16],
         },
@@ -75,7 +75,7 @@ fn proof(at: UnixMillis, of: &NodeId, digest: u8) -> Proof {
 trait Claiming {
     fn node(&self, i: usize) -> &Node;
     fn node_claim(&self, i: usize) -> Option<&NodeClaim>;
-    fn proven(&self, nodes: &[NodeId]) -> Vec<ClaimedNode>;
+    fn proven(&self, nodes: &[NodeId]) -> Vec<AttestedNode>;
     fn claim(&mut self, user: &str, project: &str, nodes: &[usize]) -> Result<Applied, Refusal>;
     fn release(&mut self, user: &str, nodes: &[usize]) -> Result<Applied, Refusal>;
     fn fenced(&mut self, command: Command) -> Result<Applied, Refusal>;
@@ -97,8 +97,8 @@ impl Claiming for Cluster {
         self.node(i).node_claim.as_ref()
     }
 
-    fn proven(&self, nodes: &[NodeId]) -> Vec<ClaimedNode> {
-        let proven = |id: &NodeId| ClaimedNode {
+    fn proven(&self, nodes: &[NodeId]) -> Vec<AttestedNode> {
+        let proven = |id: &NodeId| AttestedNode {
             expected: ExpectedNode {
                 node: id.clone(),
                 version: self.state.node(id).map_or(0, |node| node.version),

@@ -27,7 +27,10 @@ fn sensitive_work_is_never_assigned_without_claims_nor_other_work_with_them() {
     let id = c.submit_sensitive(2);
     let nodes = c.free(2);
     let refused = c.admin(Command::Assign { id, nodes });
-    assert_eq!(faults(refused), [ProofFault::NoClaim, ProofFault::NoClaim]);
+    assert_eq!(
+        faults(refused),
+        [ProofFault::NoAttestation, ProofFault::NoAttestation]
+    );
     let command = c.plan(id, &|node| proof(&c, node, &[]));
     c.admin(command).unwrap();
     assert_eq!(c.nodes_of(id).len(), 2);
@@ -43,12 +46,12 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
     let mut c = founded(5);
     let now = c.now();
     for off in [0, MAX_AGE_MS] {
-        told(&mut c, &|p| p.claim.read_at = UnixMillis(now.0 - off)).unwrap();
-        told(&mut c, &|p| p.claim.read_at = now.after(off)).unwrap();
+        told(&mut c, &|p| p.attestation.read_at = UnixMillis(now.0 - off)).unwrap();
+        told(&mut c, &|p| p.attestation.read_at = now.after(off)).unwrap();
     }
     let late = MAX_AGE_MS + 1;
     for read_at in [UnixMillis(now.0 - late), now.after(late)] {
-        let fault = first(told(&mut c, &|p| p.claim.read_at = read_at));
+        let fault = first(told(&mut c, &|p| p.attestation.read_at = read_at));
         let (off_ms, limit_ms) = (late, MAX_AGE_MS);
         let age = ProofFault::Age {
             read_at,
@@ -58,9 +61,9 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
         assert_eq!(fault, age);
         assert!(fault.is_stale());
     }
-    let fault = first(told(&mut c, &|p| p.claim.node = node("n099")));
+    let fault = first(told(&mut c, &|p| p.attestation.node = node("n099")));
     assert!(matches!(fault, ProofFault::AnotherNode { .. }), "{fault}");
-    let fault = first(told(&mut c, &|p| p.claim.boot_id = "b2".to_owned()));
+    let fault = first(told(&mut c, &|p| p.attestation.boot_id = "b2".to_owned()));
     assert!(matches!(fault, ProofFault::Boot { .. }), "{fault}");
     // Without a boot id the allocation might start under any boot.
     let id = c.submit_sensitive(1);
@@ -89,7 +92,7 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
     told(&mut c, &|_| {}).unwrap();
     // The node has changed; a baseline is new; a class cannot be read.
     let fault = first(told(&mut c, &|p| {
-        p.claim.classes.insert("nic".to_owned(), said(7));
+        p.attestation.classes.insert("nic".to_owned(), said(7));
     }));
     let baseline = BaselineVersion {
         name: name("h100"),
@@ -104,7 +107,7 @@ fn an_exact_baseline_is_held_against_the_digest_at_commit() {
     assert_eq!(fault, expected);
     assert!(!fault.is_stale());
     let fault = first(told(&mut c, &|p| {
-        p.claim.classes.remove("nic");
+        p.attestation.classes.remove("nic");
     }));
     let class = "nic".to_owned();
     assert_eq!(fault, ProofFault::Unknown { class, baseline });
@@ -150,7 +153,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
     // A class without a record was not compared with anything.
     let fault = first(told(&mut c, &|p| {
         judged(1)(p);
-        p.claim.classes.remove("nic");
+        p.attestation.classes.remove("nic");
     }));
     assert!(matches!(fault, ProofFault::Unknown { .. }), "{fault}");
     let id = c.submit_sensitive(1);
@@ -193,10 +196,11 @@ fn what_a_node_is_says_which_cohort_speaks() {
     // More cohort parts take precedence, and a node name over both.
     c.set("narrow", of("", xe(Some(8)), &[("nic", STRICT, exact(1))]));
     told(&mut c, &|_| {}).unwrap();
-    let other = |p: &mut Proof| p.claim.cohort.as_mut().unwrap().product = Some("R760".to_owned());
+    let other =
+        |p: &mut Proof| p.attestation.cohort.as_mut().unwrap().product = Some("R760".to_owned());
     told(&mut c, &|p| {
         other(p);
-        p.claim.classes.clear();
+        p.attestation.classes.clear();
     })
     .unwrap();
     c.set(
@@ -207,7 +211,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
     assert!(matches!(fault, ProofFault::Differs { expected, .. } if expected == [4; 32]));
     // Without a known cohort the applicable baseline is unknown, so the node must be rejected.
     c.set("gpus", of("", xe(Some(8)), &[("gpu", STRICT, exact(2))]));
-    let told_of = faults(told(&mut c, &|p| p.claim.cohort = None));
+    let told_of = faults(told(&mut c, &|p| p.attestation.cohort = None));
     assert!(
         matches!(told_of.as_slice(), [
             ProofFault::NoCohort { class, baseline },
@@ -222,7 +226,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
         "named",
         of("n[002-005]", None, &[("nic", STRICT, exact(1))]),
     );
-    told(&mut c, &|p| p.claim.cohort = None).unwrap();
+    told(&mut c, &|p| p.attestation.cohort = None).unwrap();
     // Two of one rank: neither applies, and the node is rejected.
     let named = Command::DeleteBaseline {
         name: name("named"),
@@ -250,7 +254,7 @@ fn what_a_bmc_completes_counts_as_a_whole_and_only_with_the_word_it_was_made_of(
         whole: said(digest),
     };
     let whole = |p: &mut Proof| {
-        p.claim.classes.insert("bios".to_owned(), said(3));
+        p.attestation.classes.insert("bios".to_owned(), said(3));
         p.completed.insert("bios".to_owned(), completed(Some(3), 5));
         p.completed.insert("bmc".to_owned(), completed(None, 6));
     };
@@ -258,7 +262,7 @@ fn what_a_bmc_completes_counts_as_a_whole_and_only_with_the_word_it_was_made_of(
     // Flashed since: the agent reports another half than the completed class was built from.
     let fault = first(told(&mut c, &|p| {
         whole(p);
-        p.claim.classes.insert("bios".to_owned(), said(4));
+        p.attestation.classes.insert("bios".to_owned(), said(4));
     }));
     let class = "bios".to_owned();
     assert_eq!(fault, ProofFault::MadeOfAnother { class });
@@ -306,9 +310,9 @@ fn what_no_claim_can_be_is_refused_with_the_field_and_the_node() {
         other => panic!("{other}"),
     };
     let fields = [
-        refused(told(&mut c, &|p| p.claim.boot_id = long())),
+        refused(told(&mut c, &|p| p.attestation.boot_id = long())),
         refused(told(&mut c, &|p| {
-            p.claim.classes = (0..50).map(|n| ("x".repeat(n + 1), said(0))).collect();
+            p.attestation.classes = (0..50).map(|n| ("x".repeat(n + 1), said(0))).collect();
         })),
         refused(told(&mut c, &|p| p.signature = vec![0; 100_000].into())),
     ];
@@ -341,15 +345,15 @@ fn a_service_assigns_under_its_lease_alone_and_people_who_may() {
 fn digests_of_two_schemas_are_never_compared() {
     let mut c = founded(6);
     c.set("h100", of("n[000-005]", None, &[("nic", STRICT, exact(1))]));
-    let upgraded = |earlier: Option<u8>| ClassClaim {
+    let upgraded = |earlier: Option<u8>| ClassAttestation {
         earlier: earlier.map(|digest| SchemaDigest {
             schema: 1,
             digest: [digest; 32],
         }),
-        ..ClassClaim::only(2, [9; 32])
+        ..ClassAttestation::only(2, [9; 32])
     };
     let nic = |p: &mut Proof, said| {
-        p.claim.classes.insert("nic".to_owned(), said);
+        p.attestation.classes.insert("nic".to_owned(), said);
     };
     told(&mut c, &|p| nic(p, upgraded(Some(1)))).unwrap();
     let fault = first(told(&mut c, &|p| nic(p, upgraded(Some(2)))));
@@ -358,7 +362,7 @@ fn digests_of_two_schemas_are_never_compared() {
         "{fault}"
     );
     // The digest equals that of the baseline by coincidence, in another schema.
-    let coincidence = ClassClaim::only(2, [1; 32]);
+    let coincidence = ClassAttestation::only(2, [1; 32]);
     let fault = first(told(&mut c, &|p| nic(p, coincidence)));
     assert!(matches!(fault, ProofFault::NotJudged { .. }), "{fault}");
     let judged = |p: &mut Proof, version| {

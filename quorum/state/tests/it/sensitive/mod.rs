@@ -9,12 +9,14 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::RankExit,
+    attestation::{
+        Attestation, BaselineVersion, ClassAttestation, Completed, MAX_AGE_MS, Proof, SchemaDigest,
+    },
     baseline::{
         Baseline, ClassRule, Cohort, CohortSelector, Constraint, Definition, Policy, Rule, Scalar,
         Sensitive,
     },
-    claim::{BaselineVersion, Claim, ClassClaim, Completed, MAX_AGE_MS, Proof, SchemaDigest},
-    command::{ClaimedNode, ExpectedNode, Power},
+    command::{AttestedNode, ExpectedNode, Power},
     id::BaselineName,
     refusal::ProofFault,
     view::{Answer, Query},
@@ -82,15 +84,15 @@ fn xe9680() -> Cohort {
 }
 
 /// A class in schema 1.
-fn said(digest: u8) -> ClassClaim {
-    ClassClaim::only(1, [digest; 32])
+fn said(digest: u8) -> ClassAttestation {
+    ClassAttestation::only(1, [digest; 32])
 }
 
 /// Attestation of a node under boot `b1`, of now.
 fn proof(c: &Cluster, of: &NodeId, digests: &[(&str, u8)]) -> Proof {
     let digests = digests.iter();
     Proof {
-        claim: Claim {
+        attestation: Attestation {
             node: of.clone(),
             boot_id: "b1".to_owned(),
             cohort: Some(xe9680()),
@@ -132,7 +134,7 @@ impl Sensitively for Cluster {
 
     fn plan(&self, id: AllocationId, say: &dyn Fn(&NodeId) -> Proof) -> Command {
         let count = self.state.allocation(id).unwrap().spec.nodes as usize;
-        let nodes = self.free(count).into_iter().map(|expected| ClaimedNode {
+        let nodes = self.free(count).into_iter().map(|expected| AttestedNode {
             proof: say(&expected.node),
             expected: ExpectedNode {
                 boot: Some("b1".to_owned()),

@@ -193,8 +193,8 @@ impl Run {
             let digests: Vec<(&str, u8)> =
                 digests.map(|(class, d)| (CLASSES[*class], *d)).collect();
             let mut proof = proof(c, node, &digests);
-            proof.claim.cohort = cohort(words.cohort);
-            proof.claim.read_at = UnixMillis(c.now().0 - words.age_ms);
+            proof.attestation.cohort = cohort(words.cohort);
+            proof.attestation.read_at = UnixMillis(c.now().0 - words.age_ms);
             if let Some((class, base, digest)) = words.completes {
                 let made = Completed {
                     base: (base > 0).then(|| said(base)),
@@ -203,7 +203,7 @@ impl Run {
                 proof.completed.insert(CLASSES[class].to_owned(), made);
             }
             for class in CLASSES.into_iter().filter(|_| words.judges) {
-                let one = sole(&in_force, node, proof.claim.cohort.as_ref(), class);
+                let one = sole(&in_force, node, proof.attestation.cohort.as_ref(), class);
                 if let Some((baseline, _)) = one {
                     let of = BaselineVersion {
                         name: baseline.name.clone(),
@@ -285,12 +285,12 @@ fn sole<'a>(
 }
 
 /// Invariants of a node with a sensitive allocation.
-fn check_assigned(in_force: &[Baseline], now: UnixMillis, claimed: &ClaimedNode, met: &mut Met) {
+fn check_assigned(in_force: &[Baseline], now: UnixMillis, claimed: &AttestedNode, met: &mut Met) {
     let (node, proof) = (&claimed.expected.node, &claimed.proof);
-    assert_eq!(proof.claim.node, *node);
-    assert!(now.0.abs_diff(proof.claim.read_at.0) <= MAX_AGE_MS);
+    assert_eq!(proof.attestation.node, *node);
+    assert!(now.0.abs_diff(proof.attestation.read_at.0) <= MAX_AGE_MS);
     for class in CLASSES {
-        let one = sole(in_force, node, proof.claim.cohort.as_ref(), class);
+        let one = sole(in_force, node, proof.attestation.cohort.as_ref(), class);
         let Some((baseline, rule)) = one else {
             continue;
         };
@@ -298,7 +298,7 @@ fn check_assigned(in_force: &[Baseline], now: UnixMillis, claimed: &ClaimedNode,
             met.insert("ignored".to_owned());
             continue;
         }
-        let said = proof.claim.classes.get(class).copied();
+        let said = proof.attestation.classes.get(class).copied();
         let made = proof.completed.get(class);
         if let Some(made) = made {
             assert_eq!(made.base, said, "{node} {class}: made of another word");

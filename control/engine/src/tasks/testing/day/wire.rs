@@ -1,12 +1,12 @@
 //! Requests to the day's agents, and their signed attestations.
 
 use bytes::Bytes;
-use lattice_agent_rpc::{GetClaim, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint};
+use lattice_agent_rpc::{GetAttestation, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint};
 use lattice_conformance::{Class, Digest};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Validity};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
-    claim::{Claim, ClassClaim},
+    attestation::{Attestation, ClassAttestation},
 };
 use lattice_replay::day::{START, Site};
 use std::{
@@ -110,18 +110,18 @@ pub fn answer(
     if let Some(GetUsage { .. }) = request.downcast_ref::<GetUsage>() {
         return site.usage(node).map(boxed);
     }
-    if let Some(GetClaim { nonce }) = request.downcast_ref::<GetClaim>() {
+    if let Some(GetAttestation { nonce }) = request.downcast_ref::<GetAttestation>() {
         let boot_id = site.ping(node)?;
-        let claim = Claim {
+        let attestation = Attestation {
             node: node.clone(),
             boot_id,
             cohort: None,
-            classes: BTreeMap::from([(Class::Gpu.to_string(), ClassClaim::only(1, GPUS))]),
+            classes: BTreeMap::from([(Class::Gpu.to_string(), ClassAttestation::only(1, GPUS))]),
             read_at: site.now(),
             nonce: *nonce,
         };
-        let claim = postcard::to_stdvec(&claim).unwrap();
-        let signed = signers[node].sign(Claim::CONTEXT, &claim).unwrap();
+        let claim = postcard::to_stdvec(&attestation).unwrap();
+        let signed = signers[node].sign(Attestation::CONTEXT, &claim).unwrap();
         let both = postcard::to_stdvec(&(Bytes::from(claim), signed)).unwrap();
         return Some(boxed(Ok::<Bytes, String>(Bytes::from(both))));
     }

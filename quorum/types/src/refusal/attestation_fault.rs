@@ -2,7 +2,8 @@
 
 use super::Refusal;
 use crate::{
-    AllocationId, NodeId, UnixMillis, baseline::Sensitive, claim::BaselineVersion, id::BaselineName,
+    AllocationId, NodeId, UnixMillis, attestation::BaselineVersion, baseline::Sensitive,
+    id::BaselineName,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub struct Unproven {
 #[serde(rename_all = "snake_case")]
 pub enum ProofFault {
     /// The node's attestation is missing.
-    NoClaim,
+    NoAttestation,
     /// The attestation is that of another node.
     AnotherNode {
         /// Node that the attestation names.
@@ -140,7 +141,7 @@ impl ProofFault {
     /// baselines.
     pub fn is_stale(&self) -> bool {
         match self {
-            Self::NoClaim
+            Self::NoAttestation
             | Self::Age { .. }
             | Self::Boot { .. }
             | Self::NotJudged { .. }
@@ -157,7 +158,7 @@ impl ProofFault {
     /// Text of the remedy.
     fn advice(&self, node: &NodeId) -> String {
         match self {
-            Self::NoClaim
+            Self::NoAttestation
             | Self::AnotherNode { .. }
             | Self::Age { .. }
             | Self::Boot { .. }
@@ -206,7 +207,7 @@ impl fmt::Display for Unproven {
 impl fmt::Display for ProofFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoClaim => f.write_str("it has no signed attestation"),
+            Self::NoAttestation => f.write_str("it has no signed attestation"),
             Self::AnotherNode { speaks_of } => {
                 write!(f, "the attestation names node {speaks_of}")
             }

@@ -27,7 +27,7 @@ const MAX_SIGNATURE_BYTES: usize = 40 << 10;
 /// Attestation: a node's signed statement about itself, made on request. Sensitive allocations may rely on an
 /// attestation but not on gossip.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct Attestation {
     /// Name of the node.
     pub node: NodeId,
     /// Boot id of the node.
@@ -35,7 +35,7 @@ pub struct Claim {
     /// Cohort of the node, which selects its baselines; `None` while a part of the cohort is not known.
     pub cohort: Option<Cohort>,
     /// Digests of the node's classes. Incomplete and disabled classes are absent.
-    pub classes: BTreeMap<String, ClassClaim>,
+    pub classes: BTreeMap<String, ClassAttestation>,
     /// Time of the reading, by the node's clock.
     pub read_at: UnixMillis,
     /// Nonce of the request, so that an old attestation cannot be replayed.
@@ -44,7 +44,7 @@ pub struct Claim {
 
 /// Digests of one class record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassClaim {
+pub struct ClassAttestation {
     /// Digest under the present schema.
     pub now: SchemaDigest,
     /// Digest of the same record under the previous schema, while a cluster is upgraded.
@@ -60,7 +60,7 @@ pub struct SchemaDigest {
     pub digest: [u8; 32],
 }
 
-impl ClassClaim {
+impl ClassAttestation {
     /// Creates digests of one schema only.
     pub const fn only(schema: u16, digest: [u8; 32]) -> Self {
         Self {
@@ -83,9 +83,9 @@ impl ClassClaim {
 pub struct Completed {
     /// Digests in the node's attestation; `None` if the attestation lacks the class. The completion is void for an
     /// attestation with other digests.
-    pub base: Option<ClassClaim>,
+    pub base: Option<ClassAttestation>,
     /// Digests of the complete class.
-    pub whole: ClassClaim,
+    pub whole: ClassAttestation,
 }
 
 /// One version of a baseline.
@@ -101,7 +101,7 @@ pub struct BaselineVersion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// Attestation of the node.
-    pub claim: Claim,
+    pub attestation: Attestation,
     /// Signature of the node over the postcard encoding of the claim, as `lattice-mesh` encodes it. The leader verifies
     /// and removes the signature, so it is empty in the log.
     pub signature: Bytes,
@@ -116,14 +116,14 @@ pub struct Proof {
 /// An attestation or proof that is not well formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
-pub struct InvalidClaim {
+pub struct InvalidAttestation {
     /// Name of the field.
     pub field: String,
     /// Description of the error, with the bound.
     pub reason: String,
 }
 
-impl Claim {
+impl Attestation {
     /// Context of the attestation's signature.
     pub const CONTEXT: &'static str = "lattice node claim 2";
 
@@ -131,7 +131,7 @@ impl Claim {
     ///
     /// # Errors
     /// The first invalid field.
-    pub fn check(&self) -> Result<(), InvalidClaim> {
+    pub fn check(&self) -> Result<(), InvalidAttestation> {
         within("boot_id", self.boot_id.len(), MAX_BOOT_BYTES, "bytes")?;
         if self.boot_id.is_empty() {
             return Err(invalid("boot_id", "it is empty".to_owned()));
@@ -162,11 +162,13 @@ impl Proof {
     ///
     /// # Errors
     /// The first invalid field.
-    pub fn check(&self) -> Result<(), InvalidClaim> {
-        self.claim.check().map_err(|error| InvalidClaim {
-            field: format!("claim.{}", error.field),
-            ..error
-        })?;
+    pub fn check(&self) -> Result<(), InvalidAttestation> {
+        self.attestation
+            .check()
+            .map_err(|error| InvalidAttestation {
+                field: format!("claim.{}", error.field),
+                ..error
+            })?;
         within(
             "signature",
             self.signature.len(),
@@ -181,8 +183,8 @@ impl Proof {
     ///
     /// # Errors
     /// [`MadeOfAnother`] if control completed the class from other digests than those in the attestation.
-    pub fn class(&self, class: &str) -> Result<Option<ClassClaim>, MadeOfAnother> {
-        let own = self.claim.classes.get(class).copied();
+    pub fn class(&self, class: &str) -> Result<Option<ClassAttestation>, MadeOfAnother> {
+        let own = self.attestation.classes.get(class).copied();
         match self.completed.get(class) {
             None => Ok(own),
             Some(made) if made.base == own => Ok(Some(made.whole)),
@@ -198,7 +200,7 @@ pub struct MadeOfAnother;
 fn classes<'a>(
     field: &str,
     names: impl ExactSizeIterator<Item = &'a String>,
-) -> Result<(), InvalidClaim> {
+) -> Result<(), InvalidAttestation> {
     within(field, names.len(), MAX_CLASSES, "classes")?;
     for name in names {
         let is_name = (1..=MAX_CLASS_BYTES).contains(&name.len())
@@ -213,7 +215,7 @@ fn classes<'a>(
     Ok(())
 }
 
-fn within(field: &str, found: usize, most: usize, unit: &str) -> Result<(), InvalidClaim> {
+fn within(field: &str, found: usize, most: usize, unit: &str) -> Result<(), InvalidAttestation> {
     if found <= most {
         return Ok(());
     }
@@ -223,8 +225,8 @@ fn within(field: &str, found: usize, most: usize, unit: &str) -> Result<(), Inva
     ))
 }
 
-fn invalid(field: &str, reason: String) -> InvalidClaim {
-    InvalidClaim {
+fn invalid(field: &str, reason: String) -> InvalidAttestation {
+    InvalidAttestation {
         field: field.to_owned(),
         reason,
     }
@@ -235,11 +237,11 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    const ONE: ClassClaim = ClassClaim::only(1, [1; 32]);
+    const ONE: ClassAttestation = ClassAttestation::only(1, [1; 32]);
 
     fn proof() -> Proof {
         Proof {
-            claim: Claim {
+            attestation: Attestation {
                 node: NodeId::new("gpu001").unwrap(),
                 boot_id: "b1".to_owned(),
                 cohort: Some(Cohort::default()),
@@ -264,13 +266,13 @@ mod tests {
         let long = || "x".repeat(1 << 20);
         let many = |n: usize| (0..n).map(|i| "x".repeat(i + 1));
         let told = [
-            said(&|p| p.claim.boot_id = long()),
-            said(&|p| p.claim.boot_id.clear()),
-            said(&|p| p.claim.classes = many(33).map(|name| (name, ONE)).collect()),
-            said(&|p| p.claim.classes = BTreeMap::from([(long(), ONE)])),
-            said(&|p| p.claim.classes = BTreeMap::from([("GPU".to_owned(), ONE)])),
-            said(&|p| p.claim.classes = BTreeMap::from([("gpu.1".to_owned(), ONE)])),
-            said(&|p| p.claim.cohort.as_mut().unwrap().product = Some(long())),
+            said(&|p| p.attestation.boot_id = long()),
+            said(&|p| p.attestation.boot_id.clear()),
+            said(&|p| p.attestation.classes = many(33).map(|name| (name, ONE)).collect()),
+            said(&|p| p.attestation.classes = BTreeMap::from([(long(), ONE)])),
+            said(&|p| p.attestation.classes = BTreeMap::from([("GPU".to_owned(), ONE)])),
+            said(&|p| p.attestation.classes = BTreeMap::from([("gpu.1".to_owned(), ONE)])),
+            said(&|p| p.attestation.cohort.as_mut().unwrap().product = Some(long())),
             said(&|p| p.signature = vec![0; 1 << 20].into()),
             said(&|p| {
                 let made = Completed {
@@ -305,7 +307,10 @@ mod tests {
     #[test]
     fn a_whole_counts_only_with_the_word_it_was_made_of() {
         let mut proof = proof();
-        let (two, whole) = (ClassClaim::only(1, [2; 32]), ClassClaim::only(1, [9; 32]));
+        let (two, whole) = (
+            ClassAttestation::only(1, [2; 32]),
+            ClassAttestation::only(1, [9; 32]),
+        );
         assert_eq!(proof.class("gpu"), Ok(Some(ONE)));
         assert_eq!(proof.class("bmc"), Ok(None));
         let made = |base| Completed { base, whole };
@@ -313,8 +318,8 @@ mod tests {
         proof.completed.insert("bmc".to_owned(), made(None));
         assert_eq!(proof.class("gpu"), Ok(Some(whole)));
         assert_eq!(proof.class("bmc"), Ok(Some(whole)));
-        proof.claim.classes.insert("gpu".to_owned(), two);
-        proof.claim.classes.insert("bmc".to_owned(), two);
+        proof.attestation.classes.insert("gpu".to_owned(), two);
+        proof.attestation.classes.insert("bmc".to_owned(), two);
         assert_eq!(proof.class("gpu"), Err(MadeOfAnother));
         assert_eq!(proof.class("bmc"), Err(MadeOfAnother));
     }
@@ -325,9 +330,9 @@ mod tests {
             schema: 1,
             digest: [1; 32],
         };
-        let upgraded = ClassClaim {
+        let upgraded = ClassAttestation {
             earlier: Some(earlier),
-            ..ClassClaim::only(2, [2; 32])
+            ..ClassAttestation::only(2, [2; 32])
         };
         assert_eq!(upgraded.under(2), Some([2; 32]));
         assert_eq!(upgraded.under(1), Some([1; 32]));
@@ -337,7 +342,7 @@ mod tests {
 
     #[test]
     fn its_age_counts_in_both_directions() {
-        let claim = proof().claim;
+        let claim = proof().attestation;
         assert_eq!(claim.off_ms(UnixMillis(1_500)), 500);
         assert_eq!(claim.off_ms(UnixMillis(400)), 600);
     }

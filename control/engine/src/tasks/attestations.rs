@@ -9,7 +9,7 @@
 //! assignment, and `users.rs` handles node claims of users.
 
 mod proof;
-mod said;
+mod signed_attestation;
 mod users;
 
 pub use users::{prove, unasked};
@@ -17,12 +17,12 @@ pub use users::{prove, unasked};
 use crate::{core::Core, observe, view::View};
 use lattice_quorum_types::{
     NodeId,
-    claim::Proof,
-    command::{ClaimedNode, ExpectedNode},
+    attestation::Proof,
+    command::{AttestedNode, ExpectedNode},
     refusal::{ProofFault, Unproven},
 };
 use proof::proof;
-use said::{SignedClaim, differs, read};
+use signed_attestation::{SignedAttestation, differs, read};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -36,24 +36,24 @@ const HOLDS: Duration = Duration::from_secs(30);
 const MAX_CALLS: usize = 256;
 
 #[derive(Debug)]
-enum ClaimResult {
-    Claimed(Box<SignedClaim>),
+enum AttestationResult {
+    Claimed(Box<SignedAttestation>),
     /// The attestation was not available, or differs from the planned state.
     Refused,
 }
 
 /// Attestations held by the scheduler; see the module.
 #[derive(Debug)]
-pub struct Claims {
+pub struct Attestations {
     core: Arc<Core>,
-    known: BTreeMap<NodeId, (Instant, ClaimResult)>,
+    known: BTreeMap<NodeId, (Instant, AttestationResult)>,
     /// When nodes were queried again because their attestation had become unusable.
     asked_anew: BTreeMap<NodeId, Instant>,
     under_way: BTreeSet<NodeId>,
-    asked: JoinSet<(NodeId, Result<SignedClaim, String>)>,
+    asked: JoinSet<(NodeId, Result<SignedAttestation, String>)>,
 }
 
-impl Claims {
+impl Attestations {
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
@@ -72,7 +72,7 @@ impl Claims {
         match answer {
             Ok((node, Ok(said))) => {
                 self.under_way.remove(&node);
-                let known = ClaimResult::Claimed(Box::new(said));
+                let known = AttestationResult::Claimed(Box::new(said));
                 self.known.insert(node, (Instant::now(), known));
             }
             Ok((node, Err(reason))) => {
@@ -94,24 +94,24 @@ impl Claims {
         self.asked_anew.retain(|_, at| !is_old(*at));
         let old = self.known.extract_if(.., |_, (at, _)| is_old(*at));
         let cleared: BTreeMap<NodeId, Option<String>> = old
-            .filter(|(_, (_, known))| matches!(known, ClaimResult::Refused))
+            .filter(|(_, (_, known))| matches!(known, AttestationResult::Refused))
             .map(|(node, _)| (node, None))
             .collect();
         if !cleared.is_empty() {
-            observe::claims(&self.core, &cleared);
+            observe::attestations(&self.core, &cleared);
         }
     }
 
     /// Returns the nodes with their proofs, once every node attests the state in the view. Nodes without an attestation
     /// are queried; the next cycle sees the result.
-    pub fn confirm(&mut self, view: &View, nodes: &[ExpectedNode]) -> Option<Vec<ClaimedNode>> {
+    pub fn confirm(&mut self, view: &View, nodes: &[ExpectedNode]) -> Option<Vec<AttestedNode>> {
         // Every node is checked before returning, so that all missing attestations are requested at once.
-        let looked: Vec<Option<ClaimedNode>> = nodes
+        let looked: Vec<Option<AttestedNode>> = nodes
             .iter()
             .map(|expected| {
                 let proof = self.confirm_one(view, &expected.node)?;
                 let expected = expected.clone();
-                Some(ClaimedNode { expected, proof })
+                Some(AttestedNode { expected, proof })
             })
             .collect();
         looked.into_iter().collect()
@@ -130,7 +130,7 @@ impl Claims {
         let is_refused = |node: &NodeId| {
             let known = self.known.get(node);
             let entry = view.node(node);
-            matches!(known, Some((_, ClaimResult::Refused)))
+            matches!(known, Some((_, AttestationResult::Refused)))
                 || entry.is_some_and(|of| view.is_judged(of) && of.no_sensitive().is_some())
         };
         let mut nodes = nodes.iter().map(|expected| &expected.node);
@@ -144,14 +144,14 @@ impl Claims {
             return None;
         }
         let said = match self.known.get(node) {
-            Some((_, ClaimResult::Claimed(said))) => said.as_ref().clone(),
-            Some((_, ClaimResult::Refused)) => return None,
+            Some((_, AttestationResult::Claimed(said))) => said.as_ref().clone(),
+            Some((_, AttestationResult::Refused)) => return None,
             None => {
                 self.ask(node);
                 return None;
             }
         };
-        match differs(&said.claim, entry) {
+        match differs(&said.attestation, entry) {
             None => Some(proof(view, entry, said)),
             Some(reason) => {
                 self.refuse(node.clone(), reason);
@@ -186,9 +186,9 @@ impl Claims {
     fn refuse(&mut self, node: NodeId, reason: String) {
         tracing::warn!(%node, reason, "node excluded from sensitive allocations for now");
         let refused = BTreeMap::from([(node.clone(), Some(reason))]);
-        observe::claims(&self.core, &refused);
+        observe::attestations(&self.core, &refused);
         self.known
-            .insert(node, (Instant::now(), ClaimResult::Refused));
+            .insert(node, (Instant::now(), AttestationResult::Refused));
     }
 
     fn ask(&mut self, node: &NodeId) {
@@ -204,17 +204,20 @@ impl Claims {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Claims {
+impl Attestations {
     /// Stores an attestation as if it had just been received and its signature verified.
     pub(crate) fn has(
         &mut self,
-        claim: lattice_quorum_types::claim::Claim,
+        attestation: lattice_quorum_types::attestation::Attestation,
         signature: bytes::Bytes,
     ) {
-        let node = claim.node.clone();
-        let said = Box::new(SignedClaim { claim, signature });
+        let node = attestation.node.clone();
+        let said = Box::new(SignedAttestation {
+            attestation,
+            signature,
+        });
         self.known
-            .insert(node, (Instant::now(), ClaimResult::Claimed(said)));
+            .insert(node, (Instant::now(), AttestationResult::Claimed(said)));
     }
 }
 

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::{
-    said::{MAX_AGE_MS, check},
+    signed_attestation::{MAX_AGE_MS, check},
     *,
 };
 use crate::{
@@ -13,18 +13,21 @@ use crate::{
 use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_quorum_types::{
     UnixMillis,
-    claim::{Claim, ClassClaim},
+    attestation::{Attestation, ClassAttestation},
 };
 
 const NONCE: [u8; 16] = [3; 16];
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
-fn claim(digest: u8) -> Claim {
-    Claim {
+fn claim(digest: u8) -> Attestation {
+    Attestation {
         node: testing::id("a"),
         boot_id: "b1".to_owned(),
         cohort: None,
-        classes: BTreeMap::from([(Class::Gpu.to_string(), ClassClaim::only(1, [digest; 32]))]),
+        classes: BTreeMap::from([(
+            Class::Gpu.to_string(),
+            ClassAttestation::only(1, [digest; 32]),
+        )]),
         read_at: NOW,
         nonce: NONCE,
     }
@@ -51,7 +54,7 @@ fn a_claim_must_say_what_was_planned_on() {
     let rebooted = differs(&claim(1), &entry("b2", 1)).unwrap_or_default();
     assert!(rebooted.contains("has rebooted"), "{rebooted}");
     let mut more = claim(1);
-    let bmc = ClassClaim::only(1, [4; 32]);
+    let bmc = ClassAttestation::only(1, [4; 32]);
     more.classes.insert(Class::Bmc.to_string(), bmc);
     let more = differs(&more, &entry("b1", 1)).unwrap_or_default();
     assert!(more.ends_with("than it publishes: bmc"), "{more}");
@@ -60,13 +63,15 @@ fn a_claim_must_say_what_was_planned_on() {
 #[test]
 fn a_claim_must_answer_this_question_now() {
     let node = testing::id("a");
-    let ok = |claim: &Claim, nonce, now| check(claim, &node, nonce, UnixMillis(now)).is_ok();
+    let ok = |attestation: &Attestation, nonce, now| {
+        check(attestation, &node, nonce, UnixMillis(now)).is_ok()
+    };
     assert!(ok(&claim(1), NONCE, NOW.0));
     assert!(ok(&claim(1), NONCE, NOW.0 + MAX_AGE_MS));
     assert!(!ok(&claim(1), NONCE, NOW.0 + MAX_AGE_MS + 1));
     assert!(!ok(&claim(1), NONCE, NOW.0 - MAX_AGE_MS - 1));
     assert!(!ok(&claim(1), [4; 16], NOW.0));
-    let others = Claim {
+    let others = Attestation {
         node: testing::id("b"),
         ..claim(1)
     };
@@ -103,21 +108,21 @@ async fn what_is_stale_at_once_again_is_asked_for_once_and_then_said() {
         limit_ms: 120_000,
     })];
     let said = || world.core.view().node(&node)?.claim_refused.clone();
-    let mut claims = Claims::new(world.core.clone());
+    let mut attestations = Attestations::new(world.core.clone());
     for refused in [&first[..], &again[..]] {
         assert_eq!(said(), None);
-        assert!(claims.confirm(&world.core.view(), &nodes).is_none());
-        assert!(claims.under_way.contains(&node));
-        claims.answered().await;
-        assert!(claims.confirm(&world.core.view(), &nodes).is_some());
-        claims.refused(refused);
+        assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
+        assert!(attestations.under_way.contains(&node));
+        attestations.answered().await;
+        assert!(attestations.confirm(&world.core.view(), &nodes).is_some());
+        attestations.refused(refused);
     }
     assert_eq!(
         said().as_deref(),
         Some("its attestation was made 200 s from state time; at most 120 s are allowed")
     );
-    assert!(claims.confirm(&world.core.view(), &nodes).is_none());
-    assert!(claims.under_way.is_empty());
+    assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
+    assert!(attestations.under_way.is_empty());
 }
 
 #[test]

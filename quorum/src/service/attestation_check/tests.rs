@@ -1,9 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
-use crate::service::claims::*;
+use crate::service::attestation_check::*;
 use lattice_mesh::{Authority, Clock as _, Credentials, MeshConfig, SystemClock, Validity};
 use lattice_quorum_types::{
     AllocationId, NodeId,
-    claim::ClassClaim,
+    attestation::ClassAttestation,
     command::{ExpectedNode, Power, Principal, SCHEMA},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -17,31 +17,31 @@ fn credentials(by: &Authority, role: Role, name: &str) -> Credentials {
     Credentials::issued_now(by, "demo", role, name, Duration::from_secs(86_400)).unwrap()
 }
 
-fn claim(node: &str) -> Claim {
-    Claim {
+fn claim(node: &str) -> Attestation {
+    Attestation {
         node: NodeId::new(node).unwrap(),
         boot_id: "b1".to_owned(),
         cohort: None,
-        classes: BTreeMap::from([("gpu".to_owned(), ClassClaim::only(1, [1; 32]))]),
+        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, [1; 32]))]),
         read_at: SystemClock.now(),
         nonce: [7; 16],
     }
 }
 
-fn signed(by: &Credentials, claim: &Claim) -> Vec<u8> {
-    let bytes = postcard::to_stdvec(claim).unwrap();
-    postcard::to_stdvec(&by.sign(Claim::CONTEXT, &bytes).unwrap()).unwrap()
+fn signed(by: &Credentials, attestation: &Attestation) -> Vec<u8> {
+    let bytes = postcard::to_stdvec(attestation).unwrap();
+    postcard::to_stdvec(&by.sign(Attestation::CONTEXT, &bytes).unwrap()).unwrap()
 }
 
-fn assign(claims: Vec<(Claim, Vec<u8>)>) -> Envelope {
-    let node = |(claim, signature): (Claim, Vec<u8>)| ClaimedNode {
+fn assign(claims: Vec<(Attestation, Vec<u8>)>) -> Envelope {
+    let node = |(claim, signature): (Attestation, Vec<u8>)| AttestedNode {
         expected: ExpectedNode {
             node: claim.node.clone(),
             version: 1,
             boot: Some("b1".to_owned()),
         },
         proof: Proof {
-            claim,
+            attestation: claim,
             signature: signature.into(),
             completed: BTreeMap::new(),
             conforms: BTreeMap::new(),
@@ -74,22 +74,27 @@ async fn only_a_nodes_own_word_passes_and_its_signature_does_not_go_on() {
         MeshConfig::default(),
     )
     .unwrap();
-    let check = |claims: Vec<(Claim, Vec<u8>)>| {
+    let check = |claims: Vec<(Attestation, Vec<u8>)>| {
         let mut envelope = assign(claims);
         let checked = verify(&mesh, &mut envelope, SystemClock.now());
         checked.map(|()| envelope)
     };
     let (a, b) = (claim("a"), claim("b"));
-    let good = |claim: &Claim| (claim.clone(), signed(&own(claim.node.as_str()), claim));
+    let good = |attestation: &Attestation| {
+        (
+            attestation.clone(),
+            signed(&own(attestation.node.as_str()), attestation),
+        )
+    };
     let passed = check(vec![good(&a), good(&b)]).unwrap();
     let Command::AssignSensitive { nodes, .. } = &passed.command else {
         panic!("{passed:?}")
     };
     assert!(nodes.iter().all(|node| node.proof.signature.is_empty()));
-    assert_eq!(nodes[1].proof.claim, b);
+    assert_eq!(nodes[1].proof.attestation, b);
 
-    let changed = Claim {
-        classes: BTreeMap::from([("gpu".to_owned(), ClassClaim::only(1, [2; 32]))]),
+    let changed = Attestation {
+        classes: BTreeMap::from([("gpu".to_owned(), ClassAttestation::only(1, [2; 32]))]),
         ..a.clone()
     };
     let strangers = credentials(&authority(), Role::Agent, "a");

@@ -1,18 +1,18 @@
 //! Attestations (in the code: claims) of nodes, verified before their command enters the log: the node that an
 //! attestation describes must have signed it. Verification depends on certificates, the trust bundle and the current
 //! time, so `apply` cannot do it. In the log an attestation is accepted as stated, like the principal. See
-//! `../../0005-claims.md`.
+//! `../../0005-attestations.md`.
 
 use lattice_mesh::{Mesh, Role, Signed};
 use lattice_quorum_types::{
     Command, Envelope, Refusal, UnixMillis,
-    claim::{Claim, Proof},
-    command::ClaimedNode,
+    attestation::{Attestation, Proof},
+    command::AttestedNode,
     refusal::{ProofFault, Unproven},
 };
 
 /// Returns whether the command carries attestations.
-pub(crate) fn has_claims(envelope: &Envelope) -> bool {
+pub(crate) fn has_attestations(envelope: &Envelope) -> bool {
     matches!(
         envelope.command,
         Command::AssignSensitive { .. } | Command::ClaimNodes { .. }
@@ -40,9 +40,9 @@ pub(crate) fn verify(
     }
 }
 
-fn faults(mesh: &Mesh, nodes: &mut [ClaimedNode], clock: UnixMillis) -> Vec<Unproven> {
+fn faults(mesh: &Mesh, nodes: &mut [AttestedNode], clock: UnixMillis) -> Vec<Unproven> {
     let mut faults = Vec::new();
-    for ClaimedNode { expected, proof } in nodes {
+    for AttestedNode { expected, proof } in nodes {
         if let Err(reason) = signed_by_itself(mesh, proof, clock) {
             faults.push(Unproven {
                 node: expected.node.clone(),
@@ -60,10 +60,10 @@ fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(),
     proof.check().map_err(|error| error.to_string())?;
     let signed: Signed = postcard::from_bytes(&proof.signature)
         .map_err(|error| format!("the signature cannot be read: {error}"))?;
-    let bytes = postcard::to_stdvec(&proof.claim).map_err(|error| error.to_string())?;
-    let signer = mesh.verify_signed(Claim::CONTEXT, &bytes, &signed, clock);
+    let bytes = postcard::to_stdvec(&proof.attestation).map_err(|error| error.to_string())?;
+    let signer = mesh.verify_signed(Attestation::CONTEXT, &bytes, &signed, clock);
     let signer = signer.map_err(|refused| refused.to_string())?;
-    match signer.role() == Role::Agent && signer.id() == proof.claim.node.as_str() {
+    match signer.role() == Role::Agent && signer.id() == proof.attestation.node.as_str() {
         true => Ok(()),
         false => Err(format!("the signature is that of {signer}")),
     }

@@ -1,25 +1,25 @@
 //! Proof behind the assignment of a sensitive job to one node.
 
-use super::said::SignedClaim;
+use super::signed_attestation::SignedAttestation;
 use crate::{
     baselines::Chosen,
     view::{NodeEntry, View},
 };
 use lattice_conformance::{ClassMark, Digest, Earlier};
 use lattice_quorum_types::{
+    attestation::{BaselineVersion, ClassAttestation, Completed, Proof, SchemaDigest},
     baseline::Sensitive,
-    claim::{BaselineVersion, ClassClaim, Completed, Proof, SchemaDigest},
 };
 
 /// Builds the proof for this node: its attestation, the values completed from BMC readings, and the baselines that were
 /// applied. The node must be judged in its current state, and its attestation must match its gossip.
-pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedClaim) -> Proof {
+pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> Proof {
     // A completed value that was derived from another base does not complete this attestation.
     let of_now = entry.united.iter();
     let of_now = of_now.filter(|(class, united)| entry.said(**class) == united.base);
     let completed = of_now.filter_map(|(class, united)| {
         let made = Completed {
-            base: said.claim.classes.get(class.name()).copied(),
+            base: said.attestation.classes.get(class.name()).copied(),
             whole: class_claim(united.mark, united.earlier)?,
         };
         Some((class.to_string(), made))
@@ -39,16 +39,16 @@ pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedClaim) -> Proof 
     Proof {
         completed: completed.collect(),
         conforms: conforms.collect(),
-        claim: said.claim,
+        attestation: said.attestation,
         signature: said.signature,
     }
 }
 
-fn class_claim(mark: ClassMark, earlier: Option<Earlier>) -> Option<ClassClaim> {
+fn class_claim(mark: ClassMark, earlier: Option<Earlier>) -> Option<ClassAttestation> {
     let ClassMark::Complete { schema, digest } = mark else {
         return None;
     };
-    Some(ClassClaim {
+    Some(ClassAttestation {
         now: schema_digest(schema, digest),
         earlier: earlier.map(|earlier| schema_digest(earlier.schema, earlier.digest)),
     })

@@ -6,14 +6,14 @@ use lattice_conformance::{ClassMark, CohortKey, Inventory};
 use lattice_mesh::{Clock, CredentialsError, WeakMesh};
 use lattice_quorum_types::{
     NodeId,
+    attestation::{Attestation, ClassAttestation, SchemaDigest},
     baseline::Cohort,
-    claim::{Claim, ClassClaim, SchemaDigest},
 };
 use std::sync::Arc;
 
 /// Reason that no attestation was made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoClaim {
+pub(crate) enum NoAttestation {
     /// The node could not be read.
     #[error(transparent)]
     Unread(#[from] InventoryUnavailable),
@@ -33,7 +33,7 @@ pub(crate) enum NoClaim {
 
 /// Builds and signs attestations.
 #[derive(Clone)]
-pub(crate) struct Claims {
+pub(crate) struct AttestationSigner {
     pub(crate) node: NodeId,
     pub(crate) boot_id: String,
     pub(crate) clock: Arc<dyn Clock>,
@@ -41,11 +41,11 @@ pub(crate) struct Claims {
     pub(crate) mesh: WeakMesh,
 }
 
-impl Claims {
+impl AttestationSigner {
     /// Reads the node and signs the result. Classes that are incomplete or disabled have no digest, so the attestation
     /// omits them. The digests of earlier schemas are included.
-    pub(crate) async fn make(&self, nonce: [u8; 16]) -> Result<Bytes, NoClaim> {
-        let form = |reason: String| NoClaim::Form { reason };
+    pub(crate) async fn make(&self, nonce: [u8; 16]) -> Result<Bytes, NoAttestation> {
+        let form = |reason: String| NoAttestation::Form { reason };
         let json = self.view.fresh(None).await?;
         let inventory: Inventory =
             serde_json::from_slice(&json).map_err(|e| form(e.to_string()))?;
@@ -58,13 +58,13 @@ impl Claims {
                 schema: earlier.schema,
                 digest: earlier.digest.0,
             });
-            let claimed = ClassClaim {
+            let claimed = ClassAttestation {
                 earlier,
-                ..ClassClaim::only(schema, digest.0)
+                ..ClassAttestation::only(schema, digest.0)
             };
             Some((class.name().to_owned(), claimed))
         });
-        let claim = Claim {
+        let attestation = Attestation {
             node: self.node.clone(),
             boot_id: self.boot_id.clone(),
             cohort: CohortKey::of(&inventory.identity).map(cohort),
@@ -72,9 +72,9 @@ impl Claims {
             read_at: self.clock.now(),
             nonce,
         };
-        let claim = postcard::to_stdvec(&claim).map_err(|e| form(e.to_string()))?;
-        let mesh = self.mesh.upgrade().ok_or(NoClaim::Stopping)?;
-        let signed = mesh.sign(Claim::CONTEXT, &claim)?;
+        let claim = postcard::to_stdvec(&attestation).map_err(|e| form(e.to_string()))?;
+        let mesh = self.mesh.upgrade().ok_or(NoAttestation::Stopping)?;
+        let signed = mesh.sign(Attestation::CONTEXT, &claim)?;
         let both = (Bytes::from(claim), signed);
         let both = postcard::to_stdvec(&both).map_err(|e| form(e.to_string()))?;
         Ok(both.into())

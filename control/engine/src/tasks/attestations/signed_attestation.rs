@@ -3,10 +3,10 @@
 use super::proof::schema_digest;
 use crate::{baselines, core::Core, view::NodeEntry};
 use bytes::Bytes;
-use lattice_agent_rpc::GetClaim;
+use lattice_agent_rpc::GetAttestation;
 use lattice_conformance::{Class, Earlier};
 use lattice_mesh::{Role, Signed};
-use lattice_quorum_types::{NodeId, UnixMillis, claim::Claim};
+use lattice_quorum_types::{NodeId, UnixMillis, attestation::Attestation};
 use std::time::Duration;
 
 /// Maximum difference between the reading time of an attestation and the clock of this control, in either direction,
@@ -17,16 +17,16 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Attestation of a node and its signature.
 #[derive(Debug, Clone)]
-pub(super) struct SignedClaim {
-    pub(super) claim: Claim,
+pub(super) struct SignedAttestation {
+    pub(super) attestation: Attestation,
     pub(super) signature: Bytes,
 }
 
 /// Requests an attestation from a node and verifies it.
-pub(super) async fn read(core: &Core, node: &NodeId) -> Result<SignedClaim, String> {
+pub(super) async fn read(core: &Core, node: &NodeId) -> Result<SignedAttestation, String> {
     let nonce: [u8; 16] = rand::random();
     let view = core.view();
-    let request = GetClaim { nonce };
+    let request = GetAttestation { nonce };
     let asked = core.agents.call(&view, node, &request, CALL_TIMEOUT);
     let answer = asked.await.map_err(|error| error.to_string())?;
     let answer = answer.map_err(|reason| format!("it cannot attest: {reason}"))?;
@@ -34,30 +34,33 @@ pub(super) async fn read(core: &Core, node: &NodeId) -> Result<SignedClaim, Stri
     let (claim, signed): (Bytes, Signed) = postcard::from_bytes(&answer).map_err(malformed)?;
     let now = core.now();
     let mesh = core.agents.mesh();
-    let signer = mesh.verify_signed(Claim::CONTEXT, &claim, &signed, now);
+    let signer = mesh.verify_signed(Attestation::CONTEXT, &claim, &signed, now);
     let signer = signer.map_err(|refused| refused.to_string())?;
     if signer.role() != Role::Agent || signer.id() != node.as_str() {
         return Err(format!("its attestation was signed by {signer}"));
     }
-    let claim: Claim = postcard::from_bytes(&claim).map_err(malformed)?;
-    check(&claim, node, nonce, now)?;
+    let attestation: Attestation = postcard::from_bytes(&claim).map_err(malformed)?;
+    check(&attestation, node, nonce, now)?;
     let signature = postcard::to_stdvec(&signed).map_err(malformed)?.into();
-    Ok(SignedClaim { claim, signature })
+    Ok(SignedAttestation {
+        attestation,
+        signature,
+    })
 }
 
 /// Checks that the attestation is well formed, answers this request and is recent.
 pub(super) fn check(
-    claim: &Claim,
+    attestation: &Attestation,
     node: &NodeId,
     nonce: [u8; 16],
     now: UnixMillis,
 ) -> Result<(), String> {
-    let form = claim.check();
+    let form = attestation.check();
     form.map_err(|fault| format!("its attestation is not valid: {fault}"))?;
-    if claim.node != *node || claim.nonce != nonce {
+    if attestation.node != *node || attestation.nonce != nonce {
         return Err("its attestation answers another request".to_owned());
     }
-    let off = claim.off_ms(now);
+    let off = attestation.off_ms(now);
     if off > MAX_AGE_MS {
         return Err(format!(
             "its attestation is {} s off this control's clock; at most {} s are allowed",
@@ -69,17 +72,19 @@ pub(super) fn check(
 }
 
 /// Returns how an attestation differs from the view; `None` if both agree.
-pub(super) fn differs(claim: &Claim, entry: &NodeEntry) -> Option<String> {
-    if entry.boot.as_ref() != Some(&claim.boot_id) {
+pub(super) fn differs(attestation: &Attestation, entry: &NodeEntry) -> Option<String> {
+    if entry.boot.as_ref() != Some(&attestation.boot_id) {
         return Some("it has rebooted since it was planned on".to_owned());
     }
     // Without the document of the node, its cohort is not available here.
-    if entry.document.is_some() && entry.cohort().as_ref().map(baselines::cohort) != claim.cohort {
+    if entry.document.is_some()
+        && entry.cohort().as_ref().map(baselines::cohort) != attestation.cohort
+    {
         return Some("it attests another vendor, product or GPUs than its document has".to_owned());
     }
     let differs = |class: &Class| {
         let gossiped = entry.said(*class).and_then(|mark| mark.digest());
-        let claimed = claim.classes.get(class.name());
+        let claimed = attestation.classes.get(class.name());
         let beside = entry.seen.as_ref().and_then(|seen| seen.earlier.get(class));
         let is_claimed = |earlier: &Earlier| {
             let claimed = claimed.and_then(|said| said.earlier);

@@ -3,25 +3,25 @@
 use super::{
     MAX_CALLS,
     proof::proof,
-    said::{SignedClaim, differs, read},
+    signed_attestation::{SignedAttestation, differs, read},
 };
 use crate::{core::Core, view::View};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
-    claim::{Claim, Proof},
-    command::{ClaimedNode, ExpectedNode},
+    attestation::{Attestation, Proof},
+    command::{AttestedNode, ExpectedNode},
 };
 use std::collections::BTreeMap;
 
 /// Returns placeholder entries for nodes of a node claim before any node is queried. Ownership and fit can be checked
 /// without attestations.
-pub fn unasked(view: &View, nodes: &[NodeId]) -> Vec<ClaimedNode> {
-    let unasked = |node: &NodeId| ClaimedNode {
+pub fn unasked(view: &View, nodes: &[NodeId]) -> Vec<AttestedNode> {
+    let unasked = |node: &NodeId| AttestedNode {
         expected: expected(view, node),
         proof: Proof {
-            claim: Claim {
+            attestation: Attestation {
                 node: node.clone(),
                 boot_id: "not asked yet".to_owned(),
                 cohort: None,
@@ -48,7 +48,7 @@ fn expected(view: &View, node: &NodeId) -> ExpectedNode {
 }
 
 /// Requests an attestation from each node and returns the proofs, or the reason for each node that has none.
-pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<ClaimedNode>, Vec<String>> {
+pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<AttestedNode>, Vec<String>> {
     let asked = stream::iter(nodes.to_vec()).map(|node| async move {
         let said = read(core, &node).await;
         (node, said)
@@ -68,7 +68,7 @@ pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<ClaimedNode>, Ve
     }
 }
 
-fn proven_by(view: &View, node: &NodeId, said: SignedClaim) -> Result<ClaimedNode, String> {
+fn proven_by(view: &View, node: &NodeId, said: SignedAttestation) -> Result<AttestedNode, String> {
     let entry = view.node(node).ok_or("the node is unknown")?;
     if let Some(reason) = entry.no_sensitive() {
         return Err(reason.to_owned());
@@ -76,9 +76,9 @@ fn proven_by(view: &View, node: &NodeId, said: SignedClaim) -> Result<ClaimedNod
     if !view.is_judged(entry) {
         return Err("it was not compared with its baselines yet; try again".to_owned());
     }
-    match differs(&said.claim, entry) {
+    match differs(&said.attestation, entry) {
         Some(reason) => Err(reason),
-        None => Ok(ClaimedNode {
+        None => Ok(AttestedNode {
             expected: expected(view, node),
             proof: proof(view, entry, said),
         }),
