@@ -1,5 +1,5 @@
 //! Signed audit heads (in the code: checkpoints): the leader signs the end of the audit chain and commits the signature
-//! to the log. It does so at intervals, and at once before an export or a backup. See `../0008-audit-checkpoints.md`.
+//! to the log. It does so at intervals, and at once before an export or a backup. See `../0008-signed-heads.md`.
 //!
 //! A signed head is an audit entry like any other. A new leader finds it in the state, and this module keeps no memory
 //! of its own. A change of leader therefore neither repeats nor loses a signed head.
@@ -12,7 +12,7 @@ use lattice_mesh::{Mesh, Role, WeakMesh};
 use lattice_quorum_state::MAX_FORWARD_MS;
 use lattice_quorum_types::{
     Command, Envelope, UnixMillis,
-    audit::{AuditHead, Checkpoint, CheckpointOf, Hex},
+    audit::{AuditHead, Hex, SignedHead, SignedHeadContent},
     command::{Power, Principal, SCHEMA},
     view::Authority,
     wire::Unavailable,
@@ -83,7 +83,7 @@ impl Signer {
         }
         let mesh = self.mesh.upgrade().ok_or(Unavailable::NoMajority)?;
         let at = self.time();
-        let checkpoint = self.made(&mesh, &head, at)?;
+        let signed_head = self.made(&mesh, &head, at)?;
         let envelope = Envelope {
             schema: SCHEMA,
             principal: Principal {
@@ -94,7 +94,7 @@ impl Signer {
             at,
             fence: None,
             command: Command::SignAudit {
-                checkpoint: Box::new(checkpoint),
+                signed_head: Box::new(signed_head),
             },
         };
         let replies = self.proposals.submit(&self.member, vec![envelope]).await?;
@@ -128,9 +128,9 @@ impl Signer {
     }
 
     /// Creates the signed head and verifies it as other members will: an invalid one never enters the log.
-    fn made(&self, mesh: &Mesh, head: &AuditHead, at: UnixMillis) -> Result<Checkpoint, NotSigned> {
+    fn made(&self, mesh: &Mesh, head: &AuditHead, at: UnixMillis) -> Result<SignedHead, NotSigned> {
         let refused = |error: &dyn std::fmt::Display| NotSigned::Refused(error.to_string());
-        let of = CheckpointOf {
+        let of = SignedHeadContent {
             cluster: self.cluster.clone(),
             number: head.number,
             hash: head.hash.into(),
@@ -138,9 +138,9 @@ impl Signer {
         };
         let bytes = of.signed_bytes();
         let signed = mesh
-            .sign(CheckpointOf::CONTEXT, &bytes)
+            .sign(SignedHeadContent::CONTEXT, &bytes)
             .map_err(|e| refused(&e))?;
-        let signer = mesh.verify_signed(CheckpointOf::CONTEXT, &bytes, &signed, at);
+        let signer = mesh.verify_signed(SignedHeadContent::CONTEXT, &bytes, &signed, at);
         let signer = signer.map_err(|e| refused(&e))?;
         if signer.role() != Role::Quorum || signer.cluster() != self.cluster {
             return Err(refused(&format!("{signer} is not a member of this quorum")));
@@ -149,7 +149,7 @@ impl Signer {
         let trust = self.member.replica.trust();
         let by = |authority: &Authority| {
             let certificate = CertificateDer::from(&authority.certificate[..]);
-            let judged = signed.verify_by(&certificate, CheckpointOf::CONTEXT, &bytes, at);
+            let judged = signed.verify_by(&certificate, SignedHeadContent::CONTEXT, &bytes, at);
             Some((judged.ok()?, authority.certificate.clone()))
         };
         let found = trust.authorities.iter().find_map(by);
@@ -160,7 +160,7 @@ impl Signer {
             )
         })?;
         let certificates = signed.chain.into_iter().chain([authority]);
-        Ok(Checkpoint {
+        Ok(SignedHead {
             of,
             signer: format!("{}/{}", signer.role(), signer.id()),
             issued_at: by.issued_at,
@@ -175,7 +175,7 @@ impl Signer {
             return false;
         };
         let waited = Duration::from_millis(self.member.clock.now().since(since));
-        let entries = head.number - head.checkpoint.min(head.number);
+        let entries = head.number - head.signed_head.min(head.number);
         entries >= settings.entries || waited >= settings.after
     }
 }
@@ -188,7 +188,7 @@ pub(crate) async fn run(signer: Arc<Signer>, settings: CheckpointSettings) {
             continue;
         }
         match signer.sign().await {
-            Ok(head) => tracing::debug!(entry = head.checkpoint, "audit head signed"),
+            Ok(head) => tracing::debug!(entry = head.signed_head, "audit head signed"),
             Err(NotSigned::Unavailable(error)) => {
                 tracing::debug!(%error, "audit signing postponed");
             }

@@ -11,11 +11,11 @@ impl State {
             return AuditHead::default();
         };
         let is_checkpoint =
-            |entry: &AuditEntry| matches!(entry.action, AuditAction::Checkpoint { .. });
+            |entry: &AuditEntry| matches!(entry.action, AuditAction::SignedHead { .. });
         let newest = tail.iter().rposition(is_checkpoint);
         let (checkpoint, covered) = match newest.map(|at| &tail[at]) {
             Some(entry) => match &entry.action {
-                AuditAction::Checkpoint { of, .. } => (entry.number, of.number),
+                AuditAction::SignedHead { of, .. } => (entry.number, of.number),
                 _ => (0, 0),
             },
             None => (0, 0),
@@ -26,7 +26,7 @@ impl State {
             number: last.number,
             hash: last.hash,
             at: last.at,
-            checkpoint,
+            signed_head: checkpoint,
             unsigned_since: unsigned
                 .find(|entry| !is_checkpoint(entry))
                 .map(|entry| entry.at),

@@ -10,7 +10,6 @@ mod admission;
 mod array;
 mod assign;
 mod attempt;
-mod audit_head;
 mod audit_records;
 mod baseline;
 mod dag;
@@ -29,6 +28,7 @@ mod report;
 mod reserve;
 mod resize;
 mod sensitive;
+mod signed_head;
 mod submit;
 mod system;
 mod terms;
@@ -252,7 +252,9 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         }
         Command::SetLimitPolicy { policy } => system::set_policy(case, *policy),
         Command::NoteQuorum { action } => quorum::note(case, action),
-        Command::SignAudit { checkpoint } => audit_head::sign(case, checkpoint),
+        Command::SignAudit {
+            signed_head: checkpoint,
+        } => signed_head::sign(case, checkpoint),
         Command::UpdateTenant {
             tenant,
             limits,

@@ -6,7 +6,8 @@ use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     Command, ProjectPath, Refusal,
     audit::{
-        AuditAction, AuditEntry, AuditFilter, AuditHead, AuditSearch, CheckpointOf, verify_chain,
+        AuditAction, AuditEntry, AuditFilter, AuditHead, AuditSearch, SignedHeadContent,
+        verify_chain,
     },
     view::{Answer, Query},
 };
@@ -48,7 +49,7 @@ async fn signed(c: &Cluster, client: &QuorumClient) -> (Vec<AuditEntry>, Vec<(u6
     verify_chain(&all).unwrap();
     let mut found = Vec::new();
     for entry in &all {
-        let AuditAction::Checkpoint {
+        let AuditAction::SignedHead {
             of,
             signer,
             signature,
@@ -66,7 +67,7 @@ async fn signed(c: &Cluster, client: &QuorumClient) -> (Vec<AuditEntry>, Vec<(u6
         };
         let bytes = of.signed_bytes();
         let by = statement
-            .verify_by(&root, CheckpointOf::CONTEXT, &bytes, of.at)
+            .verify_by(&root, SignedHeadContent::CONTEXT, &bytes, of.at)
             .unwrap();
         assert_eq!(
             (by.identity.cluster(), by.identity.role()),
@@ -90,7 +91,7 @@ async fn a_change_of_leader_neither_repeats_nor_loses_a_checkpoint() {
     let client = c.client("c1");
     let first = client.sign_audit().await.unwrap().unwrap();
     assert!(
-        first.checkpoint > 0 && first.unsigned_since.is_none(),
+        first.signed_head > 0 && first.unsigned_since.is_none(),
         "{first:?}"
     );
     let again = client.sign_audit().await.unwrap().unwrap();
@@ -152,7 +153,7 @@ async fn a_change_of_leader_neither_repeats_nor_loses_a_checkpoint() {
         once.into_iter().collect::<Vec<_>>(),
         "each head once, in order"
     );
-    let is_checkpoint = |e: &AuditEntry| matches!(e.action, AuditAction::Checkpoint { .. });
+    let is_checkpoint = |e: &AuditEntry| matches!(e.action, AuditAction::SignedHead { .. });
     let mut before = 0;
     for (number, of, _) in &checkpoints {
         let mut new = all.iter().filter(|e| e.number > before && e.number <= *of);
@@ -214,13 +215,13 @@ async fn nobody_brings_a_checkpoint_but_the_leader() {
         .unwrap();
     let (all, head) = search(&client, AuditFilter::default()).await;
     let old = all.iter().rev().find_map(|entry| match &entry.action {
-        AuditAction::Checkpoint {
+        AuditAction::SignedHead {
             of,
             signer,
             signature,
             certificates,
-        } => Some(lattice_quorum_types::audit::Checkpoint {
-            of: CheckpointOf {
+        } => Some(lattice_quorum_types::audit::SignedHead {
+            of: SignedHeadContent {
                 number: head.number,
                 hash: head.hash.into(),
                 at: head.at,
@@ -234,7 +235,12 @@ async fn nobody_brings_a_checkpoint_but_the_leader() {
         _ => None,
     });
     let checkpoint = Box::new(old.unwrap());
-    let forged = admin(None, Command::SignAudit { checkpoint });
+    let forged = admin(
+        None,
+        Command::SignAudit {
+            signed_head: checkpoint,
+        },
+    );
     let short = QuorumClient::new(control(&c.authority, "c2"), c.addrs());
     let said: Result<Result<_, Refusal>, _> = short.propose(forged).await;
     assert!(said.is_err(), "{said:?}");

@@ -1,19 +1,19 @@
 //! Audit: permanent, hash-chained record of actions. A later change of an entry breaks the chain.
 
 mod action;
-mod checkpoint;
 mod filter;
 mod hex;
 mod search;
+mod signed_head;
 mod subjects;
 
 pub use action::{AuditAction, ChangedLimit, LevelLimits, NamedLimit};
-pub use checkpoint::{
-    AuditHead, Checkpoint, CheckpointOf, InvalidCheckpoint, MAX_CHECKPOINT_OFF_MS,
-};
 pub use filter::{AuditFilter, Segment};
 pub use hex::Hex;
 pub use search::{AuditOrder, AuditPage, AuditSearch, Finder, MAX_FOUND, MAX_PAGE_BYTES, fits};
+pub use signed_head::{
+    AuditHead, InvalidSignedHead, MAX_SIGNED_HEAD_OFF_MS, SignedHead, SignedHeadContent,
+};
 pub use subjects::Subjects;
 
 use crate::{Revision, UnixMillis, principal::Principal};

@@ -321,7 +321,7 @@ pub enum Command {
     /// Append a signed audit head to the audit. The leader proposes it, after verifying the signature.
     SignAudit {
         /// The audit head, as signed.
-        checkpoint: Box<crate::audit::Checkpoint>,
+        signed_head: Box<crate::audit::SignedHead>,
     },
     /// Claim nodes for the principal's exclusive use, for sensitive allocations of one project, until released. All
     /// nodes or none. Each node needs a valid attestation, as for a sensitive allocation.

@@ -66,7 +66,7 @@ impl AuditHeadView {
             cluster: cluster.to_owned(),
             number: head.number,
             hash: blake3::Hash::from_bytes(head.hash).to_hex().to_string(),
-            checkpoint: head.checkpoint,
+            checkpoint: head.signed_head,
             authorities: shown.collect(),
         }
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use lattice_quorum_types::{
         AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis, VclusterName,
-        audit::{ChangedLimit, CheckpointOf, Hex, LevelLimits, NamedLimit},
+        audit::{ChangedLimit, Hex, LevelLimits, NamedLimit, SignedHeadContent},
         id::{BaselineName, ReservationName},
         node::Lifecycle,
         rpc::Role,
@@ -364,8 +364,8 @@ mod tests {
                 number: 3,
                 digest: hex(),
             },
-            AuditAction::Checkpoint {
-                of: CheckpointOf {
+            AuditAction::SignedHead {
+                of: SignedHeadContent {
                     cluster: "site".to_owned(),
                     number: 2,
                     hash: hex(),

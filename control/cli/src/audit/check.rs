@@ -7,7 +7,7 @@ use lattice_api::text::time;
 use lattice_mesh::{Pin, Role, Signed};
 use lattice_quorum_types::{
     UnixMillis,
-    audit::{AuditAction, AuditEntry, AuditFault, CheckpointOf, Hex, MAX_CHECKPOINT_OFF_MS},
+    audit::{AuditAction, AuditEntry, AuditFault, Hex, MAX_SIGNED_HEAD_OFF_MS, SignedHeadContent},
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,7 +193,7 @@ impl Checker {
             } if *role == Role::Quorum => {
                 self.void.insert(name.clone(), entry.at);
             }
-            AuditAction::Checkpoint {
+            AuditAction::SignedHead {
                 of,
                 signer,
                 signature,
@@ -220,7 +220,7 @@ impl Checker {
     fn judge(
         &self,
         entry: &AuditEntry,
-        of: &CheckpointOf,
+        of: &SignedHeadContent,
         signer: &str,
         (signature, certificates): (&Hex, &[Hex]),
     ) -> Result<Sealed, String> {
@@ -237,7 +237,7 @@ impl Checker {
             ));
         }
         let off = of.at.since(entry.at).max(entry.at.since(of.at));
-        if off > MAX_CHECKPOINT_OFF_MS {
+        if off > MAX_SIGNED_HEAD_OFF_MS {
             let (signed, written) = (time(of.at), time(entry.at));
             return Err(format!(
                 "it was signed {signed}, but written down {written}"
@@ -272,7 +272,7 @@ impl Checker {
             signature: signature.0.clone(),
         };
         let bytes = of.signed_bytes();
-        let by = signed.verify_by(&authority, CheckpointOf::CONTEXT, &bytes, of.at);
+        let by = signed.verify_by(&authority, SignedHeadContent::CONTEXT, &bytes, of.at);
         let by = by.map_err(|refused| refused.to_string())?;
         let identity = by.identity;
         let named = format!("{}/{}", identity.role(), identity.id());

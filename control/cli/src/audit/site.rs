@@ -4,7 +4,7 @@
 use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, Signed, Validity};
 use lattice_quorum_types::{
     Revision, UnixMillis,
-    audit::{AuditAction, AuditEntry, CheckpointOf, Hex},
+    audit::{AuditAction, AuditEntry, Hex, SignedHeadContent},
     command::{Power, Principal},
 };
 use std::{sync::Arc, time::Duration};
@@ -70,19 +70,31 @@ impl Site {
         self
     }
 
-    fn signed(&self, of: &CheckpointOf, role: Role, name: &str, issued_at: UnixMillis) -> Signed {
+    fn signed(
+        &self,
+        of: &SignedHeadContent,
+        role: Role,
+        name: &str,
+        issued_at: UnixMillis,
+    ) -> Signed {
         let own = Identity::new(self.cluster.as_str(), role, name).unwrap();
         let validity = Validity::from_now(issued_at, HOUR);
         let credentials = Credentials::issued_by(&self.authority, &own, validity).unwrap();
         credentials
-            .sign(CheckpointOf::CONTEXT, &of.signed_bytes())
+            .sign(SignedHeadContent::CONTEXT, &of.signed_bytes())
             .unwrap()
     }
 
-    fn append(&self, all: &mut Vec<AuditEntry>, of: CheckpointOf, signer: String, signed: Signed) {
+    fn append(
+        &self,
+        all: &mut Vec<AuditEntry>,
+        of: SignedHeadContent,
+        signer: String,
+        signed: Signed,
+    ) {
         let authority = self.authority.certificate().to_vec().into();
         let certificates = signed.chain.into_iter().chain([authority]);
-        let action = AuditAction::Checkpoint {
+        let action = AuditAction::SignedHead {
             of,
             signer,
             signature: Hex(signed.signature),
@@ -97,9 +109,9 @@ impl Site {
         all.push(AuditEntry::following(all.last(), revision, at, by, action));
     }
 
-    fn of(&self, all: &[AuditEntry], late: u64) -> CheckpointOf {
+    fn of(&self, all: &[AuditEntry], late: u64) -> SignedHeadContent {
         let last = all.last().unwrap();
-        CheckpointOf {
+        SignedHeadContent {
             cluster: self.cluster.clone(),
             number: last.number,
             hash: last.hash.into(),

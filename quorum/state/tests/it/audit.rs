@@ -6,8 +6,8 @@ use lattice_quorum_types::{
     AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::RankExit,
     audit::{
-        AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch, Checkpoint, CheckpointOf,
-        Hex, verify_chain,
+        AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch, Hex, SignedHead,
+        SignedHeadContent, verify_chain,
     },
     command::Power,
     node::Lifecycle,
@@ -219,10 +219,10 @@ fn what_persons_do_to_nodes_is_written_down_with_before_and_after() {
 }
 
 /// Signed audit head as a leader would make it; fields that the state does not judge are dummies.
-fn checkpoint(c: &Cluster) -> Checkpoint {
+fn checkpoint(c: &Cluster) -> SignedHead {
     let head = c.state.audit_head();
-    Checkpoint {
-        of: CheckpointOf {
+    SignedHead {
+        of: SignedHeadContent {
             cluster: "site".to_owned(),
             number: head.number,
             hash: head.hash.into(),
@@ -235,9 +235,15 @@ fn checkpoint(c: &Cluster) -> Checkpoint {
     }
 }
 
-fn sign(c: &mut Cluster, checkpoint: Checkpoint) -> Result<Applied, Refusal> {
-    let checkpoint = Box::new(checkpoint);
-    c.propose(MEMBERS, Power::Service, Command::SignAudit { checkpoint })
+fn sign(c: &mut Cluster, signed_head: SignedHead) -> Result<Applied, Refusal> {
+    let checkpoint = Box::new(signed_head);
+    c.propose(
+        MEMBERS,
+        Power::Service,
+        Command::SignAudit {
+            signed_head: checkpoint,
+        },
+    )
 }
 
 fn something(c: &mut Cluster) {
@@ -250,13 +256,13 @@ fn a_checkpoint_is_an_entry_behind_what_it_covers_and_covers_it_once() {
     let mut c = furnished();
     something(&mut c);
     let head = c.state.audit_head();
-    assert_eq!((head.number, head.checkpoint), (2, 0));
+    assert_eq!((head.number, head.signed_head), (2, 0));
     assert!(head.unsigned_since.is_some());
     let first = checkpoint(&c);
     sign(&mut c, first.clone()).unwrap();
     let all = entries(&c);
     verify_chain(&all).unwrap();
-    let AuditAction::Checkpoint {
+    let AuditAction::SignedHead {
         of,
         signer,
         signature,
@@ -291,7 +297,7 @@ fn a_checkpoint_is_an_entry_behind_what_it_covers_and_covers_it_once() {
     something(&mut c);
     sign(&mut c, next).unwrap();
     let head = c.state.audit_head();
-    assert_eq!((head.number, head.checkpoint), (6, 6));
+    assert_eq!((head.number, head.signed_head), (6, 6));
     assert_eq!(head.unsigned_since, Some(entries(&c)[4].at));
     let last = checkpoint(&c);
     sign(&mut c, last).unwrap();
@@ -304,7 +310,7 @@ fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
     let mut c = furnished();
     something(&mut c);
     let good = checkpoint(&c);
-    let with = |change: &dyn Fn(&mut Checkpoint)| {
+    let with = |change: &dyn Fn(&mut SignedHead)| {
         let mut bad = good.clone();
         change(&mut bad);
         bad
@@ -338,7 +344,7 @@ fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
         );
     }
     let by_control = Command::SignAudit {
-        checkpoint: Box::new(good.clone()),
+        signed_head: Box::new(good.clone()),
     };
     let refusal = c.propose("service:control/c1", Power::Service, by_control);
     assert!(

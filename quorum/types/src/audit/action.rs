@@ -3,7 +3,7 @@
 //! Append a new action at the end of [`AuditAction`] and its word at the end of [`AuditAction::WORDS`]. Add its
 //! subjects to `subjects.rs`.
 
-use super::{CheckpointOf, Hex};
+use super::{Hex, SignedHeadContent};
 use crate::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, VclusterName, VoterId,
     id::{BaselineName, ReservationName},
@@ -356,9 +356,9 @@ pub enum AuditAction {
         digest: Hex,
     },
     /// The leader signed the head of the audit chain. The signature covers every entry up to `of.number`.
-    Checkpoint {
-        /// Signed audit head. The signature is over its postcard encoding, for [`CheckpointOf::CONTEXT`].
-        of: CheckpointOf,
+    SignedHead {
+        /// Signed audit head. The signature is over its postcard encoding, for [`SignedHeadContent::CONTEXT`].
+        of: SignedHeadContent,
         /// Signing member: `quorum/2`.
         signer: String,
         /// Signature by the key of the first certificate.
@@ -595,7 +595,7 @@ impl AuditAction {
             Self::SteppedDown { .. } => "stepped_down",
             Self::BackedUp { .. } => "backed_up",
             Self::Restored { .. } => "restored",
-            Self::Checkpoint { .. } => "checkpoint",
+            Self::SignedHead { .. } => "checkpoint",
             Self::WipeRepeated { .. } => "wipe_repeated",
             Self::UnwipedAccepted { .. } => "unwiped_accepted",
             Self::SensitiveAsked { .. } => "sensitive_asked",

@@ -191,7 +191,7 @@ impl AuditAction {
             | Self::SteppedDown { .. }
             | Self::BackedUp { .. }
             | Self::Restored { .. }
-            | Self::Checkpoint { .. } => Subjects::default(),
+            | Self::SignedHead { .. } => Subjects::default(),
         }
     }
 }

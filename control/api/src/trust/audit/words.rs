@@ -318,7 +318,7 @@ pub fn summary(action: &AuditAction) -> String {
              {number}",
             short(&digest.to_string())
         ),
-        AuditAction::Checkpoint { of, signer, .. } => format!(
+        AuditAction::SignedHead { of, signer, .. } => format!(
             "{signer} signed the audit of cluster {} up to entry {}",
             of.cluster, of.number
         ),

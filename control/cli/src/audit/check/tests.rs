@@ -272,7 +272,7 @@ fn every_change_of_one_entry_is_found_and_named() {
 
 fn covers(entry: &AuditEntry) -> u64 {
     match &entry.action {
-        AuditAction::Checkpoint { of, .. } => of.number,
+        AuditAction::SignedHead { of, .. } => of.number,
         _ => 0,
     }
 }

@@ -230,7 +230,7 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
     }
     // An invalid signature.
     let mut unsigned = all.clone();
-    if let AuditAction::Checkpoint { signature, .. } = &mut unsigned[8].action {
+    if let AuditAction::SignedHead { signature, .. } = &mut unsigned[8].action {
         *signature = Hex(vec![0; 70].into());
     }
     let said = verdict(&again(&unsigned), &site).unwrap_err();

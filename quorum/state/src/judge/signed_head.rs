@@ -1,28 +1,28 @@
 //! Signed audit heads: checks that the signed head belongs to this chain.
 //!
 //! The leader verifies the signature before the command enters the log, and every later reader of the audit can verify
-//! it again. See `../../../0008-audit-checkpoints.md`.
+//! it again. See `../../../0008-signed-heads.md`.
 
 use super::{Case, access::forbidden, audited, invalid, trust::MEMBERS};
 use crate::change::Verdict;
 use lattice_quorum_types::{
     Refusal,
-    audit::{AuditAction, AuditEntry, Checkpoint, CheckpointOf, MAX_CHECKPOINT_OFF_MS},
+    audit::{AuditAction, AuditEntry, MAX_SIGNED_HEAD_OFF_MS, SignedHead, SignedHeadContent},
     rpc::Role,
 };
 
 /// Appends a signed audit head after the entries that it covers. A head that covers nothing new is no change, so two
 /// leaders that signed the same head write one entry.
-pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, Refusal> {
+pub(super) fn sign(case: Case<'_>, signed_head: &SignedHead) -> Result<Verdict, Refusal> {
     if case.principal.name != MEMBERS {
         return Err(forbidden(case.principal, "the leader of the quorum"));
     }
-    checkpoint
+    signed_head
         .check()
         .map_err(|fault| invalid(fault.field, fault.reason))?;
-    let CheckpointOf {
+    let SignedHeadContent {
         number, hash, at, ..
-    } = &checkpoint.of;
+    } = &signed_head.of;
     let tail = case.state.audit.tail();
     let place = tail.partition_point(|entry| entry.number < *number);
     let Some(signed) = tail.get(place).filter(|entry| entry.number == *number) else {
@@ -35,32 +35,32 @@ pub(super) fn sign(case: Case<'_>, checkpoint: &Checkpoint) -> Result<Verdict, R
     }
     // The newest signed head covers the most: each covers entries that earlier ones did not.
     let of_newest = tail.iter().rev().find_map(|entry| match &entry.action {
-        AuditAction::Checkpoint { of, .. } => Some(of.number),
+        AuditAction::SignedHead { of, .. } => Some(of.number),
         _ => None,
     });
     let covered = of_newest.unwrap_or(0);
     let from = tail.partition_point(|entry| entry.number <= covered);
     let to = tail.partition_point(|entry| entry.number <= *number);
-    let is_new = |entry: &AuditEntry| !matches!(entry.action, AuditAction::Checkpoint { .. });
+    let is_new = |entry: &AuditEntry| !matches!(entry.action, AuditAction::SignedHead { .. });
     if from >= to || !tail[from..to].iter().any(is_new) {
         return Ok(Verdict::nothing());
     }
-    if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_CHECKPOINT_OFF_MS {
+    if *at < signed.at || at.since(case.now).max(case.now.since(*at)) > MAX_SIGNED_HEAD_OFF_MS {
         let reason = format!("{at} is not the time of this command, {}", case.now);
         return Err(invalid("of.at", reason));
     }
-    let name = checkpoint.signer.strip_prefix("quorum/");
+    let name = signed_head.signer.strip_prefix("quorum/");
     let name = name.ok_or_else(|| invalid("signer", "only members of the quorum may sign"))?;
     let known = case.state.trust.identity(Role::Quorum, name);
-    if known.is_some_and(|known| known.is_revoked(checkpoint.issued_at)) {
+    if known.is_some_and(|known| known.is_revoked(signed_head.issued_at)) {
         let reason = "its certificate was revoked; another member must sign";
         return Err(invalid("signer", reason));
     }
-    let action = AuditAction::Checkpoint {
-        of: checkpoint.of.clone(),
-        signer: checkpoint.signer.clone(),
-        signature: checkpoint.signature.clone(),
-        certificates: checkpoint.certificates.clone(),
+    let action = AuditAction::SignedHead {
+        of: signed_head.of.clone(),
+        signer: signed_head.signer.clone(),
+        signature: signed_head.signature.clone(),
+        certificates: signed_head.certificates.clone(),
     };
     Ok(Verdict::done(audited(case, action, Vec::new())))
 }

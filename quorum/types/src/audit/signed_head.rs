@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Largest difference between the time of a signed audit head and that of its command, milliseconds. The leader sets
 /// both times, and state time may be 30 s ahead of the leader's clock.
-pub const MAX_CHECKPOINT_OFF_MS: u64 = 120_000;
+pub const MAX_SIGNED_HEAD_OFF_MS: u64 = 120_000;
 /// Longest name of a cluster or a member, bytes.
 const MAX_NAME_BYTES: usize = 253;
 /// Longest signature, bytes. ECDSA P-256 in ASN.1 has 72.
@@ -19,7 +19,7 @@ const MAX_CERTIFICATE_BYTES: usize = 8 << 10;
 
 /// Signed content of an audit head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointOf {
+pub struct SignedHeadContent {
     /// Name of the cluster.
     pub cluster: String,
     /// Number of the last entry.
@@ -30,7 +30,7 @@ pub struct CheckpointOf {
     pub at: UnixMillis,
 }
 
-impl CheckpointOf {
+impl SignedHeadContent {
     /// Context of the signature.
     pub const CONTEXT: &'static str = "lattice audit checkpoint 1";
 
@@ -46,9 +46,9 @@ impl CheckpointOf {
 
 /// A signed audit head, as the leader proposes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
+pub struct SignedHead {
     /// Signed content.
-    pub of: CheckpointOf,
+    pub of: SignedHeadContent,
     /// Signing member: `quorum/2`.
     pub signer: String,
     /// Issue time of the signer's certificate. The state machine rejects a revoked certificate by this time.
@@ -62,19 +62,19 @@ pub struct Checkpoint {
 /// A signed audit head that is not well formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
-pub struct InvalidCheckpoint {
+pub struct InvalidSignedHead {
     /// Name of the field.
     pub field: &'static str,
     /// Description of the error, with the bound.
     pub reason: String,
 }
 
-impl Checkpoint {
+impl SignedHead {
     /// Checks the bounds of all fields. They matter because the audit stores the signed head permanently.
     ///
     /// # Errors
     /// The first invalid field.
-    pub fn check(&self) -> Result<(), InvalidCheckpoint> {
+    pub fn check(&self) -> Result<(), InvalidSignedHead> {
         let longest = self.certificates.iter().map(|c| c.0.len()).max();
         let bounds = [
             ("of.cluster", self.of.cluster.len(), MAX_NAME_BYTES),
@@ -89,7 +89,7 @@ impl Checkpoint {
             .find(|(_, found, most)| *found == 0 || found > most);
         match bad {
             None => Ok(()),
-            Some((field, found, most)) => Err(InvalidCheckpoint {
+            Some((field, found, most)) => Err(InvalidSignedHead {
                 field,
                 reason: format!("its length is {found}, which is not between 1 and {most}"),
             }),
@@ -108,7 +108,7 @@ pub struct AuditHead {
     pub at: UnixMillis,
     /// Number of the newest signed audit head's own entry. 0: there is none, or it is older than the entries that every
     /// member holds in memory.
-    pub checkpoint: u64,
+    pub signed_head: u64,
     /// Time of the first entry that no signed head covers and that is not itself a signed head; `None`: all entries are
     /// covered.
     pub unsigned_since: Option<UnixMillis>,
