@@ -238,7 +238,7 @@ fn apply(view: &mut View, event: &Event) {
             }
             view.brake = held.clone().map(Arc::new);
         }
-        EventKind::Facts { through } => view.facts = view.facts.max(*through),
+        EventKind::UsageRecords { through } => view.facts = view.facts.max(*through),
         // Applied to the base.
         _ => {}
     }

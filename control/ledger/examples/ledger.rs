@@ -11,7 +11,7 @@
 use lattice_ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
     AllocationId, AllocationState, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
-    fact::{Fact, FactKind, Use, Work},
+    usage_record::{UsageRecord, UsageRecordKind, Use, Work},
 };
 use lattice_rng::Mmix;
 use std::time::Instant;
@@ -21,7 +21,7 @@ const NODES: u64 = 10_000;
 const TENANTS: u64 = 200;
 const USERS: u64 = 2_000;
 
-fn facts(allocations: u64) -> Vec<Fact> {
+fn facts(allocations: u64) -> Vec<UsageRecord> {
     let mut random = Mmix::new(1);
     let nodes: Vec<NodeId> = (0..NODES)
         .map(|n| NodeId::new(format!("gpu{n:05}")).unwrap())
@@ -46,7 +46,7 @@ fn facts(allocations: u64) -> Vec<Fact> {
         let on: Vec<NodeId> = nodes[first as usize..(first + count) as usize].to_vec();
         kinds.push((
             from,
-            FactKind::Started {
+            UsageRecordKind::Started {
                 work: work.clone(),
                 nodes: on.clone(),
                 walltime_ms: None,
@@ -59,7 +59,7 @@ fn facts(allocations: u64) -> Vec<Fact> {
         }];
         kinds.push((
             until,
-            FactKind::Completed {
+            UsageRecordKind::Completed {
                 work,
                 state: AllocationState::Completed,
                 cause: None,
@@ -71,7 +71,7 @@ fn facts(allocations: u64) -> Vec<Fact> {
     }
     kinds.sort_by_key(|(at, _)| *at);
     let numbered = (1..).zip(kinds);
-    let fact = |(number, (at, kind))| Fact {
+    let fact = |(number, (at, kind))| UsageRecord {
         number,
         revision: Revision(number),
         ordinal: 0,

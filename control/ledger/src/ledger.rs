@@ -13,7 +13,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
-    fact::{Fact, FactKind, OpenUse, Use, User},
+    usage_record::{OpenUse, UsageRecord, UsageRecordKind, Use, User},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,8 +148,8 @@ impl Ledger {
 
     /// Adds a usage record from before the creation of the ledger. Only ended use counts, because open use was passed
     /// to [`Ledger::new`]. Call [`Ledger::compute_curves`] after the last of these records.
-    pub fn add_ended(&mut self, fact: &Fact) {
-        let (by, uses) = match ended_uses(&fact.kind) {
+    pub fn add_ended(&mut self, record: &UsageRecord) {
+        let (by, uses) = match ended_uses(&record.kind) {
             Some(ended) => ended,
             None => return,
         };
@@ -157,24 +157,25 @@ impl Ledger {
         let since = self.since;
         for used in uses.iter().filter(|used| used.until > since) {
             let stretch = self.stretch(account, used.from, Some(used.until), &used.nodes);
-            self.remember(&fact.kind, stretch);
+            self.remember(&record.kind, stretch);
         }
         self.stale = true;
     }
 
     /// Adds the next usage record.
-    pub fn add(&mut self, fact: &Fact) {
-        if fact.number <= self.last {
+    pub fn add(&mut self, record: &UsageRecord) {
+        if record.number <= self.last {
             return;
         }
-        self.last = fact.number;
-        self.at = self.at.max(fact.at);
-        match &fact.kind {
-            FactKind::Started { work, nodes, .. } | FactKind::Grew { work, nodes } => {
-                self.begin_now(&User::Work(work.clone()), nodes, fact.at);
+        self.last = record.number;
+        self.at = self.at.max(record.at);
+        match &record.kind {
+            UsageRecordKind::Started { work, nodes, .. }
+            | UsageRecordKind::Grew { work, nodes } => {
+                self.begin_now(&User::Work(work.clone()), nodes, record.at);
             }
-            FactKind::Claimed { claim, nodes } | FactKind::Idles { claim, nodes } => {
-                self.begin_now(&User::Claim(claim.clone()), nodes, fact.at);
+            UsageRecordKind::Claimed { claim, nodes } | UsageRecordKind::Idles { claim, nodes } => {
+                self.begin_now(&User::Claim(claim.clone()), nodes, record.at);
             }
             kind => {
                 let Some((by, uses)) = ended_uses(kind) else {
@@ -429,7 +430,7 @@ impl Ledger {
     }
 
     /// Ends a use. Nodes of one open use may be released one after the other.
-    fn end(&mut self, by: &User, used: &Use, kind: &FactKind) {
+    fn end(&mut self, by: &User, used: &Use, kind: &UsageRecordKind) {
         let account = self.account(by);
         let key = (by.clone(), used.from);
         let mut of_stretch: BTreeMap<u32, usize> = BTreeMap::new();
@@ -489,8 +490,8 @@ impl Ledger {
     }
 
     /// Records a stretch of an allocation that continues.
-    fn remember(&mut self, kind: &FactKind, stretch: u32) {
-        if let FactKind::Used { work, .. } = kind {
+    fn remember(&mut self, kind: &UsageRecordKind, stretch: u32) {
+        if let UsageRecordKind::Used { work, .. } = kind {
             self.earlier
                 .entry(work.allocation)
                 .or_default()
@@ -500,12 +501,12 @@ impl Ledger {
 }
 
 /// Uses that end with a usage record.
-fn ended_uses(kind: &FactKind) -> Option<(User, &[Use])> {
+fn ended_uses(kind: &UsageRecordKind) -> Option<(User, &[Use])> {
     match kind {
-        FactKind::Used { work, uses } | FactKind::Completed { work, uses, .. } => {
+        UsageRecordKind::Used { work, uses } | UsageRecordKind::Completed { work, uses, .. } => {
             Some((User::Work(work.clone()), uses))
         }
-        FactKind::Idled { claim, uses } => Some((User::Claim(claim.clone()), uses)),
+        UsageRecordKind::Idled { claim, uses } => Some((User::Claim(claim.clone()), uses)),
         _ => None,
     }
 }

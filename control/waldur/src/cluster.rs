@@ -5,8 +5,8 @@ use lattice_ledger::{Usage, UsageByKind};
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis, VclusterName,
     budget::Credit,
-    fact::{Fact, FactsHead, Use},
     limit::{LimitPatch, Limits},
+    usage_record::{UsageRecord, UsageRecordsHead, Use},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub trait AccountedCluster: Send + Sync {
         after: u64,
         limit: u32,
         since: UnixMillis,
-    ) -> Result<(Vec<Fact>, FactsHead), ClusterError>;
+    ) -> Result<(Vec<UsageRecord>, UsageRecordsHead), ClusterError>;
     /// Acknowledges that the accounting system has the usage records up to `through`. `dropped` events of them will
     /// never reach it.
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError>;

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis,
     budget::{HOUR_MS, WHOLE_PPM},
-    fact::{Claimant, Fact, FactKind, Use, Work},
     hostlist,
+    usage_record::{Claimant, UsageRecord, UsageRecordKind, Use, Work},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -130,14 +130,14 @@ pub enum Body {
 
 impl Event {
     /// The event for a usage record; `None` for records that are reported only in totals.
-    pub fn of(fact: &Fact, cluster: &dyn AccountedCluster) -> Option<Self> {
-        let (about, body) = match &fact.kind {
-            FactKind::Started {
+    pub fn of(record: &UsageRecord, cluster: &dyn AccountedCluster) -> Option<Self> {
+        let (about, body) = match &record.kind {
+            UsageRecordKind::Started {
                 work,
                 nodes,
                 walltime_ms,
             } => (about(work), started(work, nodes, *walltime_ms, cluster)),
-            FactKind::Completed {
+            UsageRecordKind::Completed {
                 work,
                 state,
                 cause,
@@ -145,7 +145,7 @@ impl Event {
                 uses,
                 node_ms,
             } => {
-                let ran_ms = started_at.map_or(0, |began| fact.at.since(began));
+                let ran_ms = started_at.map_or(0, |began| record.at.since(began));
                 let used = completed(work, uses, *node_ms, cluster);
                 let body = Body::Completed {
                     vcluster: work.vcluster.to_string(),
@@ -158,7 +158,7 @@ impl Event {
                 };
                 (about(work), body)
             }
-            FactKind::Checkpointed {
+            UsageRecordKind::Checkpointed {
                 work,
                 number,
                 bytes,
@@ -171,14 +171,14 @@ impl Event {
                 };
                 (about(work), body)
             }
-            FactKind::Claimed { claim, nodes } => {
+            UsageRecordKind::Claimed { claim, nodes } => {
                 let body = Body::Claimed {
                     nodes: hostlist::fold(nodes.iter()),
-                    claimed_at: time(fact.at),
+                    claimed_at: time(record.at),
                 };
                 (about_claim(claim), body)
             }
-            FactKind::Released {
+            UsageRecordKind::Released {
                 claim,
                 node,
                 claimed_at,
@@ -195,7 +195,7 @@ impl Event {
                 };
                 (about_claim(claim), body)
             }
-            FactKind::LimitsChanged {
+            UsageRecordKind::LimitsChanged {
                 tenant,
                 limits,
                 soft,
@@ -214,15 +214,15 @@ impl Event {
                 };
                 (About::tenant(tenant), body)
             }
-            FactKind::Grew { .. }
-            | FactKind::Used { .. }
-            | FactKind::Idles { .. }
-            | FactKind::Idled { .. } => return None,
+            UsageRecordKind::Grew { .. }
+            | UsageRecordKind::Used { .. }
+            | UsageRecordKind::Idles { .. }
+            | UsageRecordKind::Idled { .. } => return None,
         };
         Some(Self {
-            id: format!("{}-{}", fact.revision.0, fact.ordinal),
-            number: fact.number,
-            timestamp: time(fact.at),
+            id: format!("{}-{}", record.revision.0, record.ordinal),
+            number: record.number,
+            timestamp: time(record.at),
             tenant: about.tenant,
             project: about.project,
             user: about.user,

@@ -9,7 +9,6 @@ use lattice_quorum_types::{
     command::Principal,
     dag::{Dag, Progress},
     event::{AllocationChange, EventKind},
-    fact::FactKind,
     hostlist::Hosts,
     id::{BaselineName, DagId, LeaseName, ReservationName},
     limit::Usage,
@@ -18,6 +17,7 @@ use lattice_quorum_types::{
     project::Project,
     reservation::Reservation,
     rpc::Role,
+    usage_record::UsageRecordKind,
     vcluster::Vcluster,
     view::Authority,
 };
@@ -96,7 +96,7 @@ pub(crate) enum Change {
     /// Removes the budget of a tenant that is deleted.
     DeleteBudget(ProjectPath),
     /// Appends a usage record in addition to those derived from other changes.
-    Fact(Box<FactKind>),
+    UsageRecord(Box<UsageRecordKind>),
     /// Sets the last usage record that an accounting system has, and adds to the count of those it will never receive.
     /// Emits no event and makes no revision.
     Acknowledged { through: u64, dropped: u64 },

@@ -3,18 +3,18 @@
 use crate::{
     State,
     change::{Change, Direction, Verdict},
-    facts,
     keys::NewKey,
     node_claim::Recount,
+    usage_records,
 };
 use lattice_quorum_types::{
     Allocation, AllocationState, Applied, Envelope, Event, Revision, UnixMillis,
     budget::TenantBudget,
     event::{AllocationChange, EventKind},
-    fact::FactKind,
     limit_policy::SystemView,
     node::Node,
     planted::{self, Bug},
+    usage_record::UsageRecordKind,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -51,15 +51,15 @@ impl State {
         let mut recount = Recount::default();
         let mut facts = Vec::new();
         for change in changes {
-            self.note_facts(&change, now, &mut facts);
+            self.note_usage(&change, now, &mut facts);
             self.carry_out(change, now, &mut kinds, &mut recount);
         }
         self.count_usage(recount, &mut kinds);
         if !facts.is_empty() {
-            let sealed = self.facts.append(facts, self.revision, now);
+            let sealed = self.usage_records.append(facts, self.revision, now);
             self.sealed.extend(sealed);
-            let through = self.facts.last();
-            kinds.push(EventKind::Facts { through });
+            let through = self.usage_records.last();
+            kinds.push(EventKind::UsageRecords { through });
         }
         let revision = self.revision;
         let events = (0..)
@@ -239,30 +239,35 @@ impl State {
                 let record = Box::new(TenantBudget::new(tenant));
                 events.push(EventKind::Budget { record });
             }
-            Change::Acknowledged { through, dropped } => self.facts.acknowledge(through, dropped),
-            // Already recorded by `note_facts`.
-            Change::Fact(_) => {}
+            Change::Acknowledged { through, dropped } => {
+                self.usage_records.acknowledge(through, dropped)
+            }
+            // Already recorded by `note_usage`.
+            Change::UsageRecord(_) => {}
             Change::Announce(kind) => events.push(*kind),
             Change::Enrolled { name, node } => events.push(EventKind::Enrolled { name, node }),
         }
     }
 
     /// Derives the usage records of a change, before the change is applied.
-    fn note_facts(&mut self, change: &Change, now: UnixMillis, facts: &mut Vec<FactKind>) {
+    fn note_usage(&mut self, change: &Change, now: UnixMillis, facts: &mut Vec<UsageRecordKind>) {
         match change {
             Change::Allocation { record, .. } => {
                 let before = self.hot.get(&record.id).map(Arc::as_ref);
                 let nodes = &self.nodes;
-                facts.extend(self.facts.follow_allocation(before, record, nodes, now));
+                facts.extend(
+                    self.usage_records
+                        .follow_allocation(before, record, nodes, now),
+                );
             }
             Change::Node(after) => {
                 let before = self.nodes.get(&after.id);
-                facts.extend(self.facts.follow_node(before, after, now));
+                facts.extend(self.usage_records.follow_node(before, after, now));
             }
             Change::Announce(kind) => match &**kind {
                 EventKind::NodesClaimed { nodes, .. } => {
                     let known = nodes.iter().filter_map(|id| self.nodes.get(id));
-                    facts.extend(facts::claimed(known));
+                    facts.extend(usage_records::claimed(known));
                 }
                 EventKind::NodeReleased {
                     node,
@@ -270,11 +275,13 @@ impl State {
                     wipe,
                 } => {
                     let home = self.nodes.get(node).map(|node| &node.home);
-                    facts.extend(home.map(|home| facts::released(node, home, node_claim, wipe)));
+                    facts.extend(
+                        home.map(|home| usage_records::released(node, home, node_claim, wipe)),
+                    );
                 }
                 _ => {}
             },
-            Change::Fact(kind) => facts.push((**kind).clone()),
+            Change::UsageRecord(kind) => facts.push((**kind).clone()),
             _ => {}
         }
     }

@@ -262,7 +262,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             force,
         } => accounting::update_tenant(case, tenant, limits, soft, *force),
         Command::NoteCredits { credits } => accounting::note_credits(case, credits),
-        Command::AcknowledgeFacts { through, dropped } => {
+        Command::AcknowledgeUsage { through, dropped } => {
             accounting::acknowledge(case, *through, *dropped)
         }
     }

@@ -25,7 +25,6 @@ mod clock;
 mod commit;
 mod dags;
 mod dependency_index;
-mod facts;
 mod judge;
 mod keys;
 mod lease;
@@ -44,6 +43,7 @@ mod topics;
 mod tree;
 mod trust;
 mod unstarted;
+mod usage_records;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};

@@ -11,8 +11,8 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, ProjectPath, UnixMillis,
     audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder, fits},
     dag::Dag,
-    fact::{Fact, FactsHead},
     id::DagId,
+    usage_record::{UsageRecord, UsageRecordsHead},
     view::Answer,
     weight::on_wire,
 };
@@ -43,7 +43,7 @@ enum Kind {
     Dag { id: DagId, segments: Vec<Segment> },
     Page(Page),
     Entries(Rows<AuditEntry>),
-    Facts(Rows<Fact>, FactsHead),
+    UsageRecords(Rows<UsageRecord>, UsageRecordsHead),
     Search(Box<Search>),
 }
 
@@ -105,17 +105,22 @@ impl State {
         }))
     }
 
-    pub(crate) fn look_up_facts(&self, after: u64, limit: u32, since: UnixMillis) -> Lookup {
-        let tail = self.facts.tail();
+    pub(crate) fn look_up_usage_records(
+        &self,
+        after: u64,
+        limit: u32,
+        since: UnixMillis,
+    ) -> Lookup {
+        let tail = self.usage_records.tail();
         let behind = tail.partition_point(|fact| fact.number <= after);
         let rows = Rows {
             after,
             limit: limit.min(MAX_ROWS) as usize,
             since,
-            segments: self.facts.sealed().clone(),
+            segments: self.usage_records.sealed().clone(),
             tail: tail[behind..].to_vec(),
         };
-        Lookup(Kind::Facts(rows, self.facts_head()))
+        Lookup(Kind::UsageRecords(rows, self.usage_records_head()))
     }
 
     pub(crate) fn search_audit(&self, search: &AuditSearch) -> Lookup {
@@ -178,7 +183,7 @@ impl Lookup {
             Kind::Ended { .. } | Kind::Dag { .. } => false,
             Kind::Page(page) => page.segments.is_empty(),
             Kind::Entries(entries) => entries.needed().next().is_none(),
-            Kind::Facts(facts, _) => facts.needed().next().is_none(),
+            Kind::UsageRecords(facts, _) => facts.needed().next().is_none(),
             Kind::Search(search) => search.segments.is_empty(),
         }
     }
@@ -211,9 +216,9 @@ impl Lookup {
             }
             Kind::Page(page) => page.fill(segments).map(Answer::Allocations),
             Kind::Entries(entries) => entries.read(segments).map(Answer::Audit),
-            Kind::Facts(facts, head) => {
+            Kind::UsageRecords(facts, head) => {
                 let facts = facts.read(segments)?;
-                Ok(Answer::Facts(facts, head))
+                Ok(Answer::UsageRecords(facts, head))
             }
             Kind::Search(search) => search.run(segments),
         }

@@ -62,12 +62,15 @@ impl State {
             } => Answer::Dags(self.dags_after(*after, *limit, within.as_ref())),
             Query::Reservations => Answer::Reservations(self.reservations.all().cloned().collect()),
             Query::Budgets => Answer::Budgets(self.budgets.values().cloned().collect()),
-            Query::Facts {
+            Query::UsageRecords {
                 after,
                 limit,
                 since,
-            } => return self.look_up_facts(*after, *limit, *since),
-            Query::OpenUses => Answer::OpenUses(self.facts.open(&self.hot), self.facts_head()),
+            } => return self.look_up_usage_records(*after, *limit, *since),
+            Query::OpenUses => Answer::OpenUses(
+                self.usage_records.open(&self.hot),
+                self.usage_records_head(),
+            ),
             Query::Leases => Answer::Leases(self.leases.view(self.clock.now)),
             Query::Headroom { path } => Answer::Headroom(self.headroom(path).map(Box::new)),
             Query::Baselines => Answer::Baselines(Box::new(self.baselines.view())),

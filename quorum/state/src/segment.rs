@@ -29,12 +29,12 @@ pub enum Table {
     /// Ended DAGs, in the order in which they ended.
     Dags,
     /// Usage records, in order of number.
-    Facts,
+    UsageRecords,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 4] = [Table::Ended, Table::Audit, Table::Dags, Table::Facts];
+    pub const ALL: [Table; 4] = [Table::Ended, Table::Audit, Table::Dags, Table::UsageRecords];
 
     /// Name of the table in segment names.
     pub fn as_str(self) -> &'static str {
@@ -42,7 +42,7 @@ impl Table {
             Table::Ended => "ended",
             Table::Audit => "audit",
             Table::Dags => "dags",
-            Table::Facts => "facts",
+            Table::UsageRecords => "facts",
         }
     }
 }

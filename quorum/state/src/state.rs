@@ -7,7 +7,6 @@ use crate::{
     clock::Clock,
     dags::Dags,
     dependency_index::Order,
-    facts::Facts,
     keys::Keys,
     lease::Leases,
     node_claim::NodeClaims,
@@ -19,6 +18,7 @@ use crate::{
     tree::Tree,
     trust::{Identity, Trust},
     unstarted::Unstarted,
+    usage_records::UsageRecords,
     vcluster::Vclusters,
 };
 use lattice_quorum_types::{
@@ -27,7 +27,6 @@ use lattice_quorum_types::{
     baseline::{Baseline, Brake},
     budget::TenantBudget,
     dag::Dag,
-    fact::FactsHead,
     id::{BaselineName, DagId, ReservationName},
     limit::{Limits, SensitivePool, SystemLimits, Usage},
     limit_policy::SystemView,
@@ -36,6 +35,7 @@ use lattice_quorum_types::{
     refusal::LimitRequest,
     reservation::Reservation,
     rpc::Role,
+    usage_record::UsageRecordsHead,
     vcluster::Vcluster,
     view::{Headroom, TrustView},
 };
@@ -77,7 +77,7 @@ pub struct State {
     pub(crate) reservations: Reservations,
     /// Budgets by tenant; tenants without a budget have no entry.
     pub(crate) budgets: BTreeMap<ProjectPath, TenantBudget>,
-    pub(crate) facts: Facts,
+    pub(crate) usage_records: UsageRecords,
     /// Index of dependencies, mutexes, arrays and promised nodes; rebuilt from the records on restore.
     #[serde(skip)]
     pub(crate) order: Order,
@@ -131,7 +131,7 @@ impl State {
             dags: Dags::new(bounds),
             reservations: Reservations::default(),
             budgets: BTreeMap::new(),
-            facts: Facts::new(bounds),
+            usage_records: UsageRecords::new(bounds),
             order: Order::default(),
             sealed: Vec::new(),
         }
@@ -204,7 +204,7 @@ impl State {
             .iter()
             .chain(self.audit.sealed().iter())
             .chain(self.dags.sealed().iter())
-            .chain(self.facts.sealed().iter())
+            .chain(self.usage_records.sealed().iter())
     }
 
     /// Record of a running DAG; [`State::look_up`] finds ended DAGs too.
@@ -301,8 +301,8 @@ impl State {
     }
 
     /// Last, acknowledged and dropped usage records.
-    pub fn facts_head(&self) -> FactsHead {
-        self.facts.head(self.revision, self.clock.now)
+    pub fn usage_records_head(&self) -> UsageRecordsHead {
+        self.usage_records.head(self.revision, self.clock.now)
     }
 
     /// Cluster-wide limits and limit policy.

@@ -575,7 +575,7 @@ pub enum Command {
     },
     /// Acknowledge usage records: the accounting system has received them, or never will. An earlier number changes
     /// nothing. Fenced.
-    AcknowledgeFacts {
+    AcknowledgeUsage {
         /// Number of the last acknowledged usage record.
         through: u64,
         /// Number of usage records, out of the newly acknowledged ones, that the accounting system never receives.

@@ -214,7 +214,7 @@ pub enum EventKind {
         record: Box<TenantBudget>,
     },
     /// Usage records were written ([`crate::fact`]).
-    Facts {
+    UsageRecords {
         /// Number of the last usage record.
         through: u64,
     },

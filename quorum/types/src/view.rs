@@ -8,7 +8,6 @@ use crate::{
     budget::TenantBudget,
     command::TokenGrant,
     dag::Dag,
-    fact::{Fact, FactsHead, OpenUse},
     id::{BaselineName, DagId},
     limit::{Limits, Usage},
     limit_policy::SystemView,
@@ -16,6 +15,7 @@ use crate::{
     project::Project,
     reservation::Reservation,
     rpc::Role,
+    usage_record::{OpenUse, UsageRecord, UsageRecordsHead},
     vcluster::Vcluster,
 };
 use bytes::Bytes;
@@ -114,7 +114,7 @@ pub enum Query {
     /// Tenant budgets, by tenant. Tenants without stored budget data are absent.
     Budgets,
     /// Usage records, oldest first. A page may hold fewer records than requested; an empty page is the last one.
-    Facts {
+    UsageRecords {
         /// Only records with a higher number; 0 for all.
         after: u64,
         /// Largest number of records to return.
@@ -303,10 +303,10 @@ pub enum Answer {
     Reservations(Vec<Reservation>),
     /// Answer to [`Query::Budgets`].
     Budgets(Vec<TenantBudget>),
-    /// Answer to [`Query::Facts`], with the head of the usage records at that time.
-    Facts(Vec<Fact>, FactsHead),
+    /// Answer to [`Query::UsageRecords`], with the head of the usage records at that time.
+    UsageRecords(Vec<UsageRecord>, UsageRecordsHead),
     /// Answer to [`Query::OpenUses`], with the head of the usage records at that time.
-    OpenUses(Vec<OpenUse>, FactsHead),
+    OpenUses(Vec<OpenUse>, UsageRecordsHead),
 }
 
 /// One item of a watch.

@@ -15,9 +15,9 @@ use lattice_quorum_types::{
     AllocationId, Command, NodeId, ProjectPath, UnixMillis,
     budget::{Credit, SoftPatch},
     command::{Fence, Power, Principal},
-    fact::{Fact, FactsHead, Use},
     limit::{LimitPatch, Limits},
     node::Lifecycle,
+    usage_record::{UsageRecord, UsageRecordsHead, Use},
     view::{Answer, Query},
 };
 use lattice_waldur::{
@@ -318,15 +318,15 @@ impl AccountedCluster for ControlledCluster {
         after: u64,
         limit: u32,
         since: UnixMillis,
-    ) -> Result<(Vec<Fact>, FactsHead), ClusterError> {
-        let query = Query::Facts {
+    ) -> Result<(Vec<UsageRecord>, UsageRecordsHead), ClusterError> {
+        let query = Query::UsageRecords {
             after,
             limit,
             since,
         };
         let unavailable = |reason: String| ClusterError::Unavailable { reason };
         match self.core.read(query).await {
-            Ok(Answer::Facts(facts, head)) => Ok((facts, head)),
+            Ok(Answer::UsageRecords(facts, head)) => Ok((facts, head)),
             Ok(_) => Err(unavailable(
                 "the answer does not match the request".to_owned(),
             )),
@@ -334,7 +334,7 @@ impl AccountedCluster for ControlledCluster {
         }
     }
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError> {
-        self.propose(Command::AcknowledgeFacts { through, dropped })
+        self.propose(Command::AcknowledgeUsage { through, dropped })
             .await
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {

@@ -16,7 +16,7 @@ use lattice_ledger::{Ledger, UsageScope};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis,
     budget::TenantBudget,
-    fact::{Fact, FactsHead},
+    usage_record::{UsageRecord, UsageRecordsHead},
     view::{Answer, Query},
     wire::Unavailable,
 };
@@ -213,14 +213,14 @@ async fn read(
     core: &Core,
     after: u64,
     since: UnixMillis,
-) -> Result<(Vec<Fact>, FactsHead), Unavailable> {
-    let query = Query::Facts {
+) -> Result<(Vec<UsageRecord>, UsageRecordsHead), Unavailable> {
+    let query = Query::UsageRecords {
         after,
         limit: FACTS_A_PAGE,
         since,
     };
     match core.read(query).await? {
-        Answer::Facts(facts, head) => Ok((facts, head)),
+        Answer::UsageRecords(facts, head) => Ok((facts, head)),
         _ => Err(Unavailable::NoMajority),
     }
 }

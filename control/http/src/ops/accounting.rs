@@ -25,12 +25,12 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
     let Some(connection) = core.accounting() else {
         return Ok(AccountingStatus::default());
     };
-    let query = Query::Facts {
+    let query = Query::UsageRecords {
         after: u64::MAX,
         limit: 0,
         since: UnixMillis(0),
     };
-    let Answer::Facts(_, head) = read(core, query).await? else {
+    let Answer::UsageRecords(_, head) = read(core, query).await? else {
         return Err(unexpected());
     };
     let status = connection.status();

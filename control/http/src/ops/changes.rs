@@ -60,7 +60,7 @@ fn one(
         | EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Budget { .. }
-        | EventKind::Facts { .. }
+        | EventKind::UsageRecords { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
         | EventKind::Reservation { .. }
@@ -116,7 +116,7 @@ fn one(
         EventKind::NodesClaimed { .. }
         | EventKind::NodeReleased { .. }
         | EventKind::Budget { .. }
-        | EventKind::Facts { .. }
+        | EventKind::UsageRecords { .. }
         | EventKind::Vcluster { .. }
         | EventKind::VclusterDeleted { .. }
         | EventKind::Dag { .. }

@@ -2,7 +2,7 @@
 use super::*;
 use lattice_quorum_types::{
     AllocationState, Revision,
-    fact::{Claimant, Work},
+    usage_record::{Claimant, Work},
 };
 use proptest::prelude::*;
 
@@ -35,11 +35,11 @@ fn names(nodes: &[u32]) -> Vec<NodeId> {
 
 /// Usage records in the order of their numbers.
 #[derive(Default)]
-struct Log(Vec<Fact>);
+struct Log(Vec<UsageRecord>);
 
 impl Log {
-    fn push(&mut self, ms: u64, kind: FactKind) {
-        self.0.push(Fact {
+    fn push(&mut self, ms: u64, kind: UsageRecordKind) {
+        self.0.push(UsageRecord {
             number: self.0.len() as u64 + 1,
             revision: Revision(self.0.len() as u64 + 1),
             ordinal: 0,
@@ -49,7 +49,7 @@ impl Log {
     }
     fn started(&mut self, ms: u64, work: &Work, nodes: &[u32]) {
         let (work, nodes, walltime_ms) = (work.clone(), names(nodes), None);
-        let kind = FactKind::Started {
+        let kind = UsageRecordKind::Started {
             work,
             nodes,
             walltime_ms,
@@ -62,7 +62,7 @@ impl Log {
             from: at(*from),
             until: at(ms),
         });
-        let kind = FactKind::Completed {
+        let kind = UsageRecordKind::Completed {
             work: work.clone(),
             state: AllocationState::Completed,
             cause: None,
@@ -79,7 +79,7 @@ impl Log {
             until: at(ms),
         });
         let (work, uses) = (work.clone(), uses.collect());
-        self.push(ms, FactKind::Used { work, uses });
+        self.push(ms, UsageRecordKind::Used { work, uses });
     }
 }
 
@@ -179,7 +179,7 @@ fn suspended_time_counts_for_nothing_and_an_allocation_consumed_all_its_attempts
     ledger.compute_curves();
     let used = ledger.usage(UsageScope::User("ann"), at(0), at(1_000)).work;
     assert_eq!((used.node_ms, used.gpu_ms), (40, 10 * 4 + 30));
-    let FactKind::Completed { uses, .. } = &log.0[3].kind else {
+    let UsageRecordKind::Completed { uses, .. } = &log.0[3].kind else {
         panic!()
     };
     assert_eq!(ledger.consumed(AllocationId(1), uses), used);
@@ -194,10 +194,10 @@ fn idle_claimed_nodes_are_billed_and_are_no_work() {
         vcluster: VclusterName::new("main").unwrap(),
     };
     let (kind, nodes) = (claim.clone(), names(&[1, 2]));
-    log.push(0, FactKind::Claimed { claim: kind, nodes });
+    log.push(0, UsageRecordKind::Claimed { claim: kind, nodes });
     log.push(
         10,
-        FactKind::Idled {
+        UsageRecordKind::Idled {
             claim,
             uses: vec![Use {
                 nodes: names(&[1]),

@@ -109,7 +109,7 @@ impl<N: ViewNode> BaseView<N> {
             | EventKind::Baseline { .. }
             | EventKind::BaselineDeleted { .. }
             | EventKind::Brake { .. }
-            | EventKind::Facts { .. }
+            | EventKind::UsageRecords { .. }
             | EventKind::NodesClaimed { .. }
             | EventKind::NodeReleased { .. }
             | EventKind::Lease { .. }

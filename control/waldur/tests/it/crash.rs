@@ -13,8 +13,8 @@ use lattice_ledger::{Ledger, Usage};
 use lattice_quorum_types::{
     AllocationId, NodeId, ProjectPath, UnixMillis,
     budget::Credit,
-    fact::{Fact, FactsHead, Use},
     limit::{LimitPatch, Limits},
+    usage_record::{UsageRecord, UsageRecordsHead, Use},
 };
 use lattice_rng::Rng;
 use lattice_waldur::{
@@ -67,7 +67,7 @@ enum Ask {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    Facts(Vec<Fact>, FactsHead),
+    Facts(Vec<UsageRecord>, UsageRecordsHead),
     Done(Result<(), String>),
     Cluster {
         now: UnixMillis,
@@ -189,7 +189,7 @@ impl AccountedCluster for Remote {
         after: u64,
         limit: u32,
         since: UnixMillis,
-    ) -> Result<(Vec<Fact>, FactsHead), ClusterError> {
+    ) -> Result<(Vec<UsageRecord>, UsageRecordsHead), ClusterError> {
         match self
             .ask(&Ask::Facts {
                 after,

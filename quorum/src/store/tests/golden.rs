@@ -184,7 +184,7 @@ fn describe(replica: &Replica) -> String {
     for segment in state.segments() {
         writeln!(text, "segment {} rows {}", segment.id, segment.rows).unwrap();
     }
-    let facts = Query::Facts {
+    let facts = Query::UsageRecords {
         after: 0,
         limit: 1_000,
         since: UnixMillis(0),
@@ -194,7 +194,7 @@ fn describe(replica: &Replica) -> String {
         limit: 1_000,
     };
     let counts = match (replica.query(&facts), replica.query(&audit)) {
-        (Answer::Facts(facts, _), Answer::Audit(audit)) => (facts.len(), audit.len()),
+        (Answer::UsageRecords(facts, _), Answer::Audit(audit)) => (facts.len(), audit.len()),
         other => panic!("{other:?}"),
     };
     writeln!(text, "facts {} audit {}", counts.0, counts.1).unwrap();

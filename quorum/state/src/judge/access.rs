@@ -70,7 +70,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             "the role admin, or an accounting system's token",
         ),
         Command::NoteCredits { .. }
-        | Command::AcknowledgeFacts { .. }
+        | Command::AcknowledgeUsage { .. }
         | Command::ReportWipe { .. }
         | Command::LendNode { .. }
         | Command::ReturnNode { .. }
@@ -144,7 +144,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::Preempt { .. }
             | Command::WithdrawPromise { .. }
             | Command::NoteCredits { .. }
-            | Command::AcknowledgeFacts { .. }
+            | Command::AcknowledgeUsage { .. }
             | Command::Report {
                 report: RankReport::Ended {
                     exit: RankExit::NeverStarted { .. },

@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     audit::{AuditAction, ChangedLimit, LevelLimits},
     budget::{Credit, MAX_BURST_PPM, SoftLimits, SoftPatch, TenantBudget, WHOLE_PPM},
     command::LimitChange,
-    fact::FactKind,
     limit::LimitPatch,
+    usage_record::UsageRecordKind,
 };
 use std::collections::BTreeMap;
 
@@ -57,12 +57,14 @@ pub(super) fn update_tenant(
         changes = audited(case, AuditAction::LimitsChanged { levels }, changes);
     }
     if !changes.is_empty() {
-        changes.push(Change::Fact(Box::new(FactKind::LimitsChanged {
-            tenant: tenant.clone(),
-            limits: record.limits.patched(limits),
-            soft: after,
-            by: case.principal.name.clone(),
-        })));
+        changes.push(Change::UsageRecord(Box::new(
+            UsageRecordKind::LimitsChanged {
+                tenant: tenant.clone(),
+                limits: record.limits.patched(limits),
+                soft: after,
+                by: case.principal.name.clone(),
+            },
+        )));
     }
     Ok(Verdict::done(changes))
 }
@@ -125,7 +127,7 @@ pub(super) fn note_credits(
 
 /// Notes that an accounting system has the usage records up to `through`, or will never receive them.
 pub(super) fn acknowledge(case: Case<'_>, through: u64, dropped: u64) -> Result<Verdict, Refusal> {
-    let head = case.state.facts_head();
+    let head = case.state.usage_records_head();
     if through > head.last {
         let reason = format!("the last fact has number {}", head.last);
         return Err(invalid("through", reason));

@@ -105,7 +105,7 @@ impl Copy {
         let Answer::Budgets(budgets) = self.state().query(&Query::Budgets) else {
             panic!("another answer")
         };
-        let facts = self.state().facts_head().last;
+        let facts = self.state().usage_records_head().last;
         core.restart(|view| {
             fold::replace(view, *hot);
             fold::replace_baselines(view, *baselines);

@@ -10,11 +10,11 @@ use lattice_quorum_types::{
     allocation::RankExit,
     budget::{Credit, SoftPatch},
     command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
-    fact::{Fact, FactsHead, Use},
     id::LeaseName,
     limit::{LimitPatch, Limits},
     node::Lifecycle,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
+    usage_record::{UsageRecord, UsageRecordsHead, Use},
     view::{Answer, Query},
 };
 use lattice_waldur::cluster::{AccountedCluster, ClusterError, NodeHardware, UsageTotals};
@@ -105,8 +105,8 @@ impl World {
         inner.ledger.advance(at);
     }
 
-    pub fn head(&self) -> FactsHead {
-        self.inner().state.facts_head()
+    pub fn head(&self) -> UsageRecordsHead {
+        self.inner().state.usage_records_head()
     }
 
     pub fn propose(&self, power: Power, name: &str, command: Command) -> Result<Applied, Refusal> {
@@ -135,7 +135,7 @@ impl World {
         let applied = inner.state.apply(inner.index, &envelope);
         let after = inner.ledger.last();
         let (limit, since) = (10_000, UnixMillis(0));
-        let Answer::Facts(facts, _) = inner.state.query(&Query::Facts {
+        let Answer::UsageRecords(facts, _) = inner.state.query(&Query::UsageRecords {
             after,
             limit,
             since,
@@ -326,18 +326,18 @@ impl AccountedCluster for World {
         after: u64,
         limit: u32,
         since: UnixMillis,
-    ) -> Result<(Vec<Fact>, FactsHead), ClusterError> {
-        match self.inner().state.query(&Query::Facts {
+    ) -> Result<(Vec<UsageRecord>, UsageRecordsHead), ClusterError> {
+        match self.inner().state.query(&Query::UsageRecords {
             after,
             limit,
             since,
         }) {
-            Answer::Facts(facts, head) => Ok((facts, head)),
+            Answer::UsageRecords(facts, head) => Ok((facts, head)),
             other => panic!("{other:?}"),
         }
     }
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError> {
-        done(self.service(Command::AcknowledgeFacts { through, dropped }))
+        done(self.service(Command::AcknowledgeUsage { through, dropped }))
     }
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals> {
         let inner = self.inner();

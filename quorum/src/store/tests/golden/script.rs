@@ -519,7 +519,7 @@ impl Script {
             Answer::OpenUses(_, head) => head.last,
             other => panic!("{other:?}"),
         };
-        self.service(Command::AcknowledgeFacts {
+        self.service(Command::AcknowledgeUsage {
             through: through - 2,
             dropped: 1,
         });

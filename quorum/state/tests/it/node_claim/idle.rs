@@ -1,16 +1,16 @@
 //! Idle claimed nodes are billed to their claimant.
 
 use super::*;
-use lattice_quorum_types::fact::{FactKind, OpenUse, User};
+use lattice_quorum_types::usage_record::{OpenUse, UsageRecordKind, User};
 
-fn facts(c: &Cluster) -> Vec<FactKind> {
-    let query = Query::Facts {
+fn facts(c: &Cluster) -> Vec<UsageRecordKind> {
+    let query = Query::UsageRecords {
         after: 0,
         limit: 1_000,
         since: UnixMillis(0),
     };
     match c.state.query(&query) {
-        Answer::Facts(facts, _) => facts.into_iter().map(|fact| fact.kind).collect(),
+        Answer::UsageRecords(facts, _) => facts.into_iter().map(|fact| fact.kind).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -64,8 +64,10 @@ fn a_claimed_node_is_idle_but_for_the_time_in_which_its_users_work_runs() {
         )
         .unwrap();
     }
-    let idled = |kind: &FactKind| match kind {
-        FactKind::Idled { uses, .. } => Some(uses.iter().map(|used| used.node_ms()).sum::<u64>()),
+    let idled = |kind: &UsageRecordKind| match kind {
+        UsageRecordKind::Idled { uses, .. } => {
+            Some(uses.iter().map(|used| used.node_ms()).sum::<u64>())
+        }
         _ => None,
     };
     let facts = facts(&c);
@@ -75,7 +77,7 @@ fn a_claimed_node_is_idle_but_for_the_time_in_which_its_users_work_runs() {
         5_000 + 1_000 + 9_000
     );
     let released = facts.iter().filter_map(|kind| match kind {
-        FactKind::Released {
+        UsageRecordKind::Released {
             claim,
             node,
             claimed_at,

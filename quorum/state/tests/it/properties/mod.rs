@@ -1,13 +1,13 @@
 //! Properties after any sequence of commands, refused ones included.
 
 mod checks;
-mod facts;
 mod movement;
 mod moves;
 mod reach;
 mod resolve;
 mod segments;
 mod steps;
+mod usage_records;
 mod waits;
 
 use crate::common::{self, Cluster, envelope, node, path, principal};

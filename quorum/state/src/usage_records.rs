@@ -1,4 +1,4 @@
-//! Usage records: node usage per user and project, derived from changes of records. See `../0010-facts.md`.
+//! Usage records: node usage per user and project, derived from changes of records. See `../0010-usage-records.md`.
 
 mod meter;
 
@@ -9,9 +9,11 @@ use crate::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, NodeId, Revision, UnixMillis, VclusterName,
-    fact::{Claimant, Fact, FactKind, FactsHead, OpenUse, Use, User, Work},
     node::Node,
     node_claim::{NodeClaim, NodeClaimPhase, WipeOutcome},
+    usage_record::{
+        Claimant, OpenUse, UsageRecord, UsageRecordKind, UsageRecordsHead, Use, User, Work,
+    },
 };
 use meter::Meter;
 use serde::{Deserialize, Serialize};
@@ -19,8 +21,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Table of usage records, with the open uses from which the next ones are derived.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Facts {
-    log: Log<Fact>,
+pub(crate) struct UsageRecords {
+    log: Log<UsageRecord>,
     /// Number of the last usage record.
     last: u64,
     /// Allocations that hold nodes, or that have used nodes and have not ended.
@@ -40,8 +42,8 @@ struct Idle {
     since: UnixMillis,
 }
 
-impl Row for Fact {
-    const TABLE: Table = Table::Facts;
+impl Row for UsageRecord {
+    const TABLE: Table = Table::UsageRecords;
     fn key(&self) -> u64 {
         self.number
     }
@@ -52,9 +54,9 @@ impl Row for Fact {
     fn topics(&self, _: &mut dyn FnMut(Topic<'_>)) {}
 }
 
-impl Facts {
+impl UsageRecords {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Facts {
+        UsageRecords {
             log: Log::new(bounds),
             last: 0,
             meters: BTreeMap::new(),
@@ -65,18 +67,18 @@ impl Facts {
     }
 
     /// Usage records in memory, oldest first.
-    pub(crate) fn tail(&self) -> &[Fact] {
+    pub(crate) fn tail(&self) -> &[UsageRecord] {
         self.log.tail()
     }
 
-    /// Sealed segments with the usage records before those of [`Facts::tail`].
+    /// Sealed segments with the usage records before those of [`UsageRecords::tail`].
     pub(crate) fn sealed(&self) -> &Arc<Vec<Segment>> {
         self.log.sealed()
     }
 
     /// Last, acknowledged and dropped usage records, at the given revision and time.
-    pub(crate) fn head(&self, revision: Revision, at: UnixMillis) -> FactsHead {
-        FactsHead {
+    pub(crate) fn head(&self, revision: Revision, at: UnixMillis) -> UsageRecordsHead {
+        UsageRecordsHead {
             last: self.last,
             acknowledged: self.acknowledged,
             dropped: self.dropped,
@@ -122,7 +124,7 @@ impl Facts {
         after: &Allocation,
         nodes: &BTreeMap<NodeId, Node>,
         now: UnixMillis,
-    ) -> Vec<FactKind> {
+    ) -> Vec<UsageRecordKind> {
         let mut made = Vec::new();
         if after.state.holds() && before.is_none_or(|before| !before.state.holds()) {
             let meter = self.meters.entry(after.id).or_default();
@@ -134,12 +136,12 @@ impl Facts {
                 let taken = told.taken.clone();
                 made.extend(self.idled(&taken, now));
                 made.push(match told.began {
-                    true => FactKind::Started {
+                    true => UsageRecordKind::Started {
                         work: work(after),
                         nodes: told.taken,
                         walltime_ms: after.walltime_left_ms(),
                     },
-                    false => FactKind::Grew {
+                    false => UsageRecordKind::Grew {
                         work: work(after),
                         nodes: told.taken,
                     },
@@ -156,7 +158,7 @@ impl Facts {
                     told.uses,
                     meter_ms(&self.meters, after.id),
                 )),
-                false if !told.uses.is_empty() => made.push(FactKind::Used {
+                false if !told.uses.is_empty() => made.push(UsageRecordKind::Used {
                     work: work(after),
                     uses: told.uses,
                 }),
@@ -179,7 +181,7 @@ impl Facts {
         before: Option<&Node>,
         after: &Node,
         now: UnixMillis,
-    ) -> Vec<FactKind> {
+    ) -> Vec<UsageRecordKind> {
         let open = |node: &Node| {
             node.node_claim
                 .as_ref()
@@ -200,7 +202,7 @@ impl Facts {
     }
 
     /// Ends the idle time of those of these nodes that were idle.
-    fn idled(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<FactKind> {
+    fn idled(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<UsageRecordKind> {
         let mut over: BTreeMap<(Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
         for node in nodes {
             if let Some(Idle { claim, since }) = self.idle.remove(node) {
@@ -208,7 +210,7 @@ impl Facts {
             }
         }
         let over = over.into_iter();
-        let told = over.map(|((claim, from), nodes)| FactKind::Idled {
+        let told = over.map(|((claim, from), nodes)| UsageRecordKind::Idled {
             claim,
             uses: vec![Use {
                 nodes,
@@ -225,7 +227,7 @@ impl Facts {
         left: &[NodeId],
         nodes: &BTreeMap<NodeId, Node>,
         now: UnixMillis,
-    ) -> Vec<FactKind> {
+    ) -> Vec<UsageRecordKind> {
         let mut idle: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
         for node in left.iter().filter_map(|id| nodes.get(id)) {
             let is_open = node
@@ -245,28 +247,28 @@ impl Facts {
         }
         let told = idle
             .into_iter()
-            .map(|(claim, nodes)| FactKind::Idles { claim, nodes });
+            .map(|(claim, nodes)| UsageRecordKind::Idles { claim, nodes });
         told.collect()
     }
 
     /// Appends the usage records of one command; returns the segments that this sealed.
     pub(crate) fn append(
         &mut self,
-        kinds: Vec<FactKind>,
+        kinds: Vec<UsageRecordKind>,
         revision: Revision,
         at: UnixMillis,
     ) -> Vec<Sealed> {
         let mut sealed = Vec::new();
         for (ordinal, kind) in (0..).zip(kinds) {
             self.last += 1;
-            let fact = Fact {
+            let record = UsageRecord {
                 number: self.last,
                 revision,
                 ordinal,
                 at,
                 kind,
             };
-            sealed.extend(self.log.append(fact).1);
+            sealed.extend(self.log.append(record).1);
         }
         sealed
     }
@@ -300,7 +302,7 @@ pub(crate) fn claimant(node: &Node) -> Option<Claimant> {
 }
 
 /// Usage records of newly claimed nodes, one per claimant and home vCluster.
-pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<FactKind> {
+pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<UsageRecordKind> {
     let mut by_claim: BTreeMap<Claimant, Vec<NodeId>> = BTreeMap::new();
     for node in nodes {
         if let Some(claim) = claimant(node) {
@@ -308,7 +310,7 @@ pub(crate) fn claimed<'a>(nodes: impl Iterator<Item = &'a Node>) -> Vec<FactKind
         }
     }
     let claimed = by_claim.into_iter();
-    let claimed = claimed.map(|(claim, nodes)| FactKind::Claimed { claim, nodes });
+    let claimed = claimed.map(|(claim, nodes)| UsageRecordKind::Claimed { claim, nodes });
     claimed.collect()
 }
 
@@ -318,13 +320,13 @@ pub(crate) fn released(
     home: &VclusterName,
     node_claim: &NodeClaim,
     wipe: &WipeOutcome,
-) -> FactKind {
+) -> UsageRecordKind {
     let released_at = match node_claim.phase {
         NodeClaimPhase::Releasing { released_at, .. }
         | NodeClaimPhase::Unclean { released_at, .. } => released_at,
         NodeClaimPhase::Claimed => node_claim.since,
     };
-    FactKind::Released {
+    UsageRecordKind::Released {
         claim: Claimant {
             user: node_claim.user.clone(),
             project: node_claim.project.clone(),
@@ -342,8 +344,8 @@ fn meter_ms(meters: &BTreeMap<AllocationId, Meter>, id: AllocationId) -> u64 {
     meters.get(&id).map_or(0, Meter::node_ms)
 }
 
-fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> FactKind {
-    FactKind::Completed {
+fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> UsageRecordKind {
+    UsageRecordKind::Completed {
         work: work(record),
         state: record.state,
         cause: record.stop.as_ref().map(ToString::to_string),
@@ -354,13 +356,15 @@ fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> FactKind {
 }
 
 /// Usage record of a job checkpoint that this change completed.
-fn checkpointed(before: Option<&Allocation>, after: &Allocation) -> Option<FactKind> {
+fn checkpointed(before: Option<&Allocation>, after: &Allocation) -> Option<UsageRecordKind> {
     let kept = after.course.kept.as_ref()?;
     let former = before.and_then(|before| before.course.kept.as_ref());
-    (former.map(|former| former.number) != Some(kept.number)).then(|| FactKind::Checkpointed {
-        work: work(after),
-        number: kept.number,
-        bytes: kept.bytes,
-        took_ms: kept.took_ms,
+    (former.map(|former| former.number) != Some(kept.number)).then(|| {
+        UsageRecordKind::Checkpointed {
+            work: work(after),
+            number: kept.number,
+            bytes: kept.bytes,
+            took_ms: kept.took_ms,
+        }
     })
 }

@@ -2,15 +2,15 @@
 //! of an allocation is the sum of its uses.
 
 use super::*;
-use lattice_quorum_types::fact::{Fact, FactKind, OpenUse, Use, User};
+use lattice_quorum_types::usage_record::{OpenUse, UsageRecord, UsageRecordKind, Use, User};
 
 type Open = BTreeMap<(User, UnixMillis), BTreeSet<NodeId>>;
 
-fn facts(state: &State) -> Vec<Fact> {
+fn facts(state: &State) -> Vec<UsageRecord> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
         let (limit, since) = (7, UnixMillis(0));
-        let Answer::Facts(page, head) = state.query(&Query::Facts {
+        let Answer::UsageRecords(page, head) = state.query(&Query::UsageRecords {
             after,
             limit,
             since,
@@ -40,7 +40,7 @@ fn take_out(open: &mut Open, by: &User, uses: &[Use]) {
 }
 
 /// Present uses, derived from the usage records.
-fn fold(all: &[Fact]) -> Open {
+fn fold(all: &[UsageRecord]) -> Open {
     let mut open = Open::new();
     let mut used: BTreeMap<AllocationId, u64> = BTreeMap::new();
     let mut spans: BTreeMap<&NodeId, Vec<(UnixMillis, UnixMillis)>> = BTreeMap::new();
@@ -51,24 +51,26 @@ fn fold(all: &[Fact]) -> Open {
             open.entry((by, fact.at)).or_default().extend(nodes);
         };
         let (by, uses) = match &fact.kind {
-            FactKind::Started { work, nodes, .. } | FactKind::Grew { work, nodes } => {
+            UsageRecordKind::Started { work, nodes, .. }
+            | UsageRecordKind::Grew { work, nodes } => {
                 begin(&mut open, User::Work(work.clone()), nodes);
                 continue;
             }
-            FactKind::Claimed { claim, nodes } | FactKind::Idles { claim, nodes } => {
+            UsageRecordKind::Claimed { claim, nodes } | UsageRecordKind::Idles { claim, nodes } => {
                 begin(&mut open, User::Claim(claim.clone()), nodes);
                 continue;
             }
-            FactKind::Used { work, uses } | FactKind::Completed { work, uses, .. } => {
+            UsageRecordKind::Used { work, uses }
+            | UsageRecordKind::Completed { work, uses, .. } => {
                 let ms: u64 = uses.iter().map(Use::node_ms).sum();
                 let total = used.entry(work.allocation).or_default();
                 *total += ms;
-                if let FactKind::Completed { node_ms, .. } = &fact.kind {
+                if let UsageRecordKind::Completed { node_ms, .. } = &fact.kind {
                     assert_eq!(node_ms, total, "{work:?}");
                 }
                 (User::Work(work.clone()), uses)
             }
-            FactKind::Idled { claim, uses } => (User::Claim(claim.clone()), uses),
+            UsageRecordKind::Idled { claim, uses } => (User::Claim(claim.clone()), uses),
             _ => continue,
         };
         for used in uses {
@@ -147,8 +149,8 @@ fn random_moves_make_every_kind_of_fact() {
         let mut c = founded();
         steps.iter().for_each(|step| take(&mut c, step));
         check(&c.state);
-        let word = |fact: Fact| {
-            let text = format!("{:?}", fact.kind);
+        let word = |record: UsageRecord| {
+            let text = format!("{:?}", record.kind);
             let end = text
                 .find(|c: char| !c.is_alphanumeric())
                 .unwrap_or(text.len());

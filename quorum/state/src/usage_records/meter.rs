@@ -6,7 +6,7 @@
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, UnixMillis,
     allocation::{Rank, RankExit, RankPhase},
-    fact::Use,
+    usage_record::Use,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -9,24 +9,28 @@ use lattice_quorum_types::{
     budget::{Credit, HOUR_MS, Paused, RemainingCredit, SoftPatch, WHOLE_PPM},
     command::{Power, RankReport},
     event::EventKind,
-    fact::{Fact, FactKind, FactsHead, OpenUse, Use, User},
     limit::{LimitPatch, Patch},
+    usage_record::{OpenUse, UsageRecord, UsageRecordKind, UsageRecordsHead, Use, User},
     view::{Answer, Query},
 };
 
-fn facts_since(state: &State, after: u64, since: UnixMillis) -> (Vec<Fact>, FactsHead) {
-    let query = Query::Facts {
+fn facts_since(
+    state: &State,
+    after: u64,
+    since: UnixMillis,
+) -> (Vec<UsageRecord>, UsageRecordsHead) {
+    let query = Query::UsageRecords {
         after,
         limit: 10_000,
         since,
     };
     match state.query(&query) {
-        Answer::Facts(facts, head) => (facts, head),
+        Answer::UsageRecords(facts, head) => (facts, head),
         other => panic!("{other:?}"),
     }
 }
 
-fn facts(c: &Cluster) -> Vec<Fact> {
+fn facts(c: &Cluster) -> Vec<UsageRecord> {
     facts_since(&c.state, 0, UnixMillis(0)).0
 }
 
@@ -42,7 +46,7 @@ fn names(nodes: &[NodeId]) -> Vec<&str> {
 }
 
 /// One line per usage record.
-fn told(facts: &[Fact]) -> Vec<String> {
+fn told(facts: &[UsageRecord]) -> Vec<String> {
     let uses = |uses: &[Use]| {
         let each = uses.iter().map(|used| {
             let nodes = names(&used.nodes).join(",");
@@ -54,31 +58,33 @@ fn told(facts: &[Fact]) -> Vec<String> {
         });
         each.collect::<Vec<_>>().join("; ")
     };
-    let line = |fact: &Fact| match &fact.kind {
-        FactKind::Started { work, nodes, .. } => {
+    let line = |record: &UsageRecord| match &record.kind {
+        UsageRecordKind::Started { work, nodes, .. } => {
             format!("{} started {}", work.allocation, names(nodes).join(","))
         }
-        FactKind::Grew { work, nodes } => {
+        UsageRecordKind::Grew { work, nodes } => {
             format!("{} grew {}", work.allocation, names(nodes).join(","))
         }
-        FactKind::Used { work, uses: of } => format!("{} used {}", work.allocation, uses(of)),
-        FactKind::Completed {
+        UsageRecordKind::Used { work, uses: of } => {
+            format!("{} used {}", work.allocation, uses(of))
+        }
+        UsageRecordKind::Completed {
             work,
             state,
             uses: of,
             node_ms,
             ..
         } => format!("{} {state} {} in all {node_ms}", work.allocation, uses(of)),
-        FactKind::Checkpointed { work, number, .. } => {
+        UsageRecordKind::Checkpointed { work, number, .. } => {
             format!("{} checkpoint {number}", work.allocation)
         }
-        FactKind::Claimed { claim, nodes } => {
+        UsageRecordKind::Claimed { claim, nodes } => {
             format!("{} claimed {}", claim.user, names(nodes).join(","))
         }
-        FactKind::Idles { nodes, .. } => format!("idles {}", names(nodes).join(",")),
-        FactKind::Idled { uses: of, .. } => format!("idled {}", uses(of)),
-        FactKind::Released { node, wiped, .. } => format!("released {node} wiped {wiped}"),
-        FactKind::LimitsChanged { tenant, .. } => format!("limits of {tenant}"),
+        UsageRecordKind::Idles { nodes, .. } => format!("idles {}", names(nodes).join(",")),
+        UsageRecordKind::Idled { uses: of, .. } => format!("idled {}", uses(of)),
+        UsageRecordKind::Released { node, wiped, .. } => format!("released {node} wiped {wiped}"),
+        UsageRecordKind::LimitsChanged { tenant, .. } => format!("limits of {tenant}"),
     };
     facts.iter().map(line).collect()
 }
@@ -141,7 +147,7 @@ fn each_fact_has_its_number_and_its_place_in_its_revision_and_watchers_are_told_
     let pending = c.submit(common::spec("t", 1)).unwrap();
     let cancelled = c.user("alice", Command::Cancel { id: pending }).unwrap();
     let through = cancelled.events.iter().find_map(|event| match event.kind {
-        EventKind::Facts { through } => Some(through),
+        EventKind::UsageRecords { through } => Some(through),
         _ => None,
     });
     assert_eq!(through, Some(3));
@@ -314,7 +320,8 @@ fn a_checkpoint_is_a_fact_once() {
         lines[1..],
         ["1 checkpoint 1", "1 completed n000 0..5000 in all 5000"]
     );
-    let Some(FactKind::Checkpointed { took_ms, .. }) = facts(&c).get(1).map(|f| f.kind.clone())
+    let Some(UsageRecordKind::Checkpointed { took_ms, .. }) =
+        facts(&c).get(1).map(|f| f.kind.clone())
     else {
         panic!("{lines:?}")
     };
@@ -514,12 +521,12 @@ fn facts_are_acknowledged_forwards_only_and_by_a_service_under_its_lease() {
         c.end_all(id, RankExit::Exited { code: 0 });
     }
     let head = |c: &Cluster| {
-        let head = c.state.facts_head();
+        let head = c.state.usage_records_head();
         (head.last, head.acknowledged, head.dropped)
     };
     assert_eq!(head(&c), (6, 0, 0));
     let acknowledge = |c: &mut Cluster, through, dropped| {
-        c.under("accounting", Command::AcknowledgeFacts { through, dropped })
+        c.under("accounting", Command::AcknowledgeUsage { through, dropped })
     };
     let revision = c.state.revision();
     acknowledge(&mut c, 4, 1).unwrap();
@@ -535,7 +542,7 @@ fn facts_are_acknowledged_forwards_only_and_by_a_service_under_its_lease() {
         c.state.revision().0 - revision.0 <= 1,
         "a cursor is no news for watchers"
     );
-    let unfenced = Command::AcknowledgeFacts {
+    let unfenced = Command::AcknowledgeUsage {
         through: 6,
         dropped: 0,
     };

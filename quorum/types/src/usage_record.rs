@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// One usage record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
+pub struct UsageRecord {
     /// Sequence number, starting at 1.
     pub number: u64,
     /// Revision that created the record.
@@ -22,13 +22,13 @@ pub struct Fact {
     /// State time of the record.
     pub at: UnixMillis,
     /// Recorded event.
-    pub kind: FactKind,
+    pub kind: UsageRecordKind,
 }
 
 /// Event that a usage record describes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FactKind {
+pub enum UsageRecordKind {
     /// All ranks of an attempt run: its nodes are in use from now on.
     Started {
         /// The allocation.
@@ -197,7 +197,7 @@ pub enum User {
 
 /// Head of the usage records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FactsHead {
+pub struct UsageRecordsHead {
     /// Number of the last record; 0 before the first.
     pub last: u64,
     /// Number of the last record that the accounting system acknowledged.
