@@ -42,9 +42,9 @@ macro_rules! field_by_field {
 
 mod admin;
 mod conformance;
-mod course;
 mod dag;
 mod hardware;
+mod progress;
 mod quorum;
 #[cfg(test)]
 mod tests;

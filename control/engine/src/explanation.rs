@@ -35,7 +35,7 @@ pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {
 fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> {
     let of_first = || {
         let array = array_of(view, a)?;
-        let waits = array.course.tally.as_ref()?.pending.iter().next()?;
+        let waits = array.progress.tally.as_ref()?.pending.iter().next()?;
         let first = array.element_numbers()?.of(waits)?;
         plan.of(&a.spec.vcluster)?.explanation(first)
     };
@@ -44,7 +44,7 @@ fn planned(view: &View, plan: &LastPlan, a: &Allocation) -> Option<Explanation> 
 
 /// The allocation itself if it is an array, or the array of which it is an element.
 fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
-    match (&a.course.tally, &a.course.element) {
+    match (&a.progress.tally, &a.progress.element) {
         (Some(_), _) => Some(a),
         (None, Some(element)) => view.allocation(element.array).map(|array| &**array),
         (None, None) => None,
@@ -54,7 +54,7 @@ fn array_of<'a>(view: &'a View, a: &'a Allocation) -> Option<&'a Allocation> {
 /// Maximum number of concurrently running elements, if the array has reached it.
 fn as_many_as_may(array: &Allocation) -> Option<u32> {
     let most = array.spec.terms.array.as_ref()?.max_running()?;
-    let tally = array.course.tally.as_ref()?;
+    let tally = array.progress.tally.as_ref()?;
     (tally.alive >= most).then_some(most)
 }
 

@@ -15,7 +15,7 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationState, Revision, VclusterName,
     allocation::StopCause,
-    course::{AfterCheckpoint, MoveReason, Writing},
+    progress::{AfterCheckpoint, MoveReason, Writing},
 };
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::HistogramVec;
@@ -176,12 +176,12 @@ fn changes(view: &View, before: &Allocation, after: &Allocation) -> Vec<Change> 
         });
     }
     if let Some(writing) = saving(before) {
-        let whole = after.course.kept.as_ref();
+        let whole = after.progress.kept.as_ref();
         if let Some(kept) = whole.filter(|kept| kept.number == writing.number) {
             let took_ms = kept.took_ms;
             changes.push(Change::Saved { took_ms });
         }
-        if after.course.failed_checkpoints > before.course.failed_checkpoints {
+        if after.progress.failed_checkpoints > before.progress.failed_checkpoints {
             changes.push(Change::Unsaved);
         }
     }
@@ -195,7 +195,7 @@ fn changes(view: &View, before: &Allocation, after: &Allocation) -> Vec<Change> 
 /// Reason of the preemption that an allocation is a victim of, now or last. `None` for other allocations, including a
 /// suspension requested by a user or operator, which frees nodes for no particular allocation.
 fn for_others(held: &Allocation) -> Option<&MoveReason> {
-    let reason = match (&held.course.writing, &held.stop) {
+    let reason = match (&held.progress.writing, &held.stop) {
         (Some(writing), _) => match &writing.then {
             AfterCheckpoint::MakeRoom { reason } => reason,
             AfterCheckpoint::GoOn | AfterCheckpoint::Suspend { .. } => return None,
@@ -213,7 +213,7 @@ fn making_room(held: &Allocation) -> Option<&MoveReason> {
 
 /// Checkpoint that a victim writes before it releases its nodes.
 fn saving(held: &Allocation) -> Option<&Writing> {
-    held.course
+    held.progress
         .writing
         .as_deref()
         .filter(|_| for_others(held).is_some())

@@ -4,7 +4,7 @@ use lattice_quorum_types::{
     allocation::RankExit,
     checkpoint::CheckpointOutcome,
     command::RankReport,
-    course::RankCheckpoint,
+    progress::RankCheckpoint,
     text::{MAX_FREE_TEXT_BYTES, with_length_note},
 };
 

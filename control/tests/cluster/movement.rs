@@ -10,9 +10,9 @@ use lattice_quorum_types::{
     allocation::StopCause,
     array::ArraySpec,
     checkpoint::CheckpointMode,
-    course::MoveReason,
     dag::{DagSpec, DagState, Edge, MemberSpec},
     id::DagId,
+    progress::MoveReason,
     scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
@@ -136,11 +136,11 @@ async fn array(cluster: &ClusterFixture) {
     spec.terms.array = Some("0-9%2".parse::<ArraySpec>().unwrap());
     let id = submitted(cluster, spec).await;
     let ended = cluster.reaches(id, &[AllocationState::Failed]).await;
-    let tally = ended.course.tally.unwrap();
+    let tally = ended.progress.tally.unwrap();
     assert_eq!((tally.completed, tally.failed, tally.alive), (9, 1, 0));
     for place in 0..10 {
         let element = cluster.allocation(AllocationId(id.0 + 1 + place)).await;
-        let index = element.course.element.unwrap().index;
+        let index = element.progress.element.unwrap().index;
         assert_eq!(u64::from(index), place);
         assert!(element.spec.workload.script.is_none());
         let expected = match index {
@@ -334,10 +334,10 @@ async fn preempted(cluster: &ClusterFixture, mode: CheckpointMode) {
             &[AllocationState::Running, AllocationState::Completed],
         )
         .await;
-    let kept = moved.course.kept.as_ref().unwrap();
+    let kept = moved.progress.kept.as_ref().unwrap();
     assert_eq!((kept.number, kept.attempt, moved.attempt), (1, 1, 2));
     assert_eq!(
-        (moved.course.preempted, moved.course.failed_checkpoints),
+        (moved.progress.preempted, moved.progress.failed_checkpoints),
         (1, 0)
     );
     let done = cluster.reaches(victim, &[AllocationState::Completed]).await;
@@ -377,7 +377,7 @@ async fn pays(cluster: &ClusterFixture) {
     let after = spec.clone();
     let id = submitted(cluster, spec).await;
     let kept = shows(&cluster.core(), "a checkpoint that pays", |view| {
-        view.allocation(id)?.course.kept.clone()
+        view.allocation(id)?.progress.kept.clone()
     })
     .await;
     assert!(kept.number >= 1 && kept.bytes.is_some());
@@ -470,7 +470,7 @@ async fn lent(cluster: &ClusterFixture) {
     let took = asked.elapsed().as_millis();
     println!("  the owner's work was done {took} ms after its submit, with 500 ms of grace");
     let done = cluster.reaches(guest, &[AllocationState::Completed]).await;
-    assert_eq!((done.course.preempted, done.attempt), (1, 2));
+    assert_eq!((done.progress.preempted, done.attempt), (1, 2));
     assert!(output(cluster, guest).await.contains("restored"));
     let home = ("owner".to_owned(), "owner".to_owned());
     shows(&cluster.core(), "all nodes at home", |view| {

@@ -294,7 +294,7 @@ impl State {
             change == AllocationChange::Counted
                 && (before.state, before.eligible_at) == (record.state, record.eligible_at)
         });
-        match (&record.course.tally, is_counted) {
+        match (&record.progress.tally, is_counted) {
             (Some(tally), true) => EventKind::ArrayCounted {
                 id: record.id,
                 tally: tally.clone(),

@@ -134,7 +134,7 @@ impl Order {
 /// out to be impossible.
 fn is_waiting(record: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
-    let elements = record.course.tally.as_ref();
+    let elements = record.progress.tally.as_ref();
     let blocked = elements.is_some_and(|tally| !tally.blocked.is_empty());
     !record.state.is_terminal() && (matches!(record.state, Blocked | Held) || blocked)
 }
@@ -142,7 +142,7 @@ fn is_waiting(record: &Allocation) -> bool {
 /// Whether this allocation holds its mutex, so that no other with that mutex may be eligible.
 pub(crate) fn has_mutex(record: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
-    let began = record.course.tally.as_ref().is_some_and(|tally| {
+    let began = record.progress.tally.as_ref().is_some_and(|tally| {
         // The elements of an array run concurrently under the mutex of the array.
         tally.alive > 0
     });

@@ -1,7 +1,7 @@
 //! Backup and restore: audit number and stamp of a state, and the first state of a restored cluster.
 
 use crate::{State, unstarted::ATTEMPT_GAP};
-use lattice_quorum_types::course::CHECKPOINT_GAP;
+use lattice_quorum_types::progress::CHECKPOINT_GAP;
 use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision, UnixMillis, node_claim::NodeClaimPhase,
 };
@@ -59,8 +59,8 @@ impl State {
         self.leases.skip_epochs(ORDER_GAP);
         for allocation in self.hot.values_mut() {
             if allocation.spec.terms.checkpoint.is_some() {
-                let course = &mut Arc::make_mut(allocation).course;
-                course.checkpoints = course.checkpoints.saturating_add(CHECKPOINT_GAP);
+                let progress = &mut Arc::make_mut(allocation).progress;
+                progress.checkpoints = progress.checkpoints.saturating_add(CHECKPOINT_GAP);
             }
             match allocation.state.holds() {
                 // The present attempt may still run, so only the next attempt skips numbers.

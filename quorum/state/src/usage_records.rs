@@ -357,8 +357,8 @@ fn completed(record: &Allocation, uses: Vec<Use>, node_ms: u64) -> UsageRecordKi
 
 /// Usage record of a job checkpoint that this change completed.
 fn checkpointed(before: Option<&Allocation>, after: &Allocation) -> Option<UsageRecordKind> {
-    let kept = after.course.kept.as_ref()?;
-    let former = before.and_then(|before| before.course.kept.as_ref());
+    let kept = after.progress.kept.as_ref()?;
+    let former = before.and_then(|before| before.progress.kept.as_ref());
     (former.map(|former| former.number) != Some(kept.number)).then(|| {
         UsageRecordKind::Checkpointed {
             work: work(after),

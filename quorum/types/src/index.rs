@@ -109,7 +109,7 @@ mod tests {
             ranks: Vec::new(),
             stop: None,
             revision: Revision(1),
-            course: Default::default(),
+            progress: Default::default(),
         }
     }
 

@@ -3,8 +3,8 @@
 pub mod allocation;
 pub mod array;
 pub mod checkpoint;
-pub mod course;
 pub mod dag;
+pub mod progress;
 pub mod scale;
 pub mod spec;
 mod state;

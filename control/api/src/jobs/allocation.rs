@@ -12,19 +12,19 @@ use utoipa::ToSchema;
 
 mod act;
 mod constraints;
-mod course;
 mod demand;
+mod progress;
 mod said;
 mod sight;
 mod terms;
 mod view;
 pub use act::{CheckpointRequest, ExtendRequest, Walltime};
 pub use constraints::ConstraintsBody;
-pub use course::{
+pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
+pub use progress::{
     CheckpointsView, DagPlaceView, DependencyView, ElementView, KeptView, TallyView, WaitsForView,
     WritingView,
 };
-pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use sight::Sight;
 pub use terms::{
     CheckpointBody, DependencyBody, JobBody, MetricBody, RequestContext, ScaleBody, read_condition,

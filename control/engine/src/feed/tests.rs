@@ -151,7 +151,7 @@ fn allocation(n: u64, script: usize, ranks: usize) -> Change {
         ranks: (0..ranks).map(rank).collect(),
         stop: None,
         revision: Revision(n),
-        course: Default::default(),
+        progress: Default::default(),
     });
     let change = AllocationChange::Progressed;
     Change::Events(Arc::from([Event {

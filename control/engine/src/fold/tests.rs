@@ -230,14 +230,14 @@ async fn what_is_told_in_part_is_folded_into_the_whole() {
         other => panic!("{other:?}"),
     };
     assert_eq!(**core.view().allocation(array).unwrap(), truth);
-    assert!(truth.course.tally.as_ref().unwrap().cancelled.contains(1));
+    assert!(truth.progress.tally.as_ref().unwrap().cancelled.contains(1));
     // A subscriber receives the complete record.
     let Change::Events(told) = next(&mut changes).await else {
         panic!("no events");
     };
     let is_whole = |event: &Event| match &event.kind {
         EventKind::Allocation { change, record } => {
-            *change == AllocationChange::Counted && record.course == truth.course
+            *change == AllocationChange::Counted && record.progress == truth.progress
         }
         _ => false,
     };

@@ -27,8 +27,8 @@ use lattice_placement::{
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, Envelope, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, Fence, Victim},
-    course::{AfterCheckpoint, MoveReason},
     node::Node,
+    progress::{AfterCheckpoint, MoveReason},
 };
 use lattice_view::{
     Movement, bursts, is_least_of_service, settings::movement::requested_gpu_ms, whole,
@@ -242,7 +242,7 @@ impl Borrow {
         timeout_ms: u64,
     ) -> Option<Command> {
         let home = home.clone();
-        match (held.state, held.course.writing.as_deref()) {
+        match (held.state, held.progress.writing.as_deref()) {
             (AllocationState::Running | AllocationState::Starting, _) => {
                 let victim = self.victim(view, held, timeout_ms);
                 let reason = MoveReason::Reclaimed { home };

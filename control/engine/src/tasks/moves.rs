@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, UnixMillis,
     allocation::StopCause,
     command::Fence,
-    course::{MoveReason, Tally},
+    progress::{MoveReason, Tally},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -136,7 +136,7 @@ fn is_late(held: &Allocation, now: UnixMillis) -> bool {
     };
     // Placed elements of an array have deadlines of their own.
     let is_placed = |tally: &Tally| tally.pending.is_empty() && tally.blocked.is_empty();
-    if held.course.tally.as_deref().is_some_and(is_placed) {
+    if held.progress.tally.as_deref().is_some_and(is_placed) {
         return false;
     }
     let ends_at = match held.state {
@@ -161,7 +161,7 @@ mod tests {
         array.spec.terms.deadline_at = Some(UnixMillis(100_000));
         let with = |pending: IndexSet| {
             let mut array = array.clone();
-            array.course.tally = Some(Box::new(Tally {
+            array.progress.tally = Some(Box::new(Tally {
                 pending,
                 alive: 1,
                 ..Tally::default()

@@ -7,7 +7,7 @@ use lattice_engine::Core;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState,
     array::MAX_ELEMENTS,
-    course::{Course, Element},
+    progress::{AllocationProgress, Element},
     terms::Terms,
     view::{Answer, Query},
 };
@@ -38,7 +38,7 @@ pub(super) async fn unplaced(
     let Some(before) = ended_before(core, id).await? else {
         return Ok(None);
     };
-    let array = match &before.course.element {
+    let array = match &before.progress.element {
         Some(element) => recorded(core, element.array).await?,
         None => Some(Arc::new(before)),
     };
@@ -85,7 +85,7 @@ async fn next(core: &Core, after: u64, end: u64) -> Result<Option<Allocation>, P
 /// Element as derived from its array record; `None` if the element has or had its own allocation.
 fn as_waiting(array: &Allocation, id: AllocationId) -> Option<Allocation> {
     let index = index_of(array, id)?;
-    let tally = array.course.tally.as_ref()?;
+    let tally = array.progress.tally.as_ref()?;
     let state = if tally.cancelled.contains(index) {
         AllocationState::Cancelled
     } else if tally.blocked.contains(index) {
@@ -107,12 +107,12 @@ fn as_waiting(array: &Allocation, id: AllocationId) -> Option<Allocation> {
         state,
         ended_at: array.ended_at.filter(|_| is_over),
         stop: array.stop.clone().filter(|_| is_over),
-        course: Course {
+        progress: AllocationProgress {
             element: Some(Element {
                 array: array.id,
                 index,
             }),
-            ..Course::default()
+            ..AllocationProgress::default()
         },
         ..array.clone()
     })

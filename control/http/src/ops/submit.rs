@@ -224,7 +224,7 @@ async fn outlook(
         ranks: Vec::new(),
         stop: None,
         revision: Revision(0),
-        course: Default::default(),
+        progress: Default::default(),
     };
     if let Some(outlook) = waits_for_others(&core.view(), &record) {
         return Ok(Some(outlook));

@@ -48,7 +48,7 @@ impl<'a> Waits<'a> {
         // An element that was not placed yet.
         let waits = self.view.array_of(id).and_then(|array| {
             let index = index_of(array, id)?;
-            let tally = array.course.tally.as_ref()?;
+            let tally = array.progress.tally.as_ref()?;
             Some(tally.pending.contains(index) || tally.blocked.contains(index))
         });
         waits == Some(true)
@@ -58,7 +58,11 @@ impl<'a> Waits<'a> {
         self.mutexes.get_or_init(|| {
             let all = self.view.allocations.values();
             let eligible = all.filter(|a| {
-                let began = a.course.tally.as_ref().is_some_and(|tally| tally.alive > 0);
+                let began = a
+                    .progress
+                    .tally
+                    .as_ref()
+                    .is_some_and(|tally| tally.alive > 0);
                 began || !matches!(a.state, AllocationState::Blocked | AllocationState::Held)
             });
             let mut holders = BTreeMap::new();
@@ -75,7 +79,7 @@ impl<'a> Waits<'a> {
 
 /// Describes the wait as text.
 pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
-    if let Some(tally) = &a.course.tally
+    if let Some(tally) = &a.progress.tally
         && tally.pending.is_empty()
         && tally.blocked.is_empty()
     {

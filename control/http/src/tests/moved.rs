@@ -8,8 +8,8 @@ use lattice_quorum_types::{
     allocation::RankExit,
     checkpoint::CheckpointOutcome,
     command::{CheckpointAsked, RankReport, Victim},
-    course::RankCheckpoint,
     id::LeaseName,
+    progress::RankCheckpoint,
 };
 use reqwest::Method;
 use serde_json::json;

@@ -11,7 +11,7 @@ use lattice_client::{
 };
 use lattice_quorum_types::{
     AllocationId, UnixMillis, allocation::RankExit, checkpoint::CheckpointOutcome,
-    command::RankReport, course::RankCheckpoint,
+    command::RankReport, progress::RankCheckpoint,
 };
 use reqwest::Method;
 use serde_json::{Value, json};

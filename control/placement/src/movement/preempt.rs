@@ -104,11 +104,11 @@ impl Work {
             sensitive: a.spec.sensitive,
             state: a.state,
             since: began.unwrap_or(a.state_since),
-            ran_before_ms: a.course.resumed_ms,
-            checkpointed_at: a.course.kept.as_ref().map(|kept| kept.asked_at),
+            ran_before_ms: a.progress.resumed_ms,
+            checkpointed_at: a.progress.kept.as_ref().map(|kept| kept.asked_at),
             saves,
-            preempted: a.course.preempted,
-            moved_at: a.course.moved_at,
+            preempted: a.progress.preempted,
+            moved_at: a.progress.moved_at,
             burst,
         }
     }

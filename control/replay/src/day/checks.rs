@@ -193,7 +193,7 @@ fn is_sensitive(vcluster: &VclusterName) -> bool {
 
 /// Whether the allocation lost its nodes by preemption or reclaim.
 fn was_moved(record: &Allocation) -> bool {
-    use lattice_quorum_types::course::MoveReason::{Preempted, Reclaimed};
+    use lattice_quorum_types::progress::MoveReason::{Preempted, Reclaimed};
     matches!(
         record.stop,
         Some(StopCause::Moved {

@@ -4,8 +4,8 @@ use lattice_quorum_types::{
     Applied, Command, Envelope, Refusal,
     checkpoint::CheckpointOutcome,
     command::RankReport,
-    course::MoveReason,
     event::{AllocationChange, EventKind},
+    progress::MoveReason,
     vcluster::VclusterPatch,
 };
 use std::{collections::BTreeMap, fmt, time::Duration};

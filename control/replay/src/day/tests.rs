@@ -129,7 +129,7 @@ impl Plain {
             attempt: held.attempt,
         };
         let is_stopping = held.state == AllocationState::Stopping;
-        let array = held.course.element.map(|element| element.array);
+        let array = held.progress.element.map(|element| element.array);
         let workload = array.and_then(|id| {
             self.site
                 .read(|state| Some(state.allocation(id)?.spec.workload.clone()))
@@ -141,7 +141,7 @@ impl Plain {
                     let checkpoint = setup.map(|terms| CheckpointSetup {
                         mode: terms.mode,
                         directory: "/scratch".to_owned(),
-                        restore: held.course.kept.as_ref().map(|kept| Restore {
+                        restore: held.progress.kept.as_ref().map(|kept| Restore {
                             number: kept.number,
                             directory: kept.directory.clone(),
                         }),
@@ -188,7 +188,7 @@ impl Control for Plain {
                 .cloned();
             self.takes(LeaseName::of_scheduler(&held.spec.vcluster));
             match (held.state, lost) {
-                (AllocationState::Pending, _) => match &held.course.tally {
+                (AllocationState::Pending, _) => match &held.progress.tally {
                     None => self.assign(held.id, &held),
                     Some(tally) => {
                         let numbers = held.element_numbers().unwrap();

@@ -234,7 +234,7 @@ fn follow_reports<N: ViewNode>(
         };
         // An array's elements begin with what was known when they came in; what is promised nodes is not
         // planned.
-        let planned = allocation.course.tally.is_none() && !new.room.is_promised(*id);
+        let planned = allocation.progress.tally.is_none() && !new.room.is_promised(*id);
         let waits = allocation.state == AllocationState::Pending && planned;
         if waits && allocation.spec.vcluster == *vcluster && !delta.pending.contains_key(id) {
             delta.pending.insert(*id, Some(pending(new, allocation)));

@@ -13,7 +13,7 @@ const ELEMENTS_AT_ONCE: usize = 1000;
 /// Elements of an array that may be placed now, and have no allocation yet: the first ones.
 pub fn elements(array: &Allocation, vcluster: &VclusterName) -> BTreeSet<AllocationId> {
     let waits = array.state == AllocationState::Pending && array.spec.vcluster == *vcluster;
-    let (Some(spec), Some(tally)) = (&array.spec.terms.array, &array.course.tally) else {
+    let (Some(spec), Some(tally)) = (&array.spec.terms.array, &array.progress.tally) else {
         return BTreeSet::new();
     };
     if !waits {
@@ -37,7 +37,7 @@ pub(super) fn waits_for_plan<N>(
 ) -> bool {
     held.state == AllocationState::Pending
         && held.spec.vcluster == *vcluster
-        && held.course.tally.is_none()
+        && held.progress.tally.is_none()
         && !view.room.is_promised(held.id)
 }
 

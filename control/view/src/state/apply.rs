@@ -38,7 +38,7 @@ impl<N: ViewNode> BaseView<N> {
             return Cow::Borrowed(event);
         };
         let mut record = Allocation::clone(array);
-        record.course.tally = Some(tally.clone());
+        record.progress.tally = Some(tally.clone());
         record.stop.clone_from(stop);
         record.revision = event.revision;
         Cow::Owned(Event {

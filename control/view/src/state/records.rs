@@ -123,7 +123,7 @@ impl<N> BaseView<N> {
         let is_moving =
             |rank: &Rank| matches!(rank.phase, RankPhase::Assigned | RankPhase::Leaving { .. });
         let resizes = || state.holds() && record.ranks.iter().any(is_moving);
-        let has_new_walltime = state.holds() && record.course.walltime_changes > 0;
+        let has_new_walltime = state.holds() && record.progress.walltime_changes > 0;
         let moves = matches!(state, Starting | Stopping) || has_new_walltime || resizes();
         mark(&mut self.moving, id, moves);
         let saves = record.spec.terms.checkpoint.is_some() && state.holds();
@@ -170,7 +170,7 @@ impl<N> BaseView<N> {
 
     /// The workload of an allocation: an element runs its array's.
     pub fn workload<'a>(&'a self, allocation: &'a Allocation) -> &'a Workload {
-        let element = allocation.course.element;
+        let element = allocation.progress.element;
         let array = element.and_then(|element| self.allocation(element.array));
         array.map_or(&allocation.spec.workload, |array| &array.spec.workload)
     }

@@ -2,7 +2,7 @@
 
 use super::{Case, transition::entering};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, UnixMillis, course::Tally, event::AllocationChange,
+    Allocation, AllocationId, AllocationState, UnixMillis, event::AllocationChange, progress::Tally,
 };
 
 /// Derives state and change kind from an array's tally. With `goes_on`, elements may be placed unless the array is
@@ -13,7 +13,7 @@ pub(super) fn settled(
     goes_on: bool,
 ) -> (AllocationChange, Allocation) {
     use AllocationState::{Blocked, Held, Pending};
-    let Some(tally) = &record.course.tally else {
+    let Some(tally) = &record.progress.tally else {
         return (AllocationChange::Counted, record);
     };
     if let Some(end) = end_of(tally) {

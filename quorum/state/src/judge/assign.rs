@@ -75,7 +75,7 @@ fn assign_any(
         Some((element, _)) => element,
         None => case.live(id, "assign")?,
     };
-    if present.state != AllocationState::Pending || present.course.tally.is_some() {
+    if present.state != AllocationState::Pending || present.progress.tally.is_some() {
         return Err(wrong_state(present, "assign"));
     }
     let spec = &present.spec;
@@ -101,10 +101,10 @@ fn assign_any(
         stop: None,
         ..entering(case, present, AllocationState::Starting)
     };
-    let kept = record.course.kept.as_ref();
-    record.course.resumed_ms = kept.map_or(0, |kept| kept.progress_ms);
+    let kept = record.progress.kept.as_ref();
+    record.progress.resumed_ms = kept.map_or(0, |kept| kept.progress_ms);
     // The launches of this attempt carry the current walltime, so no change of walltime is left to deliver.
-    record.course.walltime_changes = 0;
+    record.progress.walltime_changes = 0;
     let change = AllocationChange::Assigned;
     let mut changes = vec![Change::Allocation {
         change,

@@ -8,11 +8,11 @@ use crate::{
 use lattice_quorum_types::{
     Allocation, AllocationState,
     allocation::{Rank, RankExit, RankPhase, StopCause},
-    course::MoveReason,
     event::AllocationChange,
     limit::Usage,
     node::{Holder, Lifecycle, Node},
     node_claim::NodeClaim,
+    progress::MoveReason,
     spec::Requeue,
 };
 
@@ -159,8 +159,8 @@ fn finish(
         ..
     }) = record.stop
     {
-        record.course.preempted += 1;
-        record.course.moved_at = Some(case.now);
+        record.progress.preempted += 1;
+        record.progress.moved_at = Some(case.now);
     }
     if let (None, Some(scale)) = (ended_at, &record.spec.terms.scale) {
         // The scaling metric determines again how many nodes the next attempt gets beyond the minimum.

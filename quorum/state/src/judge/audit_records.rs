@@ -99,8 +99,8 @@ fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<Audi
 
 /// Entry for a job checkpoint of a sensitive allocation that this change completed.
 fn checkpointed(before: &Allocation, after: &Allocation) -> Option<AuditAction> {
-    let kept = after.course.kept.as_ref()?;
-    let former = before.course.kept.as_ref().map(|former| former.number);
+    let kept = after.progress.kept.as_ref()?;
+    let former = before.progress.kept.as_ref().map(|former| former.number);
     (former != Some(kept.number)).then(|| AuditAction::SensitiveCheckpointed {
         allocation: after.id,
         attempt: after.attempt,

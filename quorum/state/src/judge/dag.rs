@@ -14,9 +14,9 @@ use lattice_quorum_types::{
     Allocation, AllocationId, Outcome, Refusal, Revision,
     allocation::StopCause,
     command::Power,
-    course::DagPlace,
     dag::{Dag, DagSpec, DagState, MAX_EDGES, MAX_MEMBERS, MAX_NAME_BYTES, Member, MemberSpec},
     id::DagId,
+    progress::DagPlace,
     spec::AllocationSpec,
     terms::{Condition, Dependency, MAX_DEPENDENCIES},
 };
@@ -39,7 +39,7 @@ pub(super) fn submit(case: Case<'_>, asked: &DagSpec) -> Result<Verdict, Refusal
         let spec = with_edges(&member.spec, &edges[place], &numbers);
         let mut change = submitted(case, numbers[place], spec);
         if let Change::Allocation { record, .. } = &mut change {
-            record.course.dag = Some(DagPlace {
+            record.progress.dag = Some(DagPlace {
                 dag: id,
                 member: member.name.clone(),
             });

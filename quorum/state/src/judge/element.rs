@@ -8,7 +8,7 @@ use super::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal,
-    course::{Course, Element},
+    progress::{AllocationProgress, Element},
     spec::{AllocationSpec, Workload},
     terms::Terms,
 };
@@ -35,7 +35,7 @@ pub(super) fn to_place(
     let Some(array) = array_of_unplaced(case, id) else {
         return Ok(None);
     };
-    let (Some(index), Some(tally)) = (index_of(array, id), &array.course.tally) else {
+    let (Some(index), Some(tally)) = (index_of(array, id), &array.progress.tally) else {
         return Ok(None);
     };
     if array.state != AllocationState::Pending {
@@ -63,7 +63,7 @@ pub(super) fn to_place(
         return Err(invalid("id", reason));
     }
     let mut next = array.clone();
-    if let Some(tally) = next.course.tally.as_mut() {
+    if let Some(tally) = next.progress.tally.as_mut() {
         tally.pending.remove(index);
         tally.alive += 1;
     }
@@ -114,10 +114,10 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
         ranks: Vec::new(),
         stop: None,
         revision: array.revision,
-        course: Course {
+        progress: AllocationProgress {
             element,
-            checkpoints: array.course.checkpoints,
-            ..Course::default()
+            checkpoints: array.progress.checkpoints,
+            ..AllocationProgress::default()
         },
     }
 }
@@ -130,7 +130,7 @@ pub(super) fn placed<'a>(
     let (id, last) = (array.id, array.last_number());
     let numbered = case.state.hot.range(id..=last).map(|(_, record)| &**record);
     numbered.filter(move |record| {
-        let element = record.course.element;
+        let element = record.progress.element;
         element.is_some_and(|element| element.array == id)
     })
 }

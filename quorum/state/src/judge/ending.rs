@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 
 /// Ends an allocation for good, or an array with all its elements.
 pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) -> Vec<Change> {
-    if present.course.tally.is_some() {
+    if present.progress.tally.is_some() {
         return all_ended_by(case, present, cause);
     }
     // The allocation is already stopping for good. A stop for suspension or requeue is replaced by this cause.
@@ -56,7 +56,7 @@ pub(super) fn rest_ended_by(
 ) -> Option<Change> {
     // The array waits for its last running element, and no release from hold can apply.
     let mut next = entering(case, array, AllocationState::Blocked);
-    let tally = next.course.tally.as_mut()?;
+    let tally = next.progress.tally.as_mut()?;
     if tally.pending.is_empty() && tally.blocked.is_empty() {
         return None;
     }
@@ -71,7 +71,7 @@ pub(super) fn cancel_unplaced(case: Case<'_>, array: &Allocation, id: Allocation
         return Verdict::nothing();
     };
     let mut next = array.clone();
-    let Some(tally) = next.course.tally.as_mut() else {
+    let Some(tally) = next.progress.tally.as_mut() else {
         return Verdict::nothing();
     };
     if !(tally.pending.remove(index) || tally.blocked.remove(index)) {

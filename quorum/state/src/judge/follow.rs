@@ -56,9 +56,9 @@ fn concerns_others(case: Case<'_>, change: &Change) -> bool {
     let Change::Allocation { record, .. } = change else {
         return false;
     };
-    let (order, terms, course) = (&case.state.order, &record.spec.terms, &record.course);
+    let (order, terms, progress) = (&case.state.order, &record.spec.terms, &record.progress);
     let waits = matches!(record.state, Blocked | Held | Pending);
-    let is_counted = course.dag.is_some() || course.element.is_some();
+    let is_counted = progress.dag.is_some() || progress.element.is_some();
     terms.mutex.is_some()
         || terms.array.is_some()
         || (waits && !terms.after.is_empty())
@@ -164,7 +164,7 @@ impl<'a, 'c> Desk<'a, 'c> {
             return;
         };
         let has_ended = record.state.is_terminal();
-        let element = record.course.element.filter(|_| has_ended);
+        let element = record.progress.element.filter(|_| has_ended);
         let elements = self.lost_elements(id);
         // Hand over the mutex before waking dependents of this end: of two that could start now, the first waiter gets
         // it.
@@ -216,7 +216,7 @@ impl<'a, 'c> Desk<'a, 'c> {
         let Some(record) = self.record(id) else {
             return;
         };
-        if record.course.tally.is_some() {
+        if record.progress.tally.is_some() {
             return self.reconsider_array(id);
         }
         if !matches!(record.state, Blocked | Held | Pending) {
@@ -250,7 +250,7 @@ impl<'a, 'c> Desk<'a, 'c> {
 
     fn never(&self, record: &Allocation, cause: StopCause) -> Allocation {
         let mut next = entering(self.case, record, AllocationState::Cancelled);
-        if let Some(tally) = next.course.tally.as_mut() {
+        if let Some(tally) = next.progress.tally.as_mut() {
             give_up_rest(tally);
         }
         Allocation {

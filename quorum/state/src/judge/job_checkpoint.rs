@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     allocation::StopCause,
     checkpoint::{CheckpointOutcome, MAX_TIMEOUT_MS},
     command::CheckpointAsked,
-    course::{AfterCheckpoint, MoveReason, RankCheckpoint, SavedCheckpoint, Writing},
     event::AllocationChange,
+    progress::{AfterCheckpoint, MoveReason, RankCheckpoint, SavedCheckpoint, Writing},
     terms::CheckpointTerms,
 };
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(super) fn write(
 ) -> Result<Verdict, Refusal> {
     let present = case.live(id, "checkpoint")?;
     let next = begun(case, present, asked, AfterCheckpoint::GoOn)?;
-    let number = next.course.checkpoints;
+    let number = next.progress.checkpoints;
     Ok(Verdict {
         outcome: Outcome::Checkpoint { number },
         changes: vec![changed(AllocationChange::Checkpointing, next)],
@@ -71,9 +71,9 @@ pub(super) fn begun(
         return Err(invalid("timeout_ms", reason));
     }
     let mut next = entering(case, present, AllocationState::Checkpointing);
-    next.course.checkpoints += 1;
-    next.course.writing = Some(Box::new(Writing {
-        number: next.course.checkpoints,
+    next.progress.checkpoints += 1;
+    next.progress.writing = Some(Box::new(Writing {
+        number: next.progress.checkpoints,
         asked_at: case.now,
         until: case.now.after(asked.timeout_ms),
         extended: false,
@@ -98,7 +98,7 @@ pub(super) fn ending(
         return Err(invalid("timeout_ms", reason));
     }
     let mut next = present.clone();
-    if let Some(writing) = next.course.writing.as_mut() {
+    if let Some(writing) = next.progress.writing.as_mut() {
         writing.then = then;
         writing.until = writing.until.min(case.now.after(within_ms));
     }
@@ -113,7 +113,7 @@ pub(super) fn current<'a>(
     action: &str,
 ) -> Result<Option<(&'a Allocation, &'a Writing)>, Refusal> {
     let present = case.live(id, action)?;
-    let writing = present.course.writing.as_deref();
+    let writing = present.progress.writing.as_deref();
     let writing = writing.filter(|writing| writing.number == number);
     Ok(writing.map(|writing| (present, writing)))
 }
@@ -136,7 +136,7 @@ pub(super) fn extend(
         return Err(invalid("by_ms", format!("from 1 to {MAX_TIMEOUT_MS} ms")));
     }
     let mut next = present.clone();
-    if let Some(writing) = next.course.writing.as_mut() {
+    if let Some(writing) = next.progress.writing.as_mut() {
         writing.extended = true;
         writing.until = writing.until.after(by_ms);
     }
@@ -163,7 +163,7 @@ pub(super) fn report(
     of: &RankCheckpoint,
 ) -> Verdict {
     let RankCheckpoint { number, outcome } = of;
-    let writing = present.course.writing.as_deref();
+    let writing = present.progress.writing.as_deref();
     let Some(writing) = writing.filter(|writing| writing.number == *number) else {
         return Verdict::nothing();
     };
@@ -179,7 +179,7 @@ pub(super) fn report(
         return Verdict::nothing();
     }
     let mut next = present.clone();
-    let Some(writing) = next.course.writing.as_mut() else {
+    let Some(writing) = next.progress.writing.as_mut() else {
         return Verdict::nothing();
     };
     writing.written.insert(rank);
@@ -191,18 +191,18 @@ pub(super) fn report(
 
 /// Completes the checkpoint once every rank that stays has written its part, and applies the action that follows.
 fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocation) {
-    let Some(writing) = next.course.writing.take() else {
+    let Some(writing) = next.progress.writing.take() else {
         return (AllocationChange::Progressed, next);
     };
     let mut staying = (0..).zip(&next.ranks).filter(|(_, of)| of.phase.stays());
     if !staying.all(|(rank, _)| writing.written.contains(&rank)) {
-        next.course.writing = Some(writing);
+        next.progress.writing = Some(writing);
         return (AllocationChange::Progressed, next);
     }
     let ran = next
         .attempt_began_at()
         .map_or(0, |began| writing.asked_at.since(began));
-    next.course.kept = Some(SavedCheckpoint {
+    next.progress.kept = Some(SavedCheckpoint {
         number: writing.number,
         asked_at: writing.asked_at,
         written_at: case.now,
@@ -210,7 +210,7 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
         attempt: next.attempt,
         directory: writing.directory,
         bytes: writing.bytes,
-        progress_ms: next.course.resumed_ms.saturating_add(ran),
+        progress_ms: next.progress.resumed_ms.saturating_add(ran),
     });
     match followed_by(case, &next, writing.then) {
         AfterCheckpoint::GoOn => {
@@ -269,14 +269,14 @@ fn failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
     };
     let mut next = entering(case, present, state);
     next.stop = stop.or(next.stop);
-    next.course.failed_because = Some(because);
+    next.progress.failed_because = Some(because);
     changed(change, next)
 }
 
 /// Cause for which a running allocation leaves its nodes although its checkpoint failed, losing its progress since the
 /// last one. `None`: the allocation continues.
 fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
-    let then = record.course.writing.as_deref()?.then.clone();
+    let then = record.progress.writing.as_deref()?.then.clone();
     match followed_by(case, record, then) {
         AfterCheckpoint::GoOn => None,
         AfterCheckpoint::MakeRoom { reason } => Some(StopCause::Moved {
@@ -292,7 +292,7 @@ fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
 /// incomplete and fails.
 pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) -> Allocation {
     let rank = u32::try_from(position).unwrap_or(u32::MAX);
-    let Some(writing) = &record.course.writing else {
+    let Some(writing) = &record.progress.writing else {
         return record;
     };
     if record.stop.is_some() || writing.written.contains(&rank) {
@@ -300,7 +300,8 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     }
     let stop = without(case, &record);
     let mut next = entering(case, &record, AllocationState::Running);
-    next.course.failed_because = Some(format!("rank {rank} ended before it had written its part"));
+    next.progress.failed_because =
+        Some(format!("rank {rank} ended before it had written its part"));
     // If this was the last rank, the allocation has ended.
     if next.ranks.iter().any(|rank| !rank.phase.is_over()) {
         next.stop = stop;

@@ -12,9 +12,9 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, VclusterName,
     allocation::StopCause,
     command::{Power, Victim},
-    course::{AfterCheckpoint, MoveReason},
     event::AllocationChange,
     node::{Lifecycle, Node, Taken, TakenBy},
+    progress::{AfterCheckpoint, MoveReason},
 };
 use std::collections::BTreeSet;
 
@@ -162,7 +162,7 @@ pub(super) fn preempt(
     victims: &[Victim],
 ) -> Result<Verdict, Refusal> {
     let pending = case.live(id, "preempt for")?;
-    if pending.course.tally.is_some() {
+    if pending.progress.tally.is_some() {
         let reason =
             format!("allocation {id} is an array; nodes are reserved only for its elements");
         return Err(invalid("id", reason));

@@ -9,8 +9,8 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal, Revision, UnixMillis,
     array::IndexSet,
-    course::{Course, Tally},
     event::AllocationChange,
+    progress::{AllocationProgress, Tally},
     refusal::LimitRequest,
     spec::{AllocationSpec, MAX_WORKLOAD_BYTES, OutputFiles},
 };
@@ -89,9 +89,9 @@ pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) 
         ranks: Vec::new(),
         stop: None,
         revision: Revision(0),
-        course: Course {
+        progress: AllocationProgress {
             tally,
-            ..Course::default()
+            ..AllocationProgress::default()
         },
     });
     let change = AllocationChange::Submitted;

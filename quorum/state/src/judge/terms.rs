@@ -208,7 +208,7 @@ fn awaited(case: Case<'_>, on: AllocationId) -> Result<Awaited, Refusal> {
     }
     let unknown = Refusal::UnknownAllocation { id: on };
     let array = array_of_unplaced(case, on).ok_or(unknown)?;
-    let tally = array.course.tally.as_ref();
+    let tally = array.progress.tally.as_ref();
     let index = index_of(array, on);
     let cancelled = index
         .zip(tally)

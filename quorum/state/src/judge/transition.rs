@@ -12,9 +12,9 @@ pub(super) fn entering(case: Case<'_>, present: &Allocation, state: AllocationSt
     };
     let mut next = present.clone();
     // An allocation that leaves `Checkpointing` early produces no checkpoint.
-    if state != AllocationState::Checkpointing && next.course.writing.take().is_some() {
-        next.course.failed_checkpoints += 1;
-        next.course.failed_because = Some("the work was stopped before it was whole".to_owned());
+    if state != AllocationState::Checkpointing && next.progress.writing.take().is_some() {
+        next.progress.failed_checkpoints += 1;
+        next.progress.failed_because = Some("the work was stopped before it was whole".to_owned());
     }
     Allocation {
         state,

@@ -16,8 +16,8 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, UnixMillis,
     allocation::StopCause,
     command::{CheckpointAsked, Power},
-    course::{AfterCheckpoint, MoveReason},
     event::AllocationChange,
+    progress::{AfterCheckpoint, MoveReason},
     refusal::LimitRequest,
     terms::Terms,
 };
@@ -101,7 +101,7 @@ pub(super) fn suspend_after(
     job_checkpoint::check_mode(present)?;
     let by = case.principal.name.clone();
     let then = AfterCheckpoint::Suspend { by };
-    let (change, record) = match (present.state, present.course.writing.as_deref()) {
+    let (change, record) = match (present.state, present.progress.writing.as_deref()) {
         (AllocationState::Suspended, _) => return Ok(Verdict::nothing()),
         (AllocationState::Stopping, _) if is_suspended(present) => return Ok(Verdict::nothing()),
         (AllocationState::Checkpointing, Some(writing)) => match writing.then {
@@ -148,7 +148,7 @@ pub(super) fn resume(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
             // A preempted allocation keeps its place in the queue.
             let was_moved = matches!(record.stop, Some(StopCause::Moved { .. }));
             if was_moved {
-                record.course.moved_at = Some(case.now);
+                record.progress.moved_at = Some(case.now);
             } else {
                 record.eligible_at = case.now;
             }
@@ -169,7 +169,7 @@ pub(super) fn requeue(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refus
     let present = case.live(id, "requeue")?;
     check_owner(case, present)?;
     let holds = |a: &Allocation| a.state.holds() && a.state != AllocationState::Stopping;
-    if present.course.tally.is_some() {
+    if present.progress.tally.is_some() {
         let elements = element::placed(case, present).filter(|element| holds(element));
         return Ok(Verdict::done(
             elements.map(|element| requeued(case, element)).collect(),
@@ -214,7 +214,7 @@ pub(super) fn set_walltime(
         return Err(wrong_state(present, "change the walltime of"));
     }
     let mut changes = Vec::from_iter(with_walltime(case, present, walltime_ms)?);
-    if present.course.tally.is_some() {
+    if present.progress.tally.is_some() {
         for element in element::placed(case, present).filter(|element| !is_over(element)) {
             changes.extend(with_walltime(case, element, walltime_ms)?);
         }
@@ -252,7 +252,7 @@ fn with_walltime(
     let mut record = present.clone();
     record.spec.walltime_ms = Some(walltime_ms);
     if present.state.holds() {
-        record.course.walltime_changes += 1;
+        record.progress.walltime_changes += 1;
     }
     let change = AllocationChange::Extended;
     let record = Box::new(record);
@@ -289,7 +289,7 @@ pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusa
         return Err(invalid("id", reason));
     }
     let cause = StopCause::Deadline;
-    if present.course.tally.is_none() {
+    if present.progress.tally.is_none() {
         return Ok(Verdict::done(ended_by(case, present, &cause)));
     }
     let rest = rest_ended_by(case, present, &cause).ok_or_else(|| {

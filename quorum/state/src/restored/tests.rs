@@ -321,10 +321,10 @@ fn elements_that_were_placed_after_the_backup_have_other_attempts_and_checkpoint
     // The same holds for elements that run already.
     let note = former.snapshot();
     let mut later = restored(State::restore(&note).unwrap());
-    let written = former.allocation(element).unwrap().course.checkpoints;
+    let written = former.allocation(element).unwrap().progress.checkpoints;
     let cancelled = Command::Cancel { id: element };
     apply(&mut later, cancelled);
-    assert!(of(&later, element).course.checkpoints > written + 1_000);
+    assert!(of(&later, element).progress.checkpoints > written + 1_000);
 }
 
 #[test]

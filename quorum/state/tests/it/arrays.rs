@@ -8,8 +8,8 @@ use lattice_quorum_types::{
     allocation::{RankExit, StopCause},
     array::IndexSet,
     command::Power,
-    course::Element,
     event::EventKind,
+    progress::Element,
     spec::{AllocationSpec, Requeue, Workload},
     terms::{Condition::*, Dependency},
 };
@@ -51,7 +51,7 @@ fn an_element_has_a_record_when_it_has_nodes_and_its_array_counts_it() {
         array: id,
         index: 3,
     };
-    assert_eq!(element.course.element, Some(of));
+    assert_eq!(element.progress.element, Some(of));
     assert_eq!((element.state, element.attempt), (Starting, 1));
     assert_eq!(element.spec.workload, Workload::default());
     assert_eq!(
@@ -574,7 +574,7 @@ fn another_walltime_is_for_all_elements_that_have_not_ended() {
     let of = |c: &Cluster, place| c.of(at(id, place)).spec.walltime_ms;
     let each = |c: &Cluster| [1, 2, 3].map(|place| of(c, place));
     assert_eq!(each(&c), [Some(5_000), Some(9_000), Some(5_000)]);
-    assert_eq!(c.of(at(id, 1)).course.walltime_changes, 1);
+    assert_eq!(c.of(at(id, 1)).progress.walltime_changes, 1);
     // A walltime too short for a running element changes nothing, and the refusal names the element.
     c.clock += 3_000;
     let refused = change(&mut c, 2_000).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     allocation::{RankExit, StopCause},
     checkpoint::CheckpointMode,
     command::{CheckpointAsked, Power, RankReport, Victim},
-    course::{AfterCheckpoint, MoveReason},
+    progress::{AfterCheckpoint, MoveReason},
     spec::{AllocationSpec, Requeue},
 };
 
@@ -61,7 +61,7 @@ fn a_checkpoint_is_whole_when_every_rank_has_written_in_whatever_order() {
     c.clock += 30_000;
     let number = asked(&mut c, id);
     assert_eq!((number, c.state_of(id)), (1, Checkpointing));
-    let writing = c.of(id).course.writing.clone().unwrap();
+    let writing = c.of(id).progress.writing.clone().unwrap();
     assert_eq!(writing.until, c.now().after(10_000));
     assert_eq!(
         (writing.then, writing.extended),
@@ -76,19 +76,19 @@ fn a_checkpoint_is_whole_when_every_rank_has_written_in_whatever_order() {
     c.checkpointed(id, 0, 7, written(c.now())).unwrap();
     assert_eq!(c.state.revision(), before, "nor does what nobody asked for");
     assert_eq!(
-        (c.state_of(id), c.of(id).course.kept.clone()),
+        (c.state_of(id), c.of(id).progress.kept.clone()),
         (Checkpointing, None)
     );
     c.reopen();
     c.clock += 500;
     c.checkpointed(id, 0, 1, written(c.now())).unwrap();
-    let course = c.of(id).course.clone();
-    let kept = course.kept.unwrap();
-    assert_eq!((c.state_of(id), course.writing), (Running, None));
+    let progress = c.of(id).progress.clone();
+    let kept = progress.kept.unwrap();
+    assert_eq!((c.state_of(id), progress.writing), (Running, None));
     assert_eq!((kept.number, kept.attempt, kept.bytes), (1, 1, Some(200)));
     assert_eq!((kept.progress_ms, kept.took_ms), (30_000, 1_000));
     assert_eq!(kept.directory, "/scratch/t");
-    assert_eq!((course.checkpoints, course.failed_checkpoints), (1, 0));
+    assert_eq!((progress.checkpoints, progress.failed_checkpoints), (1, 0));
 }
 
 #[test]
@@ -98,26 +98,26 @@ fn one_rank_that_fails_is_enough_and_no_number_comes_twice() {
     asked(&mut c, id);
     c.checkpointed(id, 1, 1, written(c.now())).unwrap();
     c.checkpointed(id, 0, 1, not_written(c.now())).unwrap();
-    let course = &c.of(id).course;
-    assert_eq!((c.state_of(id), course.failed_checkpoints), (Running, 1));
-    let because = course.failed_because.as_deref().unwrap();
+    let progress = &c.of(id).progress;
+    assert_eq!((c.state_of(id), progress.failed_checkpoints), (Running, 1));
+    let because = progress.failed_because.as_deref().unwrap();
     assert!(because.starts_with("rank 0: "), "{because}");
-    assert_eq!((&course.kept, &course.writing), (&None, &None));
+    assert_eq!((&progress.kept, &progress.writing), (&None, &None));
     assert_eq!(asked(&mut c, id), 2);
     // A late report about a checkpoint that is over.
     c.checkpointed(id, 1, 1, written(c.now())).unwrap();
     c.checkpointed(id, 0, 2, written(c.now())).unwrap();
     assert_eq!(c.state_of(id), Checkpointing);
     c.checkpointed(id, 1, 2, written(c.now())).unwrap();
-    assert_eq!(c.of(id).course.kept.as_ref().unwrap().number, 2);
+    assert_eq!(c.of(id).progress.kept.as_ref().unwrap().number, 2);
     // Nor in another attempt.
     c.user("alice", Command::Requeue { id }).unwrap();
     c.end_all(id, DONE);
     c.run(id);
     assert_eq!((asked(&mut c, id), c.of(id).attempt), (3, 2));
-    let kept = c.of(id).course.kept.clone();
+    let kept = c.of(id).progress.kept.clone();
     c.checkpointed(id, 0, 3, not_written(c.now())).unwrap();
-    assert_eq!(c.of(id).course.kept, kept, "the one before is still good");
+    assert_eq!(c.of(id).progress.kept, kept, "the one before is still good");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn bytes_are_known_where_every_rank_said_them() {
         took_ms: 1,
     };
     c.checkpointed(id, 1, 1, unknown).unwrap();
-    assert_eq!(c.of(id).course.kept.as_ref().unwrap().bytes, None);
+    assert_eq!(c.of(id).progress.kept.as_ref().unwrap().bytes, None);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_user_asks_for_a_checkpoint_of_their_own_work_and_of_nobody_elses() {
     assert_eq!(code(c.user("bob", command())), "forbidden");
     let unfenced = c.propose("service:c1", Power::Service, command());
     assert_eq!(code(unfenced), "forbidden");
-    assert_eq!(c.of(id).course.checkpoints, 0);
+    assert_eq!(c.of(id).progress.checkpoints, 0);
     c.user("alice", command()).unwrap();
     assert_eq!(c.state_of(id), Checkpointing);
 }
@@ -226,11 +226,11 @@ fn more_time_is_given_once() {
     c.clock += 9_000;
     let before = c.state.revision();
     c.service(extend(2, 5_000)).unwrap();
-    assert_eq!(c.of(id).course.writing.as_ref().unwrap().until, until);
+    assert_eq!(c.of(id).progress.writing.as_ref().unwrap().until, until);
     assert!(c.state.revision().0 <= before.0 + 1, "the lease alone");
     assert_eq!(fault(c.service(extend(1, 0))).0, "by_ms");
     c.service(extend(1, 5_000)).unwrap();
-    let writing = c.of(id).course.writing.clone().unwrap();
+    let writing = c.of(id).progress.writing.clone().unwrap();
     assert_eq!(
         (writing.until, writing.extended),
         (until.after(5_000), true)
@@ -248,16 +248,16 @@ fn one_that_is_given_up_leaves_the_work_running() {
     c.service(give_up(2)).unwrap();
     assert_eq!(c.state_of(id), Checkpointing, "that is another one");
     c.service(give_up(1)).unwrap();
-    let course = &c.of(id).course;
-    assert_eq!((c.state_of(id), course.failed_checkpoints), (Running, 1));
-    let because = course.failed_because.as_deref();
+    let progress = &c.of(id).progress;
+    assert_eq!((c.state_of(id), progress.failed_checkpoints), (Running, 1));
+    let because = progress.failed_because.as_deref();
     assert_eq!(because, Some("it was not whole in time"));
     c.service(give_up(1)).unwrap();
-    assert_eq!(c.of(id).course.failed_checkpoints, 1);
+    assert_eq!(c.of(id).progress.failed_checkpoints, 1);
     // Too late.
     c.checkpointed(id, 0, 1, written(c.now())).unwrap();
     c.checkpointed(id, 1, 1, written(c.now())).unwrap();
-    assert_eq!(c.of(id).course.kept, None);
+    assert_eq!(c.of(id).progress.kept, None);
     c.end_all(id, DONE);
     assert_eq!(code(c.service(give_up(1))), "wrong_state");
 }
@@ -282,7 +282,7 @@ fn a_walltime_that_runs_out_wins_and_nothing_is_kept() {
             }
             assert_eq!(c.state_of(id), Stopping);
             let ended = RankReport::Checkpoint {
-                of: lattice_quorum_types::course::RankCheckpoint {
+                of: lattice_quorum_types::progress::RankCheckpoint {
                     number: 1,
                     outcome: written(c.now()),
                 },
@@ -296,7 +296,7 @@ fn a_walltime_that_runs_out_wins_and_nothing_is_kept() {
                 (Failed, &Some(StopCause::Walltime))
             );
             assert_eq!(
-                (&record.course.kept, record.course.failed_checkpoints),
+                (&record.progress.kept, record.progress.failed_checkpoints),
                 (&None, 1)
             );
         }
@@ -310,7 +310,7 @@ fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work
     asked(&mut c, id);
     c.end_rank(id, 0, DONE);
     assert_eq!(
-        (c.state_of(id), c.of(id).course.failed_checkpoints),
+        (c.state_of(id), c.of(id).progress.failed_checkpoints),
         (Running, 1)
     );
     c.end_rank(id, 1, DONE);
@@ -323,7 +323,7 @@ fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work
     assert_eq!(c.state_of(id), Checkpointing);
     c.checkpointed(id, 1, 1, written(c.now())).unwrap();
     assert_eq!(c.state_of(id), Running);
-    assert!(c.of(id).course.kept.is_some());
+    assert!(c.of(id).progress.kept.is_some());
     // A failing rank ends the allocation as usual.
     let id = running(&mut c);
     asked(&mut c, id);
@@ -331,7 +331,7 @@ fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work
     assert_eq!(c.state_of(id), Stopping);
     c.end_all(id, RankExit::Stopped);
     assert_eq!(
-        (c.state_of(id), c.of(id).course.failed_checkpoints),
+        (c.state_of(id), c.of(id).progress.failed_checkpoints),
         (Failed, 1)
     );
 }
@@ -394,7 +394,7 @@ fn a_new_rank_that_never_came_does_not_keep_the_others_waiting_nor_end_them() {
         c.checkpointed(id, 1, 1, written(c.now())).unwrap();
         assert_eq!(c.state_of(id), Checkpointing);
         c.end_rank(id, 2, lost());
-        let kept = c.of(id).course.kept.as_ref().map(|kept| kept.number);
+        let kept = c.of(id).progress.kept.as_ref().map(|kept| kept.number);
         assert_eq!((kept, c.of(id).spec.nodes), (Some(1), 2));
         let expected = if moves { Stopping } else { Running };
         assert_eq!(c.state_of(id), expected);
@@ -417,12 +417,12 @@ fn who_goes_on_from_a_checkpoint_has_the_walltime_that_is_left() {
     // Progress lost with the node does not count, since it is repeated.
     assert_eq!(c.of(id).walltime_left_ms(), Some(60_000));
     c.run(id);
-    assert_eq!(c.of(id).course.resumed_ms, 40_000);
+    assert_eq!(c.of(id).progress.resumed_ms, 40_000);
     assert_eq!(c.of(id).walltime_left_ms(), Some(60_000));
     c.clock += 10_000;
     asked(&mut c, id);
     c.checkpointed(id, 0, 2, written(c.now())).unwrap();
-    assert_eq!(c.of(id).course.kept.as_ref().unwrap().progress_ms, 50_000);
+    assert_eq!(c.of(id).progress.kept.as_ref().unwrap().progress_ms, 50_000);
     c.end_all(id, lost());
     assert_eq!(c.of(id).walltime_left_ms(), Some(50_000));
     let set = |walltime_ms| Command::SetWalltime { id, walltime_ms };
@@ -455,7 +455,7 @@ fn what_makes_room_after_a_checkpoint_is_suspended_and_goes_on_from_it() {
         has_run: true,
     };
     assert_eq!((record.state, &record.stop), (Suspended, &Some(cause)));
-    assert_eq!(record.course.preempted, 0, "somebody asked for it");
+    assert_eq!(record.progress.preempted, 0, "somebody asked for it");
     assert_eq!(
         c.state.nodes().filter(|node| node.holder.is_some()).count(),
         0
@@ -466,9 +466,12 @@ fn what_makes_room_after_a_checkpoint_is_suspended_and_goes_on_from_it() {
     let record = c.of(id);
     assert_eq!((record.state, record.eligible_at), (Pending, eligible_at));
     assert_eq!(record.submitted_at, common::START);
-    assert_eq!(record.course.moved_at, Some(c.now()));
+    assert_eq!(record.progress.moved_at, Some(c.now()));
     c.run(id);
-    assert_eq!((c.of(id).attempt, c.of(id).course.resumed_ms), (2, 25_000));
+    assert_eq!(
+        (c.of(id).attempt, c.of(id).progress.resumed_ms),
+        (2, 25_000)
+    );
     assert_eq!(c.of(id).walltime_left_ms(), Some(75_000));
     c.end_all(id, DONE);
     assert_eq!(c.state_of(id), Completed);
@@ -502,7 +505,7 @@ fn what_was_to_make_room_and_could_not_write_makes_it_without() {
             assert_eq!(c.state_of(id), Stopping, "{way}");
             c.end_all(id, RankExit::Stopped);
             assert_eq!(c.state_of(id), expected, "{way}");
-            assert_eq!(c.of(id).course.failed_checkpoints, 1);
+            assert_eq!(c.of(id).progress.failed_checkpoints, 1);
             let stop = c.of(id).stop.clone().unwrap().to_string();
             assert_eq!(stop, "suspended by carol, without a checkpoint");
         }
@@ -558,10 +561,10 @@ fn people_and_lost_nodes_end_a_checkpoint_early() {
         let record = c.of(id);
         assert_eq!(record.state, expected);
         assert_eq!(
-            (&record.course.writing, &record.course.kept),
+            (&record.progress.writing, &record.progress.kept),
             (&None, &None)
         );
-        assert_eq!(record.course.failed_checkpoints, 1);
+        assert_eq!(record.progress.failed_checkpoints, 1);
         if !record.state.is_terminal() {
             c.user("alice", Command::Cancel { id }).unwrap();
         }
@@ -577,7 +580,7 @@ fn elements_write_checkpoints_of_their_own() {
     c.start_all(id);
     assert_eq!(asked(&mut c, id), 1);
     c.checkpointed(id, 0, 1, written(c.now())).unwrap();
-    assert_eq!(c.of(id).course.kept.as_ref().unwrap().number, 1);
+    assert_eq!(c.of(id).progress.kept.as_ref().unwrap().number, 1);
     make_room(&mut c, id, false).unwrap();
     c.end_all(id, RankExit::Stopped);
     assert_eq!(c.state_of(id), Failed);
@@ -605,7 +608,7 @@ fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
         }
         c.clock += 1_000;
         c.user("alice", suspend(id)).unwrap();
-        let writing = c.of(id).course.writing.clone().unwrap();
+        let writing = c.of(id).progress.writing.clone().unwrap();
         let by = "alice".to_owned();
         assert_eq!(writing.then, AfterCheckpoint::Suspend { by });
         let began_at = writing.asked_at;
@@ -628,8 +631,8 @@ fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
         c.run(id);
         assert_eq!((c.state_of(id), c.of(id).attempt), (Running, 2));
         assert_eq!(
-            c.of(id).course.resumed_ms,
-            c.of(id).course.kept.as_ref().unwrap().progress_ms
+            c.of(id).progress.resumed_ms,
+            c.of(id).progress.kept.as_ref().unwrap().progress_ms
         );
     }
 }
@@ -655,7 +658,7 @@ fn work_whose_checkpoint_comes_to_nothing_is_suspended_without() {
         assert_eq!(c.state_of(id), Stopping);
         c.end_all(id, RankExit::Stopped);
         let record = c.of(id);
-        assert_eq!((record.state, &record.course.kept), (Suspended, &None));
+        assert_eq!((record.state, &record.progress.kept), (Suspended, &None));
         assert_eq!(record.stop, Some(StopCause::Suspended));
     }
 }

@@ -8,10 +8,10 @@ use lattice_quorum_types::{
     allocation::StopCause,
     audit::AuditAction,
     command::Power,
-    course::DagPlace,
     dag::{Dag, DagSpec, DagState, Edge, MAX_MEMBERS, MemberSpec},
     event::EventKind,
     id::DagId,
+    progress::DagPlace,
     spec::{AllocationSpec, Requeue},
     terms::{Condition, Condition::*},
     view::{Answer, Query},
@@ -82,7 +82,7 @@ fn a_diamond_goes_from_its_first_member_to_its_last() {
     assert_eq!(id, DagId(2));
     assert_eq!(members, [3, 4, 5, 6].map(AllocationId), "behind its own");
     assert_eq!(states(&c, id), [Blocked, Blocked, Blocked, Pending]);
-    let place = c.of(members[1]).course.dag.clone();
+    let place = c.of(members[1]).progress.dag.clone();
     let member = "left".to_owned();
     assert_eq!(place, Some(DagPlace { dag: id, member }));
     c.run_to(members[3], DONE);

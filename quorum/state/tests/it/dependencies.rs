@@ -478,7 +478,7 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     let before = c.state.revision();
     c.admin(set(60_000)).unwrap();
     assert_eq!(c.state.revision(), before, "nothing new");
-    assert_eq!(c.of(id).course.walltime_changes, 2, "its agents are told");
+    assert_eq!(c.of(id).progress.walltime_changes, 2, "its agents are told");
     // Used run time cannot be removed.
     c.clock += 20_000;
     let (field, reason) = fault(c.user("alice", set(15_000)));
@@ -499,7 +499,7 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     let walltime_ms = 1 << 50;
     c.user("alice", Command::SetWalltime { id, walltime_ms })
         .unwrap();
-    assert_eq!(c.of(id).course.walltime_changes, 0, "its launch says it");
+    assert_eq!(c.of(id).progress.walltime_changes, 0, "its launch says it");
 }
 
 /// A requeued allocation is launched with the walltime of that time, and gets no change of walltime.
@@ -509,13 +509,13 @@ fn a_walltime_that_is_changed_while_work_runs_counts_for_that_attempt() {
     let id = c.running(common::spec("t", 1));
     let set = |walltime_ms| Command::SetWalltime { id, walltime_ms };
     c.user("alice", set(50_000)).unwrap();
-    assert_eq!(c.of(id).course.walltime_changes, 1);
+    assert_eq!(c.of(id).progress.walltime_changes, 1);
     c.user("alice", Command::Requeue { id }).unwrap();
     c.user("alice", set(40_000)).unwrap();
     c.end_all(id, DONE);
     c.run(id);
     let record = c.of(id);
-    assert_eq!((record.attempt, record.course.walltime_changes), (2, 0));
+    assert_eq!((record.attempt, record.progress.walltime_changes), (2, 0));
     assert_eq!(record.walltime_left_ms(), Some(40_000));
 }
 

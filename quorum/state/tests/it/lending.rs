@@ -3,7 +3,7 @@
 use crate::common::{Cluster, node, room::*, work::*};
 use lattice_quorum_types::{
     AllocationState::*, Applied, Command, Refusal, VclusterName, allocation::RankExit,
-    course::MoveReason, node::TakenBy, vcluster::VclusterPatch,
+    node::TakenBy, progress::MoveReason, vcluster::VclusterPatch,
 };
 
 /// Two vClusters; n004 and n005 of `home` are lent to `main`.
@@ -166,7 +166,7 @@ fn work_on_lent_nodes_makes_room_for_whose_they_are_and_no_other() {
     }
     c.end_all(low, RankExit::Stopped);
     assert_eq!(
-        (c.state_of(low), c.of(low).course.preempted),
+        (c.state_of(low), c.of(low).progress.preempted),
         (Suspended, 1)
     );
     let stop = c.of(low).stop.clone().unwrap().to_string();
@@ -205,7 +205,7 @@ fn a_checkpoint_that_is_being_written_is_the_last_one_on_lent_nodes() {
         assert_eq!(fault(c.service(leave(1, "home", 0))).0, "timeout_ms");
         assert_eq!(code(c.admin(leave(1, "home", 5_000))), "forbidden");
         c.service(leave(1, "home", 5_000)).unwrap();
-        let writing = c.of(low).course.writing.clone().unwrap();
+        let writing = c.of(low).progress.writing.clone().unwrap();
         assert_eq!((writing.number, writing.asked_at), (1, asked_at));
         assert_eq!(writing.until, c.now().after(5_000), "not for an hour");
         let revision = c.state.revision();
@@ -227,7 +227,10 @@ fn a_checkpoint_that_is_being_written_is_the_last_one_on_lent_nodes() {
         }
         assert_eq!(c.state_of(low), Stopping);
         c.end_all(low, RankExit::Stopped);
-        assert_eq!((c.state_of(low), c.of(low).course.preempted), (expected, 1));
+        assert_eq!(
+            (c.state_of(low), c.of(low).progress.preempted),
+            (expected, 1)
+        );
         go_home(&mut c, 4).unwrap();
     }
 }
@@ -246,7 +249,7 @@ fn who_leaves_for_an_owner_that_needs_its_nodes_no_more_goes_on() {
     c.checkpointed(low, 0, 1, written(c.now())).unwrap();
     recall(&mut c, 4, false).unwrap();
     c.checkpointed(low, 1, 1, written(c.now())).unwrap();
-    let course = &c.of(low).course;
-    assert_eq!((c.state_of(low), course.preempted), (Running, 0));
-    assert_eq!(course.kept.as_ref().map(|kept| kept.number), Some(1));
+    let progress = &c.of(low).progress;
+    assert_eq!((c.state_of(low), progress.preempted), (Running, 0));
+    assert_eq!(progress.kept.as_ref().map(|kept| kept.number), Some(1));
 }

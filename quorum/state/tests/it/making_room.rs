@@ -9,9 +9,9 @@ use lattice_quorum_types::{
     allocation::{RankExit, StopCause},
     audit::AuditAction,
     command::{Power, RankReport, Victim},
-    course::MoveReason,
     id::ReservationName,
     node::{Lifecycle, TakenBy},
+    progress::MoveReason,
     reservation::ReservationSpec,
     spec::{AllocationSpec, Requeue},
     view::{Answer, Query},
@@ -88,8 +88,8 @@ fn a_victim_without_a_checkpoint_ends_as_if_its_node_was_lost() {
             has_run: true,
         };
         assert_eq!(record.stop, Some(cause));
-        assert_eq!(record.course.preempted, 1);
-        assert_eq!(record.course.moved_at, Some(c.now()));
+        assert_eq!(record.progress.preempted, 1);
+        assert_eq!(record.progress.moved_at, Some(c.now()));
     }
 }
 
@@ -104,7 +104,7 @@ fn a_victim_with_a_checkpoint_is_suspended_and_keeps_its_place() {
     assert_eq!(c.state_of(low), Stopping);
     c.end_all(low, RankExit::Stopped);
     assert_eq!(
-        (c.state_of(low), c.of(low).course.preempted),
+        (c.state_of(low), c.of(low).progress.preempted),
         (Suspended, 1)
     );
     let stop = c.of(low).stop.clone().unwrap().to_string();
@@ -142,7 +142,7 @@ fn a_victim_that_did_not_run_yet_has_lost_nothing_in_whatever_attempt() {
         assert_eq!(c.state_of(low), Stopping);
         c.end_all(low, RankExit::Stopped);
         assert_eq!(c.state_of(low), Pending, "attempt {attempts}");
-        assert_eq!(c.of(low).course.preempted, 1);
+        assert_eq!(c.of(low).progress.preempted, 1);
     }
 }
 
@@ -489,10 +489,10 @@ fn who_makes_room_for_nobody_any_more_goes_on() {
                     .unwrap(),
             }
             let record = c.of(low);
-            let (course, stop) = (&record.course, &record.stop);
+            let (progress, stop) = (&record.progress, &record.stop);
             assert_eq!((record.state, stop), (Running, &None));
-            assert_eq!((&course.writing, course.preempted), (&None, 0));
-            assert_eq!(course.kept.is_some(), is_whole);
+            assert_eq!((&progress.writing, progress.preempted), (&None, 0));
+            assert_eq!(progress.kept.is_some(), is_whole);
         }
     }
 }
@@ -503,7 +503,7 @@ fn a_rank_that_ends_where_nobody_needs_the_room_ends_only_its_part() {
     c.user("alice", Command::Cancel { id: high }).unwrap();
     c.end_rank(low, 1, DONE);
     assert_eq!((c.state_of(low), &c.of(low).stop), (Running, &None));
-    assert_eq!(c.of(low).course.failed_checkpoints, 1);
+    assert_eq!(c.of(low).progress.failed_checkpoints, 1);
 }
 
 #[test]
@@ -585,7 +585,7 @@ fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
         c.end_rank(low, rank, RankExit::Stopped);
     }
     assert_eq!(c.state_of(low), Failed);
-    assert_eq!(c.of(low).course.kept, None);
+    assert_eq!(c.of(low).progress.kept, None);
     assert_eq!(promised(&c, high), ["n002", "n004"]);
     // Once the checkpoint is complete, force takes a node without failing the allocation.
     let (mut c, low, _) = preempted(writes(of_class(4, 2)), true);
@@ -597,7 +597,7 @@ fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
         c.end_rank(low, rank, RankExit::Stopped);
     }
     assert_eq!(
-        (c.state_of(low), c.of(low).course.preempted),
+        (c.state_of(low), c.of(low).progress.preempted),
         (Suspended, 1)
     );
 }
@@ -639,7 +639,7 @@ fn cancelled_while_it_makes_room_it_is_cancelled() {
         // less informative than the cause of the stop.
         let expected = if writes_first { Cancelled } else { Failed };
         assert_eq!(
-            (record.state, record.course.preempted),
+            (record.state, record.progress.preempted),
             (expected, u32::from(!writes_first))
         );
         assign(&mut c, high, &[2, 3, 4]).unwrap();

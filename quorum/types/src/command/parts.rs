@@ -2,7 +2,7 @@
 
 use crate::{
     AllocationId, NodeId, ProjectPath, UnixMillis, allocation::RankExit, attestation::Proof,
-    cidr::Cidr, course::RankCheckpoint, limit::LimitPatch, rpc::Role,
+    cidr::Cidr, limit::LimitPatch, progress::RankCheckpoint, rpc::Role,
 };
 use serde::{Deserialize, Serialize};
 

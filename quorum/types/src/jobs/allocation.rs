@@ -4,7 +4,7 @@ pub use super::state::AllocationState;
 use crate::{
     AllocationId, NodeId, Revision, UnixMillis,
     array::ElementNumbers,
-    course::{Course, MoveReason},
+    progress::{AllocationProgress, MoveReason},
     spec::AllocationSpec,
     terms::Condition,
 };
@@ -272,7 +272,7 @@ pub struct Allocation {
     pub revision: Revision,
     /// History of the allocation.
     #[serde(default)]
-    pub course: Course,
+    pub progress: AllocationProgress,
 }
 
 impl Allocation {
@@ -345,8 +345,12 @@ impl Allocation {
     /// Walltime used before the present or next attempt, milliseconds.
     fn before_ms(&self) -> u64 {
         match self.state.holds() {
-            true => self.course.resumed_ms,
-            false => self.course.kept.as_ref().map_or(0, |kept| kept.progress_ms),
+            true => self.progress.resumed_ms,
+            false => self
+                .progress
+                .kept
+                .as_ref()
+                .map_or(0, |kept| kept.progress_ms),
         }
     }
     /// Number of nodes in sensitive use by the allocation.

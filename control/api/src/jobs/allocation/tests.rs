@@ -171,7 +171,7 @@ fn record() -> Allocation {
         ranks: vec![rank("gpu002"), rank("gpu001"), rank("gpu004")],
         stop: None,
         revision: Revision(9),
-        course: Default::default(),
+        progress: Default::default(),
     }
 }
 

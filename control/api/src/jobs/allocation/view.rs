@@ -203,7 +203,7 @@ fn stop_text(stop: &StopCause, sight: Sight) -> String {
 /// elements.
 pub fn stop_of(a: &Allocation, sight: Sight) -> Option<String> {
     let said = a.stop.as_ref().map(|stop| stop_text(stop, sight));
-    let Some(tally) = a.course.tally.as_deref().map(TallyView::from) else {
+    let Some(tally) = a.progress.tally.as_deref().map(TallyView::from) else {
         return said;
     };
     let (all, cancelled) = (tally.elements, tally.cancelled);
@@ -242,7 +242,7 @@ impl AllocationView {
     /// Returns the record as shown to a caller with this sight.
     pub fn new(a: &Allocation, sight: Sight) -> Self {
         let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
-        let (terms, course) = (&a.spec.terms, &a.course);
+        let (terms, progress) = (&a.spec.terms, &a.progress);
         Self {
             id: a.id,
             user: a.user.clone(),
@@ -273,12 +273,12 @@ impl AllocationView {
             checkpoint: terms.checkpoint.as_ref().map(Into::into),
             scale: terms.scale.as_ref().map(Into::into),
             reservation: terms.reservation.as_ref().map(ToString::to_string),
-            tally: course.tally.as_deref().map(Into::into),
-            element: course.element.as_ref().map(Into::into),
-            dag: course.dag.as_ref().map(Into::into),
+            tally: progress.tally.as_deref().map(Into::into),
+            element: progress.element.as_ref().map(Into::into),
+            dag: progress.dag.as_ref().map(Into::into),
             waits_for: None,
-            preempted: course.preempted,
-            checkpoints: CheckpointsView::of(course, sight),
+            preempted: progress.preempted,
+            checkpoints: CheckpointsView::of(progress, sight),
             ranks: a
                 .ranks
                 .iter()

@@ -11,8 +11,8 @@ use lattice_quorum_types::{
     allocation::RankExit,
     checkpoint::{CheckpointMode, CheckpointOutcome},
     command::{ExpectedNode, RankReport},
-    course::RankCheckpoint,
     node::Lifecycle,
+    progress::RankCheckpoint,
     scale::{Metric, Pace, Scale},
     scheduler::{CheckpointPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
@@ -188,7 +188,7 @@ async fn an_owner_waits_for_the_checkpoint_that_is_being_written_and_for_no_othe
     let over_at = world.core.now();
     assert_eq!(borrow.reconcile(&world.fence).await.stopped, 1);
     fold(&world).await;
-    let writing = world.allocation(runs).course.writing.unwrap();
+    let writing = world.allocation(runs).progress.writing.unwrap();
     let home = name("home");
     let reason = MoveReason::Reclaimed { home };
     assert_eq!(writing.then, AfterCheckpoint::MakeRoom { reason });
@@ -211,7 +211,7 @@ async fn an_owner_waits_for_the_checkpoint_that_is_being_written_and_for_no_othe
     reports(&world, runs, "a", stopped(&world)).await;
     let left = world.allocation(runs);
     assert_eq!(left.state, AllocationState::Suspended);
-    assert_eq!((left.course.checkpoints, left.course.preempted), (1, 1));
+    assert_eq!((left.progress.checkpoints, left.progress.preempted), (1, 1));
     assert_eq!(borrow.reconcile(&world.fence).await.returned, 1);
     assert_eq!(world.node().current, name("home"));
 }
@@ -233,7 +233,7 @@ async fn an_owner_waits_for_a_checkpoint_no_longer_than_its_borrower_gives_one()
     fold(&world).await;
     tokio::time::sleep(GRACE).await;
     assert_eq!(borrow.reconcile(&world.fence).await.stopped, 1);
-    let writing = world.allocation(runs).course.writing.unwrap();
+    let writing = world.allocation(runs).progress.writing.unwrap();
     assert_eq!(writing.until.since(writing.asked_at), 20_000);
 }
 

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     Allocation, NodeId, UnixMillis,
     allocation::RankPhase,
     checkpoint::{CheckpointFailure, CheckpointOutcome},
-    course::{AfterCheckpoint, RankCheckpoint},
+    progress::{AfterCheckpoint, RankCheckpoint},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -50,7 +50,7 @@ pub(super) fn wanted(view: &View) -> BTreeMap<Part, CheckpointOrder> {
 }
 
 fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
-    let Some(writing) = &held.course.writing else {
+    let Some(writing) = &held.progress.writing else {
         return Vec::new();
     };
     let policy = view.movement_of(&held.spec.vcluster).checkpoint;

@@ -23,7 +23,7 @@ use lattice_quorum_types::{
     AllocationId, Command, UnixMillis,
     checkpoint::{CheckpointFailure, CheckpointOutcome},
     command::{Fence, RankReport},
-    course::RankCheckpoint,
+    progress::RankCheckpoint,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
@@ -230,7 +230,7 @@ impl Checkpoints {
         let Some(held) = view.allocation(part.key.allocation) else {
             return;
         };
-        let writing = held.course.writing.as_deref();
+        let writing = held.progress.writing.as_deref();
         let writing = writing.filter(|writing| writing.number == part.number);
         let goes_to = self.core.checkpoint_directory(held);
         let is_there = writing.is_some_and(|writing| goes_to.as_ref() == Some(&writing.directory));
@@ -270,7 +270,7 @@ impl Checkpoints {
         let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
         let late: Vec<(AllocationId, u32, bool)> = savers
             .filter_map(|held| {
-                let writing = held.course.writing.as_ref()?;
+                let writing = held.progress.writing.as_ref()?;
                 let is_late = now >= writing.until.after(MARGIN_MS);
                 is_late.then_some((held.id, writing.number, writing.extended))
             })

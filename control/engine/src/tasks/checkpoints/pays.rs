@@ -8,7 +8,7 @@ use lattice_placement::{
     },
 };
 use lattice_quorum_types::{
-    Allocation, AllocationState, Command, UnixMillis, VclusterName, course::CHECKPOINT_GAP,
+    Allocation, AllocationState, Command, UnixMillis, VclusterName, progress::CHECKPOINT_GAP,
     terms::CheckpointTrigger,
 };
 use lattice_view::settings::movement::requested_gpu_ms;
@@ -86,7 +86,7 @@ fn input<'a>(
 ) -> Input<'a> {
     let began_at = held.attempt_began_at();
     let walltime_ms = held.walltime_left_ms();
-    let kept = held.course.kept.as_ref();
+    let kept = held.progress.kept.as_ref();
     let facts: Vec<_> = held
         .kept_nodes()
         .filter_map(|node| view.node(node))
@@ -122,9 +122,9 @@ fn input<'a>(
 /// Failed checkpoints since the last complete one. The time of the last failure is that of the last state change: a job
 /// that runs again does so since the failure was known.
 fn failures(held: &Allocation) -> Option<Failures> {
-    let kept = held.course.kept.as_ref();
+    let kept = held.progress.kept.as_ref();
     // A restored cluster skips checkpoint numbers; whether the skipped numbers were used is unknown.
-    let since = held.course.checkpoints - kept.map_or(0, |kept| kept.number);
+    let since = held.progress.checkpoints - kept.map_or(0, |kept| kept.number);
     let times = since % CHECKPOINT_GAP;
     let last_at = held.state_since;
     (times > 0).then_some(Failures { times, last_at })

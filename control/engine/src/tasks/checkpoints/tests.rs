@@ -125,12 +125,12 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
 
     // A checkpoint to another directory on request gives no information about the usual storage.
     one_to(&world, &mut checkpoints, id, "/elsewhere".to_owned()).await;
-    assert_eq!(world.allocation(id).course.failed_checkpoints, 1);
+    assert_eq!(world.allocation(id).progress.failed_checkpoints, 1);
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT));
 
     one(&world, &mut checkpoints, id).await;
-    assert_eq!(world.allocation(id).course.failed_checkpoints, 2);
+    assert_eq!(world.allocation(id).progress.failed_checkpoints, 2);
     assert_eq!(due().await, 0, "requests are paused");
     assert_eq!(saves(), Saves::NotNow, "who must go is not asked for one");
     assert!(told().contains(OUT), "{}", told());
@@ -138,7 +138,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     // An operator may request one all the same.
     can_write.store(true, Ordering::SeqCst);
     one(&world, &mut checkpoints, id).await;
-    assert_eq!(world.allocation(id).course.kept.unwrap().number, 3);
+    assert_eq!(world.allocation(id).progress.kept.unwrap().number, 3);
     assert_eq!(due().await, 1);
     assert!(matches!(saves(), Saves::In { .. }));
     assert!(!told().contains(OUT), "{}", told());

@@ -387,7 +387,7 @@ fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<Need> {
 
 /// Returns the walltime change that the launch of a rank may not have carried.
 fn walltime(allocation: &Allocation) -> Option<Need> {
-    let number = allocation.course.walltime_changes;
+    let number = allocation.progress.walltime_changes;
     let walltime_ms = allocation.walltime_left_ms().filter(|_| number > 0)?;
     Some(Need::Walltime {
         number,

@@ -11,7 +11,7 @@ use lattice_quorum_types::{
 /// provide are added, and values set by the user take precedence.
 pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
     let mut workload = view.workload(allocation).clone();
-    let element = allocation.course.element;
+    let element = allocation.progress.element;
     let array = element.map_or(allocation.id, |element| element.array);
     let output = &mut workload.output;
     for file in [&mut output.stdout, &mut output.stderr]
@@ -29,7 +29,7 @@ pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
             (allocation.attempt - 1).to_string(),
         );
     }
-    if let Some(dag) = &allocation.course.dag {
+    if let Some(dag) = &allocation.progress.dag {
         say("LATTICE_DAG_ID", dag.dag.to_string());
         say("LATTICE_DAG_MEMBER", dag.member.clone());
     }
@@ -58,7 +58,7 @@ pub(super) fn workload(view: &View, allocation: &Allocation) -> Workload {
 /// Checkpoint settings of the attempt, and the checkpoint it restores.
 pub(super) fn checkpoint(core: &Core, allocation: &Allocation) -> Option<CheckpointSetup> {
     let terms = allocation.spec.terms.checkpoint.as_ref()?;
-    let kept = allocation.course.kept.as_ref();
+    let kept = allocation.progress.kept.as_ref();
     Some(CheckpointSetup {
         mode: terms.mode,
         directory: core.checkpoint_directory(allocation)?,

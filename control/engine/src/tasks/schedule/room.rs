@@ -150,7 +150,7 @@ pub fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
         Some(_) => {
             let most_ms = view.movement_of(&held.spec.vcluster).room.timeout_ms;
             // The declared checkpoint time, else that of the last checkpoint, else the longest allowed.
-            let kept = held.course.kept.as_ref().map(|kept| kept.took_ms);
+            let kept = held.progress.kept.as_ref().map(|kept| kept.took_ms);
             let said = held.spec.demand.checkpoint_ms.or(kept);
             match said.unwrap_or(most_ms) {
                 write_ms if write_ms <= most_ms => Saves::In { write_ms },

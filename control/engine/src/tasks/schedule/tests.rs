@@ -73,7 +73,7 @@ fn allocation(id: u64, state: AllocationState) -> Arc<Allocation> {
         ranks: Vec::new(),
         stop: None,
         revision: Revision(id),
-        course: Default::default(),
+        progress: Default::default(),
     })
 }
 

@@ -111,7 +111,7 @@ pub fn allocation(state: AllocationState, ranks: Vec<Rank>) -> Allocation {
         ranks,
         stop: None,
         revision: Revision(1),
-        course: Default::default(),
+        progress: Default::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{AllocationSnapshot, Checks};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, UnixMillis, command::Victim,
-    course::MoveReason,
+    progress::MoveReason,
 };
 
 /// Documented periods, milliseconds: 5 min, 15 min, 60 s.
@@ -99,6 +99,6 @@ fn ends_at(record: &Allocation) -> Option<UnixMillis> {
     let left = record
         .spec
         .walltime_ms?
-        .saturating_sub(record.course.resumed_ms);
+        .saturating_sub(record.progress.resumed_ms);
     Some(since.after(left))
 }

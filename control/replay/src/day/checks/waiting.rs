@@ -62,7 +62,7 @@ fn could_start<'a>(
         };
         held.state == AllocationState::Pending
             && held.spec.vcluster == *name
-            && held.course.tally.is_none()
+            && held.progress.tally.is_none()
             && held.eligible_at <= now
             && state.check_fits(&held.spec.project, asked).is_ok()
     };

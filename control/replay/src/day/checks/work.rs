@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     Allocation, AllocationState, Command, UnixMillis,
     allocation::{RankExit, StopCause},
     command::RankReport,
-    course::MoveReason,
+    progress::MoveReason,
     spec::Requeue,
 };
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Checks {
 /// Returns the inconsistency of an end with the true progress.
 fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
     // An array ends with its elements, and each of them has an end of its own.
-    if record.course.tally.is_some() {
+    if record.progress.tally.is_some() {
         return None;
     }
     let work = truth.works.get(&record.id);
@@ -159,6 +159,6 @@ fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
 
 /// Whether a user cancelled the array of this element.
 fn is_of_cancelled(truth: &Truth, record: &Allocation) -> bool {
-    let array = record.course.element.map(|element| element.array);
+    let array = record.progress.element.map(|element| element.array);
     array.is_some_and(|array| truth.cancelled.contains(&array))
 }

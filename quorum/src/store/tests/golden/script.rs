@@ -15,11 +15,11 @@ use lattice_quorum_types::{
         AttestedNode, ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA,
         TokenGrant, Victim,
     },
-    course::{MoveReason, RankCheckpoint},
     dag::{DagSpec, Edge, MemberSpec},
     id::{BaselineName, LeaseName},
     limit::{LimitPatch, Limits},
     node::Lifecycle,
+    progress::{MoveReason, RankCheckpoint},
     reservation::ReservationSpec,
     rpc::Role,
     scheduler::{

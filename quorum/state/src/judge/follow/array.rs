@@ -6,8 +6,8 @@ use super::{
 };
 use crate::judge::array::{number_of, settled};
 use lattice_quorum_types::{
-    Allocation, AllocationId, AllocationState, allocation::StopCause, course::Element,
-    event::AllocationChange, terms::Dependency,
+    Allocation, AllocationId, AllocationState, allocation::StopCause, event::AllocationChange,
+    progress::Element, terms::Dependency,
 };
 use std::ops::RangeInclusive;
 
@@ -23,7 +23,7 @@ impl Desk<'_, '_> {
     /// announces the end of such elements.
     pub(super) fn lost_elements(&self, id: AllocationId) -> Option<RangeInclusive<AllocationId>> {
         let cancelled = |record: Option<&Allocation>| {
-            let tally = record?.course.tally.as_ref()?;
+            let tally = record?.progress.tally.as_ref()?;
             Some(tally.cancelled.len())
         };
         let now = cancelled(self.record(id))?;
@@ -39,7 +39,7 @@ impl Desk<'_, '_> {
             return;
         };
         let mut next = array.clone();
-        let Some(tally) = next.course.tally.as_mut() else {
+        let Some(tally) = next.progress.tally.as_mut() else {
             return;
         };
         tally.alive = tally.alive.saturating_sub(1);
@@ -73,7 +73,7 @@ impl Desk<'_, '_> {
             Standing::Waits => false,
             Standing::Ready => true,
         };
-        let blocked: Vec<u32> = match &record.course.tally {
+        let blocked: Vec<u32> = match &record.progress.tally {
             Some(tally) => tally.blocked.iter().collect(),
             None => return,
         };
@@ -85,7 +85,7 @@ impl Desk<'_, '_> {
         let Some(record) = self.record(id) else {
             return;
         };
-        let tally = record.course.tally.as_ref();
+        let tally = record.progress.tally.as_ref();
         if tally.is_some_and(|tally| tally.blocked.contains(element.index)) {
             let goes_on = matches!(self.standing(record), Standing::Ready);
             self.decide(id, &[element.index], goes_on);
@@ -100,7 +100,7 @@ impl Desk<'_, '_> {
         };
         let goes_on = goes_on && record.state != AllocationState::Held;
         let mut next = record.clone();
-        let Some(tally) = next.course.tally.as_mut() else {
+        let Some(tally) = next.progress.tally.as_mut() else {
             return;
         };
         for index in indices {

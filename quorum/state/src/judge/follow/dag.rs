@@ -15,7 +15,7 @@ impl Desk<'_, '_> {
         let Some(record) = self.record(id) else {
             return;
         };
-        let Some(place) = record.course.dag.clone() else {
+        let Some(place) = record.progress.dag.clone() else {
             return;
         };
         let (state, stop) = (record.state, record.stop.clone());

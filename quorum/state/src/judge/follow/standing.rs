@@ -107,7 +107,7 @@ pub(super) fn goes_by_index(record: &Allocation, dependency: &Dependency) -> boo
 
 /// Final state of an element that never had an allocation; `None` while it can still be placed.
 fn end_of_unplaced(array: &Allocation, index: u32) -> Option<AllocationState> {
-    let tally = array.course.tally.as_ref()?;
+    let tally = array.progress.tally.as_ref()?;
     (tally.cancelled.contains(index)).then_some(AllocationState::Cancelled)
 }
 

@@ -5,7 +5,7 @@ use lattice_quorum_types::{
     Allocation, AllocationState, Refusal,
     array::ArraySpec,
     checkpoint::{CheckpointFailure, CheckpointMode, CheckpointOutcome},
-    course::{RankCheckpoint, Tally},
+    progress::{RankCheckpoint, Tally},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency, Terms},
 };
 
@@ -107,7 +107,7 @@ impl Cluster {
     }
 
     pub fn tally(&self, id: AllocationId) -> &Tally {
-        self.of(id).course.tally.as_ref().unwrap()
+        self.of(id).progress.tally.as_ref().unwrap()
     }
 
     /// Proposes a command as the service that holds the scheduler's lease.

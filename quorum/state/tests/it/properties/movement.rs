@@ -7,9 +7,9 @@ use super::{
 use lattice_quorum_types::{
     checkpoint::{CheckpointFailure, CheckpointMode, CheckpointOutcome},
     command::{CheckpointAsked, Victim},
-    course::{MoveReason, RankCheckpoint},
     dag::{DagSpec, Edge, MemberSpec},
     id::ReservationName,
+    progress::{MoveReason, RankCheckpoint},
     reservation::ReservationSpec,
     spec::AllocationSpec,
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency},
@@ -93,7 +93,7 @@ fn pick(state: &State, nth: usize, is_meant: impl Fn(&&Allocation) -> bool) -> O
 }
 
 fn writes(state: &State, nth: usize) -> Option<&Allocation> {
-    pick(state, nth, |a| a.course.writing.is_some())
+    pick(state, nth, |a| a.progress.writing.is_some())
 }
 
 fn asked_to_write() -> CheckpointAsked {
@@ -191,7 +191,7 @@ fn all_wrote(c: &Cluster, nth: usize) -> Vec<Proposed> {
         return Vec::new();
     };
     let number = a
-        .course
+        .progress
         .writing
         .as_ref()
         .map_or(0, |writing| writing.number);
@@ -212,7 +212,7 @@ fn moved_whole(c: &Cluster, nth: usize, resume: bool) -> Vec<Proposed> {
         reason: MoveReason::Asked { by },
     };
     let ranks = 0..a.ranks.len();
-    let number = a.course.checkpoints + 1;
+    let number = a.progress.checkpoints + 1;
     let wrote = ranks
         .clone()
         .filter_map(|rank| wrote(c, a, rank, number, true));
@@ -260,7 +260,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
         },
         Step::Dag { members, edges } => dag(c, members, edges, next),
         Step::AfterArray { nth, asked } => {
-            let array = pick(state, *nth, |a| a.course.tally.is_some())?;
+            let array = pick(state, *nth, |a| a.progress.tally.is_some())?;
             let mut spec = spec(c, asked, next);
             let array_of = &ARRAYS[asked.array.unwrap_or(1)];
             spec.terms.array = Some(array_of.parse().unwrap());
@@ -273,14 +273,14 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             }
         }
         Step::CancelDag { nth } => {
-            let member = pick(state, *nth, |a| a.course.dag.is_some())?;
-            let id = member.course.dag.as_ref()?.dag;
+            let member = pick(state, *nth, |a| a.progress.dag.is_some())?;
+            let id = member.progress.dag.as_ref()?.dag;
             Command::CancelDag { id }
         }
         Step::Element { nth, place, cancel } => {
-            let array = pick(state, *nth, |a| a.course.tally.is_some())?;
+            let array = pick(state, *nth, |a| a.progress.tally.is_some())?;
             let all = array.spec.terms.array.as_ref()?.indices();
-            let pending = &array.course.tally.as_ref()?.pending;
+            let pending = &array.progress.tally.as_ref()?.pending;
             // Most are elements that wait for nodes.
             let index = pending.at(place.checked_rem(pending.len()).unwrap_or(0));
             let index = index.filter(|_| !next.is_multiple_of(5));
@@ -327,7 +327,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             let a = writes(state, *nth)?;
             Command::ExtendCheckpoint {
                 id: a.id,
-                number: a.course.writing.as_ref()?.number,
+                number: a.progress.writing.as_ref()?.number,
                 by_ms: 500,
             }
         }
@@ -335,7 +335,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             let a = writes(state, *nth)?;
             Command::GiveUpCheckpoint {
                 id: a.id,
-                number: a.course.writing.as_ref()?.number,
+                number: a.progress.writing.as_ref()?.number,
             }
         }
         Step::Wrote {
@@ -345,7 +345,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             other,
         } => {
             let a = writes(state, *nth)?;
-            let number = a.course.writing.as_ref()?.number - u32::from(*other);
+            let number = a.progress.writing.as_ref()?.number - u32::from(*other);
             return wrote(c, a, *rank, number, *good);
         }
         Step::AllWrote { .. } | Step::MovedWhole { .. } => return None,
@@ -357,7 +357,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
             let home = VclusterName::new(LENDER).unwrap();
             let by = "carol".to_owned();
             let a = pick(state, *nth, |a| a.state.holds())?;
-            let number = a.course.writing.as_ref().map(|writing| writing.number);
+            let number = a.progress.writing.as_ref().map(|writing| writing.number);
             match (number, reclaim) {
                 (Some(number), true) => Command::LeaveAfterCheckpoint {
                     id: a.id,
@@ -469,7 +469,7 @@ fn dag(
 
 /// Nodes of some running allocations, and free ones.
 fn preempt(state: &State, nth: usize, victims: usize, writes: bool, any: bool) -> Option<Command> {
-    let waits = |a: &&Allocation| a.state == AllocationState::Pending && a.course.tally.is_none();
+    let waits = |a: &&Allocation| a.state == AllocationState::Pending && a.progress.tally.is_none();
     let a = pick(state, nth, waits)?;
     let may = |v: &&Allocation| v.state.holds() && (any || v.spec.class < a.spec.class);
     let chosen: Vec<&Allocation> = state.live_allocations().filter(may).take(victims).collect();

@@ -1,7 +1,7 @@
 //! Coverage of the random steps: they must reach every relevant path.
 
 use super::*;
-use lattice_quorum_types::{allocation::StopCause, course::SavedCheckpoint};
+use lattice_quorum_types::{allocation::StopCause, progress::SavedCheckpoint};
 
 #[test]
 fn random_work_gets_everywhere() {
@@ -75,8 +75,8 @@ fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) 
     }
     for a in c.state.live_allocations() {
         note(a.state.as_str());
-        let course = &a.course;
-        if let Some(tally) = &course.tally {
+        let progress = &a.progress;
+        if let Some(tally) = &progress.tally {
             note(&format!("array {}", a.state));
             let by_index = !a.spec.terms.after.is_empty() && a.state == AllocationState::Pending;
             if by_index && !tally.blocked.is_empty() {
@@ -90,17 +90,17 @@ fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) 
         if a.state == AllocationState::Blocked && a.spec.terms.after.is_empty() {
             note("mutex waited for");
         }
-        if course.kept.is_some() {
+        if progress.kept.is_some() {
             note("checkpoint kept");
         }
-        if course.failed_checkpoints > 0 {
+        if progress.failed_checkpoints > 0 {
             note("checkpoint failed");
         }
         let kept_before = |kept: &SavedCheckpoint| kept.attempt < a.attempt;
-        if a.state == AllocationState::Running && course.kept.as_ref().is_some_and(kept_before) {
+        if a.state == AllocationState::Running && progress.kept.as_ref().is_some_and(kept_before) {
             note("gone on from a checkpoint");
         }
-        if course.preempted > 0 {
+        if progress.preempted > 0 {
             note("preempted");
         }
         if a.state == AllocationState::Suspended && matches!(a.stop, Some(StopCause::Moved { .. }))
@@ -125,7 +125,7 @@ fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) 
     };
     for a in all {
         note(a.state.as_str());
-        if a.course.tally.is_some() {
+        if a.progress.tally.is_some() {
             note(&format!("array {}", a.state));
         }
     }

@@ -72,7 +72,7 @@ impl Truth {
                 }
                 EventKind::ArrayCounted { id, tally, stop } => {
                     let array = self.allocations.get_mut(id).unwrap();
-                    array.course.tally = Some(tally.clone());
+                    array.progress.tally = Some(tally.clone());
                     array.stop.clone_from(stop);
                     array.revision = event.revision;
                 }

@@ -2,9 +2,9 @@
 
 use super::*;
 use lattice_quorum_types::{
-    course::Tally,
     dag::{Dag, DagState},
     id::DagId,
+    progress::Tally,
     terms::Condition,
 };
 
@@ -39,7 +39,7 @@ impl Ends {
         let mut ends = BTreeMap::new();
         for (id, record) in &records {
             for (place, index) in indices(record).into_iter().enumerate() {
-                let tally = record.course.tally.as_ref().unwrap();
+                let tally = record.progress.tally.as_ref().unwrap();
                 let cancelled = tally.cancelled.contains(index);
                 let end = cancelled.then_some(AllocationState::Cancelled);
                 ends.entry(element(record, place)).or_insert(end);
@@ -52,7 +52,7 @@ impl Ends {
 
     /// Evaluation of all dependencies as a whole: `None` while one has not ended, otherwise whether all are met.
     fn whole(&self, a: &Allocation) -> Option<bool> {
-        let is_array = a.course.tally.is_some();
+        let is_array = a.progress.tally.is_some();
         let whole = a.spec.terms.after.iter();
         let whole = whole.filter(|d| !(is_array && d.condition == Condition::Corresponding));
         let met: Vec<Option<bool>> = whole
@@ -97,7 +97,11 @@ impl Ends {
 /// Whether the allocation is eligible or further; for an array, while any element is.
 fn has_mutex(a: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
-    let runs = a.course.tally.as_ref().is_some_and(|tally| tally.alive > 0);
+    let runs = a
+        .progress
+        .tally
+        .as_ref()
+        .is_some_and(|tally| tally.alive > 0);
     runs || !(a.state.is_terminal() || matches!(a.state, Blocked | Held))
 }
 
@@ -107,11 +111,11 @@ pub fn check_waiting(state: &State) {
     for a in ends.records.values() {
         check_one(&ends, a);
         let writes = a.state == AllocationState::Checkpointing;
-        assert_eq!(a.course.writing.is_some(), writes, "{} {}", a.id, a.state);
-        if let Some(tally) = &a.course.tally {
+        assert_eq!(a.progress.writing.is_some(), writes, "{} {}", a.id, a.state);
+        if let Some(tally) = &a.progress.tally {
             check_tally(&ends, a, tally);
         }
-        if let (true, Some(place)) = (!a.state.is_terminal(), &a.course.dag) {
+        if let (true, Some(place)) = (!a.state.is_terminal(), &a.progress.dag) {
             let dag = state.dag(place.dag).unwrap();
             assert_eq!(dag.state, DagState::Running);
         }
@@ -127,12 +131,12 @@ fn check_one(ends: &Ends, a: &Allocation) {
     let whole = ends.whole(a);
     let waits = whole.is_none() || ends.is_locked_out(a);
     match a.state {
-        Blocked if a.course.tally.is_none() => assert!(waits, "{} waits for nothing", a.id),
+        Blocked if a.progress.tally.is_none() => assert!(waits, "{} waits for nothing", a.id),
         Pending => assert!(!waits && whole == Some(true), "{} must wait", a.id),
         Blocked | Held => assert_ne!(whole, Some(false), "{} waits in vain", a.id),
         Cancelled => {}
         // An allocation beyond `Pending` had its dependencies met.
-        _ if a.course.tally.is_none() => assert_eq!(whole, Some(true), "{} {}", a.id, a.state),
+        _ if a.progress.tally.is_none() => assert_eq!(whole, Some(true), "{} {}", a.id, a.state),
         _ => {}
     }
 }
@@ -146,7 +150,7 @@ fn check_tally(ends: &Ends, a: &Allocation, tally: &Tally) {
         let sets = [&tally.pending, &tally.blocked, &tally.cancelled];
         let in_sets = sets.iter().filter(|set| set.contains(index)).count();
         let record = ends.records.get(&element(a, place));
-        let of = record.and_then(|record| record.course.element);
+        let of = record.and_then(|record| record.progress.element);
         assert_eq!(
             of.is_some(),
             record.is_some(),

@@ -5,8 +5,8 @@ use super::*;
 use lattice_placement::Explanation;
 use lattice_quorum_types::{
     array::{ArraySpec, IndexSet},
-    course::{Element, Tally},
     id::ReservationName,
+    progress::{Element, Tally},
     reservation::{Reservation, ReservationSpec},
     scheduler::{CheckpointSettings, PreemptionSettings, SchedulerSettings, SharingSettings},
     vcluster::{Vcluster, VclusterDefinition},
@@ -78,7 +78,7 @@ fn array(state: AllocationState, pending: IndexSet, alive: u32) -> Arc<Allocatio
     let mut array = Allocation::clone(&allocation(10, state));
     let indices = IndexSet::range(0, 38, 2).unwrap();
     array.spec.terms.array = Some(ArraySpec::new(indices, Some(3)).unwrap());
-    array.course.tally = Some(Box::new(Tally {
+    array.progress.tally = Some(Box::new(Tally {
         pending,
         alive,
         ..Tally::default()
@@ -89,7 +89,7 @@ fn array(state: AllocationState, pending: IndexSet, alive: u32) -> Arc<Allocatio
 fn element(id: u64, index: u32, state: AllocationState) -> Arc<Allocation> {
     let mut element = Allocation::clone(&allocation(id, state));
     let array = AllocationId(10);
-    element.course.element = Some(Element { array, index });
+    element.progress.element = Some(Element { array, index });
     Arc::new(element)
 }
 

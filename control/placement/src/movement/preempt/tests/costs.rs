@@ -83,7 +83,7 @@ fn work_is_read_from_its_record() {
     use lattice_quorum_types::{
         NodeId, ProjectPath, Revision, VclusterName,
         allocation::{Rank, RankPhase},
-        course::{Course, SavedCheckpoint},
+        progress::{AllocationProgress, SavedCheckpoint},
         spec::{AllocationSpec, Workload},
     };
     let at = |minutes: u64| UnixMillis(NOW.0 - minutes * MINUTE);
@@ -110,7 +110,7 @@ fn work_is_read_from_its_record() {
         ranks: vec![rank("n0", 30), rank("n1", 28)],
         stop: None,
         revision: Revision(1),
-        course: Course {
+        progress: AllocationProgress {
             preempted: 2,
             moved_at: Some(at(31)),
             resumed_ms: 7 * MINUTE,
@@ -124,7 +124,7 @@ fn work_is_read_from_its_record() {
                 bytes: None,
                 progress_ms: 25 * MINUTE,
             }),
-            ..Course::default()
+            ..AllocationProgress::default()
         },
     };
     let expected = Work {

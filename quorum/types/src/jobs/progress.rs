@@ -14,7 +14,7 @@ pub const CHECKPOINT_GAP: u32 = 1 << 16;
 /// History of an allocation; empty if nothing has happened to the allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Course {
+pub struct AllocationProgress {
     /// DAG that the allocation is a member of.
     pub dag: Option<DagPlace>,
     /// Job array that the allocation is an element of. The array's record holds the workload.
@@ -44,7 +44,7 @@ pub struct Course {
     pub walltime_changes: u32,
 }
 
-impl Course {
+impl AllocationProgress {
     /// Checks whether the history is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

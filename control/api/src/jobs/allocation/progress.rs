@@ -5,8 +5,9 @@ use crate::notation::{duration, text};
 use lattice_quorum_types::{
     AllocationId,
     array::IndexSet,
-    course::{
-        AfterCheckpoint, Course, DagPlace, Element, MoveReason, SavedCheckpoint, Tally, Writing,
+    progress::{
+        AfterCheckpoint, AllocationProgress, DagPlace, Element, MoveReason, SavedCheckpoint, Tally,
+        Writing,
     },
     terms::{Dependency, WaitsFor},
 };
@@ -221,13 +222,13 @@ impl From<&Writing> for WritingView {
 
 impl CheckpointsView {
     /// Returns `None` for an allocation for which no checkpoint was ever requested.
-    pub(super) fn of(course: &Course, sight: Sight) -> Option<Self> {
-        (course.checkpoints > 0).then(|| Self {
-            asked: course.checkpoints,
-            failed: course.failed_checkpoints,
-            failed_because: (course.failed_because.clone()).filter(|_| sight == Sight::Full),
-            kept: course.kept.as_ref().map(Into::into),
-            writing: course.writing.as_deref().map(Into::into),
+    pub(super) fn of(progress: &AllocationProgress, sight: Sight) -> Option<Self> {
+        (progress.checkpoints > 0).then(|| Self {
+            asked: progress.checkpoints,
+            failed: progress.failed_checkpoints,
+            failed_because: (progress.failed_because.clone()).filter(|_| sight == Sight::Full),
+            kept: progress.kept.as_ref().map(Into::into),
+            writing: progress.writing.as_deref().map(Into::into),
         })
     }
 }
