@@ -46,7 +46,7 @@ impl Constant {
     ) -> Published {
         let health = health_verdict(Evidence {
             announcement,
-            hindrances: &executor.hindrances(),
+            hindrances: &executor.block_reasons(),
             certificate: renewal.health_reason(self.clock.now()),
             checks,
             history,
@@ -153,7 +153,7 @@ pub(crate) async fn announce(
     mut checks: watch::Receiver<HealthSummary>,
 ) {
     let mut journal = executor.journal_fault();
-    let mut hindrances = executor.hindrance_changes();
+    let mut hindrances = executor.block_reason_changes();
     loop {
         journal.mark_unchanged();
         hindrances.mark_seen();

@@ -2,7 +2,7 @@
 //!
 //! The composition is a pure function of its evidence, so that the publisher only has to collect it.
 
-use crate::executor::Hindrance;
+use crate::executor::BlockReason;
 use crate::health::HealthSummary;
 use crate::node::{Announcement, Status};
 use lattice_conformance::Inventory;
@@ -21,7 +21,7 @@ pub(crate) struct Evidence<'a> {
     /// Result of the last reading.
     pub(crate) announcement: &'a Announcement,
     /// Hindrances of the executor.
-    pub(crate) hindrances: &'a [Hindrance],
+    pub(crate) hindrances: &'a [BlockReason],
     /// Reason that the certificate is at fault, if it is.
     pub(crate) certificate: Option<&'a str>,
     /// Results of the health checks.
@@ -51,7 +51,7 @@ pub(crate) fn health_verdict(evidence: Evidence<'_>) -> Option<Health> {
 /// verdicts that leave the node usable.
 fn health(
     announcement: &Announcement,
-    hindrances: &[Hindrance],
+    hindrances: &[BlockReason],
     certificate: Option<&str>,
     checks: &HealthSummary,
 ) -> Option<Health> {
@@ -251,7 +251,7 @@ mod tests {
             health(&announcement, &[], None, &HealthSummary::default()),
             None
         );
-        let both = [Hindrance::Off, Hindrance::Journal];
+        let both = [BlockReason::Off, BlockReason::Journal];
         let both = health(&announcement, &both, None, &HealthSummary::default()).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
@@ -261,8 +261,8 @@ mod tests {
             ..Announcement::default()
         };
         for (hindrance, code) in [
-            (Hindrance::Strays, "orphans.left"),
-            (Hindrance::Starting, "start.hangs"),
+            (BlockReason::Strays, "orphans.left"),
+            (BlockReason::Starting, "start.hangs"),
         ] {
             for (announcement, verdict) in [
                 (&announcement, Verdict::Unknown),

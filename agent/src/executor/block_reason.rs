@@ -4,9 +4,9 @@ use lattice_agent_rpc::AttemptKey;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 
-/// Reason to place no job on a node, or fault for the operator to inspect ([`Hindrance::stops_work`]).
+/// Reason to place no job on a node, or fault for the operator to inspect ([`BlockReason::stops_work`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hindrance {
+pub enum BlockReason {
     /// The configuration disables the executor.
     Off,
     /// Attempts cannot be recorded.
@@ -23,7 +23,7 @@ pub enum Hindrance {
     Gate,
 }
 
-impl Hindrance {
+impl BlockReason {
     /// Reason code; control recognises it by its first word.
     pub fn code(self) -> &'static str {
         match self {
@@ -46,27 +46,27 @@ impl Hindrance {
 
 /// Present hindrances, except the journal's.
 #[derive(Debug)]
-pub(super) struct Hindrances {
-    held: watch::Sender<ActiveHindrances>,
+pub(super) struct BlockReasons {
+    held: watch::Sender<ActiveBlockReasons>,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct ActiveHindrances {
+struct ActiveBlockReasons {
     gate: Option<String>,
-    attempts: BTreeMap<Hindrance, BTreeSet<AttemptKey>>,
+    attempts: BTreeMap<BlockReason, BTreeSet<AttemptKey>>,
 }
 
-impl Hindrances {
+impl BlockReasons {
     pub(super) fn new() -> Self {
         Self {
-            held: watch::Sender::new(ActiveHindrances::default()),
+            held: watch::Sender::new(ActiveBlockReasons::default()),
         }
     }
 
     /// Present hindrances; `changes` notifies of each change.
-    pub(super) fn now(&self) -> Vec<Hindrance> {
+    pub(super) fn now(&self) -> Vec<BlockReason> {
         let held = self.held.borrow();
-        let gate = held.gate.is_some().then_some(Hindrance::Gate);
+        let gate = held.gate.is_some().then_some(BlockReason::Gate);
         held.attempts.keys().copied().chain(gate).collect()
     }
 
@@ -85,13 +85,13 @@ impl Hindrances {
     }
 
     /// Records `key` as a cause of the hindrance.
-    pub(super) fn add(&self, hindrance: Hindrance, key: AttemptKey) {
+    pub(super) fn add(&self, hindrance: BlockReason, key: AttemptKey) {
         self.held
             .send_if_modified(|held| held.attempts.entry(hindrance).or_default().insert(key));
     }
 
     /// Removes `key` as a cause of the hindrance.
-    pub(super) fn remove(&self, hindrance: Hindrance, key: AttemptKey) {
+    pub(super) fn remove(&self, hindrance: BlockReason, key: AttemptKey) {
         self.held.send_if_modified(|held| {
             let Some(keys) = held.attempts.get_mut(&hindrance) else {
                 return false;
@@ -105,7 +105,7 @@ impl Hindrances {
     }
 
     /// Attempts that cause the hindrance.
-    pub(super) fn attempts(&self, hindrance: Hindrance) -> BTreeSet<AttemptKey> {
+    pub(super) fn attempts(&self, hindrance: BlockReason) -> BTreeSet<AttemptKey> {
         let held = self.held.borrow();
         held.attempts.get(&hindrance).cloned().unwrap_or_default()
     }
@@ -113,7 +113,7 @@ impl Hindrances {
 
 /// Follows the hindrances of an executor.
 #[derive(Debug, Clone)]
-pub struct Changes(watch::Receiver<ActiveHindrances>);
+pub struct Changes(watch::Receiver<ActiveBlockReasons>);
 
 impl Changes {
     /// Marks all changes up to now as seen.

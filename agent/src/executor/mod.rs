@@ -22,7 +22,7 @@ mod settings;
 mod shared;
 
 pub use crate::supervisor::{CgroupError, CgroupSettings, CgroupUse};
-pub use block_reason::{Changes, Hindrance};
+pub use block_reason::{BlockReason, Changes};
 pub use control::{Control, NotReported};
 pub use identity::accounts::{Accounts, LookupError};
 pub use identity::ids::{AgentUser, Ids};
@@ -36,7 +36,7 @@ pub use settings::{
 
 use crate::attempt::{AttemptDir, Attempts, RecordError};
 use crate::supervisor::Cgroups;
-use block_reason::Hindrances;
+use block_reason::BlockReasons;
 use epoch::HighestEpoch;
 use hooks::health_gate::Gate;
 use hooks::wipe::{self, WipeAnswer, Wiper};
@@ -85,7 +85,7 @@ impl Executor {
         let attempts = Attempts::open(settings.folder.join("attempts"))?;
         let epoch = HighestEpoch::open(settings.folder.join("epoch.json"))?;
         let journal = Arc::new(Journal::new());
-        let hindrances = Arc::new(Hindrances::new());
+        let hindrances = Arc::new(BlockReasons::new());
         let gate = Arc::new(Gate::new(
             settings.hooks.health_gate.clone(),
             settings.node.clone(),
@@ -151,7 +151,7 @@ impl Executor {
         let rebooted = !self
             .shared
             .hindrances
-            .attempts(Hindrance::Finishing)
+            .attempts(BlockReason::Finishing)
             .is_empty();
         if !self.shared.gate.is_there() || (self.shared.has_work() && !rebooted) {
             return;
@@ -172,17 +172,17 @@ impl Executor {
         self.shared.journal.fault()
     }
 
-    /// Reasons to place no job on this node, and faults for the operator to inspect ([`Hindrance::stops_work`]).
-    pub fn hindrances(&self) -> Vec<Hindrance> {
-        let off = (!self.is_enabled()).then_some(Hindrance::Off);
+    /// Reasons to place no job on this node, and faults for the operator to inspect ([`BlockReason::stops_work`]).
+    pub fn block_reasons(&self) -> Vec<BlockReason> {
+        let off = (!self.is_enabled()).then_some(BlockReason::Off);
         let fault = self.journal_fault();
-        let journal = fault.borrow().is_some().then_some(Hindrance::Journal);
+        let journal = fault.borrow().is_some().then_some(BlockReason::Journal);
         let others = self.shared.hindrances.now();
         off.into_iter().chain(journal).chain(others).collect()
     }
 
-    /// Notifies of changes to [`Executor::hindrances`], except the journal's.
-    pub fn hindrance_changes(&self) -> Changes {
+    /// Notifies of changes to [`Executor::block_reasons`], except the journal's.
+    pub fn block_reason_changes(&self) -> Changes {
         self.shared.hindrances.changes()
     }
 

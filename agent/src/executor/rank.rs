@@ -1,6 +1,6 @@
 //! Rank state in memory: latest report and pending requests.
 
-use super::block_reason::{Hindrance, Hindrances};
+use super::block_reason::{BlockReason, BlockReasons};
 use crate::attempt::{AttemptDir, ExitRecord, StartingRecord};
 use lattice_agent_rpc::{AttemptKey, AttemptStatus};
 use lattice_quorum_types::command::RankReport;
@@ -88,7 +88,7 @@ impl Rank {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
     /// Records and logs, once per change, that a start hangs or no longer does.
-    pub(super) fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &Hindrances) {
+    pub(super) fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &BlockReasons) {
         let mut said = self.hang.lock();
         if *said == hang {
             return;
@@ -96,9 +96,9 @@ impl Rank {
         match &hang {
             Some(hang) => {
                 tracing::warn!(attempt = %self, "{hang}");
-                hindrances.add(Hindrance::Starting, self.key);
+                hindrances.add(BlockReason::Starting, self.key);
             }
-            None => hindrances.remove(Hindrance::Starting, self.key),
+            None => hindrances.remove(BlockReason::Starting, self.key),
         }
         *said = hang;
     }

@@ -1,7 +1,7 @@
 //! Shared state of an executor.
 
 use super::answers::journal;
-use super::block_reason::Hindrances;
+use super::block_reason::BlockReasons;
 use super::epoch::HighestEpoch;
 use super::hooks::health_gate::Gate;
 use super::hooks::wipe::Wiper;
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     /// Ends of attempts without a record that the disk has not taken yet.
     pub(super) unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
     pub(super) journal: Arc<Journal>,
-    pub(super) hindrances: Arc<Hindrances>,
+    pub(super) hindrances: Arc<BlockReasons>,
     pub(super) gate: Arc<Gate>,
     pub(super) wiper: Arc<Wiper>,
     /// Agent id in the marks of its processes and in its cgroup. Another agent on the machine, for a node of the same

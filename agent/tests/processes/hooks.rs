@@ -5,7 +5,7 @@ use crate::support::{
     Bench, PATIENCE, eventually, executable, key, pid_in, recorded_pid, runs, shell, terminate,
 };
 use lattice_agent::attempt::Hook;
-use lattice_agent::executor::{Executor, Hindrance, OpenError};
+use lattice_agent::executor::{BlockReason, Executor, OpenError};
 use lattice_agent_rpc::{AttemptKey, Launch};
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::allocation::RankExit;
@@ -316,7 +316,7 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     }
     let second = bench.open();
     pid_in(&pid_file).await;
-    assert_eq!(second.hindrances(), [Hindrance::Finishing]);
+    assert_eq!(second.block_reasons(), [BlockReason::Finishing]);
     let refused = second.launch(shell(key(2), "true")).await.unwrap_err();
     assert!(
         refused.to_string().contains("wipe of 1.1 is not done"),
@@ -330,7 +330,7 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
     assert!(evidence.contains("boot-2"), "{evidence}");
     assert_eq!(fault, None);
     eventually("the node to be fit", || {
-        second.hindrances().is_empty().then_some(())
+        second.block_reasons().is_empty().then_some(())
     })
     .await;
     second.stop().await;
@@ -360,7 +360,7 @@ async fn pass_a_gate_that_leaves_something() -> i32 {
     let executor = bench.open();
     let left = pid_in(&left).await;
     eventually("the gate to be passed", || {
-        executor.hindrances().is_empty().then_some(())
+        executor.block_reasons().is_empty().then_some(())
     })
     .await;
     let log = bench.settings.folder.join("health_gate.log");
@@ -379,23 +379,23 @@ async fn the_health_gate_keeps_a_node_out_until_it_is_passed() {
     );
     bench.settings.hooks.health_gate = Some(hook(&bench, "gate", &text));
     let executor = bench.open();
-    let mut changes = executor.hindrance_changes();
-    assert_eq!(executor.hindrances(), [Hindrance::Gate]);
+    let mut changes = executor.block_reason_changes();
+    assert_eq!(executor.block_reasons(), [BlockReason::Gate]);
     // The gate runs when the agent starts.
     tokio::time::timeout(PATIENCE, changes.next())
         .await
         .unwrap();
-    assert_eq!(executor.hindrances(), [Hindrance::Gate]);
+    assert_eq!(executor.block_reasons(), [BlockReason::Gate]);
     let failed = executor.check_health().await.unwrap_err();
     assert_eq!(failed.reason, "exit code 2: link 2 is down");
     std::fs::write(&good, "").unwrap();
     executor.check_health().await.unwrap();
-    assert!(executor.hindrances().is_empty());
+    assert!(executor.block_reasons().is_empty());
     assert_eq!(ran(&bench), ["health_gate"; 3]);
     std::fs::remove_file(&good).unwrap();
     let (one, two) = tokio::join!(executor.check_health(), executor.check_health());
     assert!(one.is_err() && two.is_err());
-    assert_eq!(executor.hindrances(), [Hindrance::Gate]);
+    assert_eq!(executor.block_reasons(), [BlockReason::Gate]);
     executor.stop().await;
 }
 
@@ -413,7 +413,7 @@ async fn an_agent_that_comes_up_under_work_does_not_run_the_gate() {
     bench.ledger.started(key(1)).await;
     first.stop().await;
     let second = bench.open();
-    assert!(second.hindrances().is_empty());
+    assert!(second.block_reasons().is_empty());
     second.terminate(terminate(key(1))).await.unwrap();
     assert_eq!(end(&bench, key(1)).await, (RankExit::Stopped, None));
     assert_eq!(ran(&bench), ["health_gate"]);
@@ -459,7 +459,7 @@ async fn what_was_checked_is_run_whatever_becomes_of_a_link_to_it() {
     bench.settings.hooks.health_gate = Some(linked);
     let executor = bench.open();
     eventually("the gate to be passed", || {
-        executor.hindrances().is_empty().then_some(())
+        executor.block_reasons().is_empty().then_some(())
     })
     .await;
     std::fs::remove_file(&within).unwrap();

@@ -5,7 +5,7 @@ use crate::support::{
     Bench, Ledger, eventually, headless_program, is_root, key, pid_in, recorded_pid, runs, shell,
     terminate,
 };
-use lattice_agent::executor::{CgroupUse, Executor, Hindrance, OpenError, OrphanPolicy};
+use lattice_agent::executor::{BlockReason, CgroupUse, Executor, OpenError, OrphanPolicy};
 use lattice_agent_rpc::{LaunchRefused, Report};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
@@ -210,7 +210,7 @@ async fn an_agent_that_comes_up_ends_what_nothing_is_recorded_of(bench: Bench) {
         "told before all were gone"
     );
     eventually("the node to be fit again", || {
-        second.hindrances().is_empty().then_some(())
+        second.block_reasons().is_empty().then_some(())
     })
     .await;
     // The attempt is never started again.
@@ -243,9 +243,9 @@ async fn orphans_that_only_their_marks_show_are_ended_and_nothing_is_said_of_the
     std::fs::remove_dir_all(bench.attempt_dir(key(1))).unwrap();
     let told_before = bench.ledger.all().len();
     let second = bench.open();
-    assert_eq!(second.hindrances(), [Hindrance::Orphans]);
+    assert_eq!(second.block_reasons(), [BlockReason::Orphans]);
     eventually("the node to be fit again", || {
-        second.hindrances().is_empty().then_some(())
+        second.block_reasons().is_empty().then_some(())
     })
     .await;
     assert!(!runs(main) && !runs(supervisor));
@@ -303,18 +303,22 @@ impl Drop for Forger {
 /// still exist.
 async fn outlasts(agent: &Executor, bench: &Bench, number: u64) -> bool {
     // One of the processes may just have ended, so that the agent sees none.
-    if agent.hindrances() != [Hindrance::Orphans] {
+    if agent.block_reasons() != [BlockReason::Orphans] {
         return false;
     }
     if agent.launch(shell(key(number), "true")).await.is_ok() {
-        assert_ne!(agent.hindrances(), [Hindrance::Orphans], "work is taken");
+        assert_ne!(
+            agent.block_reasons(),
+            [BlockReason::Orphans],
+            "work is taken"
+        );
         bench.ledger.end(key(number)).await;
     }
     let left = eventually("the node to take work", || {
-        let now = agent.hindrances();
-        (now != [Hindrance::Orphans]).then_some(now)
+        let now = agent.block_reasons();
+        (now != [BlockReason::Orphans]).then_some(now)
     });
-    left.await == [Hindrance::Strays]
+    left.await == [BlockReason::Strays]
 }
 
 #[tokio::test]
@@ -365,7 +369,7 @@ async fn orphans_are_left_alone_where_the_site_wants_it_but_never_silently() {
     first.stop().await;
     std::fs::remove_dir_all(bench.attempt_dir(key(1))).unwrap();
     let second = bench.open();
-    assert_eq!(second.hindrances(), [Hindrance::Orphans]);
+    assert_eq!(second.block_reasons(), [BlockReason::Orphans]);
     for number in [1, 2] {
         let refused = second.launch(shell(key(number), "true")).await.unwrap_err();
         assert!(
@@ -381,7 +385,7 @@ async fn orphans_are_left_alone_where_the_site_wants_it_but_never_silently() {
     lost(&bench, 1).await;
     assert!(!runs(main) && !runs(supervisor));
     eventually("the node to be fit again", || {
-        second.hindrances().is_empty().then_some(())
+        second.block_reasons().is_empty().then_some(())
     })
     .await;
     second.launch(shell(key(2), "true")).await.unwrap();
@@ -430,7 +434,7 @@ async fn an_agent_leaves_the_work_of_another_one_on_the_same_machine_alone() {
             ..
         })
     ));
-    assert!(second.hindrances().is_empty());
+    assert!(second.block_reasons().is_empty());
     assert!(runs(main) && runs(supervisor));
     second.stop().await;
     first.terminate(terminate(key(1))).await.unwrap();

@@ -5,7 +5,7 @@ use crate::hanging::{Hang, Hanging};
 use crate::support;
 use crate::support::{Bench, Ledger, eventually, executable, key, runs, shell, terminate};
 use lattice_agent::attempt::{AttemptDir, Hook};
-use lattice_agent::executor::{Executor, Hindrance};
+use lattice_agent::executor::{BlockReason, Executor};
 use lattice_agent_rpc::{Launch, ReportAnswer};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
@@ -215,10 +215,10 @@ async fn a_start_that_hangs_is_told_of_and_found_by_the_next_agent() {
     let first = scene.bench.open();
     let (child, supervisor) = scene.launch(&first, HangPoint::Directory, 1).await;
     eventually("the hang to be told", || {
-        (first.hindrances() == [Hindrance::Starting]).then_some(())
+        (first.block_reasons() == [BlockReason::Starting]).then_some(())
     })
     .await;
-    assert!(!Hindrance::Starting.stops_work());
+    assert!(!BlockReason::Starting.stops_work());
     let attempt = AttemptDir::at(scene.bench.attempt_dir(key(1)));
     let told = attempt.starting().unwrap().unwrap();
     println!("{told}");
@@ -232,7 +232,7 @@ async fn a_start_that_hangs_is_told_of_and_found_by_the_next_agent() {
     let second = scene.bench.open();
     assert_eq!(second.list().len(), 1);
     eventually("the next agent to see it", || {
-        (second.hindrances() == [Hindrance::Starting]).then_some(())
+        (second.block_reasons() == [BlockReason::Starting]).then_some(())
     })
     .await;
     let asked_at = Instant::now();
@@ -240,7 +240,7 @@ async fn a_start_that_hangs_is_told_of_and_found_by_the_next_agent() {
     assert_eq!(scene.end(1).await, RankExit::Stopped);
     assert!(asked_at.elapsed() < SOON, "{:?}", asked_at.elapsed());
     eventually("the hang to be over", || {
-        second.hindrances().is_empty().then_some(())
+        second.block_reasons().is_empty().then_some(())
     })
     .await;
     second.stop().await;
@@ -263,7 +263,7 @@ async fn a_start_that_nothing_can_end_keeps_its_node_until_it_is_gone() {
     println!("{told}");
     assert!(told.to_string().contains("stuck in the kernel"), "{told}");
     eventually("the agent to say so", || {
-        (executor.hindrances() == [Hindrance::Starting]).then_some(())
+        (executor.block_reasons() == [BlockReason::Starting]).then_some(())
     })
     .await;
     assert!(runs(child));
@@ -366,13 +366,13 @@ async fn a_start_that_hangs_and_then_goes_on_runs_the_job_to_its_end() {
         format!("its start hangs at program {program}")
     );
     eventually("the agent to say so", || {
-        (executor.hindrances() == [Hindrance::Starting]).then_some(())
+        (executor.block_reasons() == [BlockReason::Starting]).then_some(())
     })
     .await;
     drop(leased);
     assert_eq!(bench.ledger.end(key(1)).await, RankExit::Exited { code: 3 });
     assert_eq!(bench.stdout(key(1)), "here\n");
-    assert_eq!(executor.hindrances(), []);
+    assert_eq!(executor.block_reasons(), []);
     executor.stop().await;
 }
 
@@ -428,7 +428,7 @@ async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_noth
     scene.bench.settings.hooks.health_gate = Some(hook(&scene.dead, "gate"));
     let executor = scene.bench.open();
     eventually("the gate to be passed", || {
-        executor.hindrances().is_empty().then_some(())
+        executor.block_reasons().is_empty().then_some(())
     })
     .await;
     let Some(dead) = Hanging::over(&scene.dead, Hang::Killable) else {
@@ -453,7 +453,7 @@ async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_noth
             .ends_with("the start before this one still hangs"),
         "{again:?}"
     );
-    assert_eq!(executor.hindrances(), [Hindrance::Gate]);
+    assert_eq!(executor.block_reasons(), [BlockReason::Gate]);
     drop(dead);
     let passed = async {
         while executor.check_health().await.is_err() {
@@ -463,6 +463,6 @@ async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_noth
     tokio::time::timeout(support::PATIENCE, passed)
         .await
         .unwrap();
-    assert_eq!(executor.hindrances(), []);
+    assert_eq!(executor.block_reasons(), []);
     executor.stop().await;
 }

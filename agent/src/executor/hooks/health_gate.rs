@@ -2,7 +2,7 @@
 
 use super::runner::Runner;
 use crate::attempt::{Hook, HookName};
-use crate::executor::block_reason::Hindrances;
+use crate::executor::block_reason::BlockReasons;
 use lattice_agent_rpc::GateFailed;
 use lattice_quorum_types::NodeId;
 use std::path::Path;
@@ -17,7 +17,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 pub(in crate::executor) struct Gate {
     hook: Option<Hook>,
     runner: Runner,
-    hindrances: Arc<Hindrances>,
+    hindrances: Arc<BlockReasons>,
     running: tokio::sync::Mutex<()>,
 }
 
@@ -27,7 +27,7 @@ impl Gate {
         node: NodeId,
         boot_id: String,
         folder: &Path,
-        hindrances: Arc<Hindrances>,
+        hindrances: Arc<BlockReasons>,
     ) -> Self {
         Self {
             hook,

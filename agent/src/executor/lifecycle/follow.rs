@@ -7,7 +7,7 @@ use super::spawn;
 use super::termination;
 use crate::attempt::{AttemptDir, ExitRecord, RecordError, StartedRecord, StartingRecord};
 use crate::executor::Shared;
-use crate::executor::block_reason::Hindrance;
+use crate::executor::block_reason::BlockReason;
 use crate::executor::rank::{Rank, ended};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
@@ -154,7 +154,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
         }
     }
     rank.say_hang(None, &shared.hindrances);
-    shared.hindrances.remove(Hindrance::Finishing, rank.key());
+    shared.hindrances.remove(BlockReason::Finishing, rank.key());
 }
 
 /// Counter of supervisor starts.

@@ -1,7 +1,7 @@
 //! Launch acceptance: checks, and the record that is written before anything starts.
 
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
-use crate::executor::{Chosen, Hindrance, Shared};
+use crate::executor::{BlockReason, Chosen, Shared};
 use lattice_agent_rpc::{AttemptKey, CheckpointSetup, Launch, LaunchRefused};
 
 impl Shared {
@@ -34,17 +34,17 @@ impl Shared {
             let names = attempts.map(|key| format!("{}.{}", key.allocation, key.attempt));
             names.collect::<Vec<_>>().join(", ")
         };
-        let orphans = self.hindrances.attempts(Hindrance::Orphans);
-        let finishing = self.hindrances.attempts(Hindrance::Finishing);
+        let orphans = self.hindrances.attempts(BlockReason::Orphans);
+        let finishing = self.hindrances.attempts(BlockReason::Finishing);
         let reason = match (orphans.is_empty(), finishing.is_empty()) {
             (true, true) => return Ok(()),
             (false, _) => format!(
                 "processes of {} run of which nothing is recorded",
-                names(Hindrance::Orphans)
+                names(BlockReason::Orphans)
             ),
             (true, false) => format!(
                 "the node was rebooted, and the epilog or wipe of {} is not done",
-                names(Hindrance::Finishing)
+                names(BlockReason::Finishing)
             ),
         };
         Err(LaunchRefused::JournalFailed { reason })

@@ -11,7 +11,7 @@
 
 use super::lost;
 use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
-use crate::executor::block_reason::Hindrance;
+use crate::executor::block_reason::BlockReason;
 use crate::executor::processes::clearing::{kill, until_none_is_left};
 use crate::executor::processes::search::{Finder, OrphanAttempt};
 use crate::executor::rank::Rank;
@@ -53,7 +53,7 @@ async fn keeping_work_away<T>(
     gone: impl Future<Output = T>,
 ) -> T {
     let hindrances = &shared.hindrances;
-    hindrances.add(Hindrance::Orphans, key);
+    hindrances.add(BlockReason::Orphans, key);
     tokio::pin!(gone);
     let mut pause = shared.settings.orphan_hold;
     let done = loop {
@@ -71,13 +71,13 @@ async fn keeping_work_away<T>(
             "processes without a record persist; find what starts them"
         );
         if !is_proven {
-            hindrances.add(Hindrance::Strays, key);
-            hindrances.remove(Hindrance::Orphans, key);
+            hindrances.add(BlockReason::Strays, key);
+            hindrances.remove(BlockReason::Orphans, key);
         }
         pause = REPEAT_INTERVAL;
     };
-    hindrances.remove(Hindrance::Orphans, key);
-    hindrances.remove(Hindrance::Strays, key);
+    hindrances.remove(BlockReason::Orphans, key);
+    hindrances.remove(BlockReason::Strays, key);
     done
 }
 
@@ -132,7 +132,7 @@ impl Executor {
             // A later agent finds the processes in the same way.
             self.shared.journal.failed(&error);
         }
-        self.shared.hindrances.add(Hindrance::Orphans, key);
+        self.shared.hindrances.add(BlockReason::Orphans, key);
         let rank = Rank::new(key, dir, None);
         rank.orphan();
         self.follow_rank(rank);
@@ -183,7 +183,7 @@ impl Executor {
             ?pids,
             "processes without a record are running; ending them"
         );
-        self.shared.hindrances.add(Hindrance::Orphans, key);
+        self.shared.hindrances.add(BlockReason::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
             let at = shared.clone();
@@ -202,7 +202,7 @@ impl Executor {
             "processes without a record are running; executor.orphans is report: end them, and \
              this node takes work again"
         );
-        self.shared.hindrances.add(Hindrance::Orphans, key);
+        self.shared.hindrances.add(BlockReason::Orphans, key);
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
             let gone = async {

@@ -2,7 +2,7 @@
 
 use crate::attempt::{AttemptDir, ExitRecord, LaunchRecord, RecordError};
 use crate::executor::Shared;
-use crate::executor::block_reason::Hindrance;
+use crate::executor::block_reason::BlockReason;
 use crate::executor::rank::ended;
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::allocation::RankExit;
@@ -61,7 +61,7 @@ fn after_reboot(
     }
     let is_finishing = launch.finishing().next().is_some();
     if is_finishing && dir.job_end()?.is_some() {
-        shared.hindrances.add(Hindrance::Finishing, launch.key);
+        shared.hindrances.add(BlockReason::Finishing, launch.key);
         return Ok(None);
     }
     let (boot_then, boot_now) = (&launch.boot_id, &shared.settings.boot_id);
@@ -72,7 +72,7 @@ fn after_reboot(
         shared.journal.failed(error);
     }
     if is_finishing && written.is_ok() {
-        shared.hindrances.add(Hindrance::Finishing, launch.key);
+        shared.hindrances.add(BlockReason::Finishing, launch.key);
         return Ok(None);
     }
     // An end that cannot be written is reported all the same: the next agent reaches the same result.
