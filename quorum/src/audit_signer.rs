@@ -13,7 +13,7 @@ use lattice_quorum_state::MAX_FORWARD_MS;
 use lattice_quorum_types::{
     Command, Envelope, UnixMillis,
     audit::{AuditHead, Hex, SignedHead, SignedHeadContent},
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     view::Authority,
     wire::Unavailable,
 };
@@ -88,7 +88,7 @@ impl Signer {
             schema: SCHEMA,
             principal: Principal {
                 name: MEMBERS.to_owned(),
-                power: Power::Service,
+                power: Privilege::Service,
             },
             key: None,
             at,

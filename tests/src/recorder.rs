@@ -6,7 +6,7 @@ use lattice_mesh::{Clock as _, SystemClock};
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, ProjectPath, Refusal, Revision, VclusterName,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     limit::Limits,
     spec::{AllocationSpec, Workload},
     view::{Answer, Query},
@@ -30,7 +30,7 @@ pub fn admin(key: &str, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "alice".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: Some(key.to_owned()),
         at: SystemClock.now(),

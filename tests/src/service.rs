@@ -7,7 +7,7 @@ use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, NodeId, Outcome, Refusal, UnixMillis,
     VclusterName,
-    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege, SCHEMA},
     id::LeaseName,
     view::{Answer, Hot, Query},
 };
@@ -77,7 +77,7 @@ impl Service {
     pub async fn propose(&self, commands: Vec<Command>) -> Vec<Result<Outcome, Refusal>> {
         let service = Principal {
             name: "service:control/tests".to_owned(),
-            power: Power::Service,
+            power: Privilege::Service,
         };
         let fence = self.fence.lock().unwrap().clone();
         self.propose_as(service, fence, commands).await
@@ -87,7 +87,7 @@ impl Service {
     pub async fn as_operator(&self, command: Command) -> Result<Outcome, Refusal> {
         let operator = Principal {
             name: "olga".to_owned(),
-            power: Power::Operator,
+            power: Privilege::Operator,
         };
         self.propose_as(operator, None, vec![command])
             .await

@@ -4,7 +4,7 @@ use lattice_mesh::{Clock as _, Mesh, SystemClock};
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Applied, Command, Envelope, Refusal,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -38,7 +38,7 @@ impl Administrator {
             schema: SCHEMA,
             principal: Principal {
                 name: self.name.clone(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             },
             key,
             at: SystemClock.now(),

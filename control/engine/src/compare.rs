@@ -8,8 +8,8 @@ use crate::{
     view::{NodeEntry, View},
 };
 use lattice_conformance::{
-    Class, ClassMark, ClassRecord, Difference, Digest, Inventory, Levels, Reading, Schemas, Value,
-    Verdict, diff, diff_by_parts,
+    Class, ClassMark, ClassRecord, Difference, Digest, Inventory, KeyVerdict, Levels, Reading,
+    Schemas, Value, diff, diff_by_parts,
 };
 use lattice_quorum_types::NodeId;
 
@@ -97,7 +97,7 @@ impl Core {
             key,
             left,
             right,
-            verdict: Verdict::Unknown,
+            verdict: KeyVerdict::Unknown,
         };
         found.extend(
             more(left_record, &one)

@@ -45,7 +45,7 @@ use lattice_mesh::{Clock, Mesh, Renewal, RenewalState};
 use lattice_quorum_types::{
     Allocation, AllocationId, Applied, Command, Envelope, NodeId, Refusal, Revision, UnixMillis,
     allocation::RankPhase,
-    command::{Fence, Power, Principal, SCHEMA},
+    command::{Fence, Principal, Privilege, SCHEMA},
     view::{Answer, Query},
     wire::Unavailable,
 };
@@ -464,7 +464,7 @@ impl Core {
     pub(crate) fn service(&self) -> Principal {
         Principal {
             name: format!("service:control/{}", self.name),
-            power: Power::Service,
+            power: Privilege::Service,
         }
     }
 

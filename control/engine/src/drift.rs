@@ -9,7 +9,7 @@ use crate::{
     view::{NodeEntry, View},
 };
 use lattice_conformance::{
-    Class, ClassMark, DriftReport, Earlier, NoMajority, Preimages, Verdict,
+    Class, ClassMark, DriftReport, Earlier, KeyVerdict, NoMajority, Preimages,
     baseline::{Deviation, Standing},
     drift,
 };
@@ -175,7 +175,7 @@ impl Effect {
 
 /// Text for deviations, such as `nic.0.firmware is 28.39, not 28.41, and 2 keys more`.
 pub(crate) fn differs(found: &[Deviation]) -> String {
-    let mut differ = found.iter().filter(|d| d.verdict == Verdict::Differs);
+    let mut differ = found.iter().filter(|d| d.verdict == KeyVerdict::Differs);
     let Some(first) = differ.next() else {
         return "no known value".to_owned();
     };
@@ -377,7 +377,9 @@ fn tell(
                 policy: rule.policy,
                 sensitive: rule.sensitive,
             };
-            let differs = found.into_iter().filter(|d| d.verdict == Verdict::Differs);
+            let differs = found
+                .into_iter()
+                .filter(|d| d.verdict == KeyVerdict::Differs);
             report.drifted.extend(differs.map(|d| Drifted {
                 node: node.clone(),
                 class,

@@ -9,7 +9,7 @@ pub use asked::{Busy, PlanCache};
 
 use crate::view::View;
 use lattice_placement::{
-    Blocker, Explanation, PendingView, Plan, Planner, Reservation, Waiting, Weights,
+    Blocker, Explanation, PendingView, Plan, PlannedReservation, Planner, Waiting, Weights,
 };
 use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, VclusterName, hostlist};
 use lattice_view::whole;
@@ -108,7 +108,7 @@ impl Planned {
     }
 
     /// Reservation planned for an allocation.
-    pub fn reservation(&self, id: AllocationId) -> Option<&Reservation> {
+    pub fn reservation(&self, id: AllocationId) -> Option<&PlannedReservation> {
         let mut all = self.plan.reservations.iter();
         all.find(|reservation| reservation.id == id)
     }

@@ -6,7 +6,7 @@
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::{
     ProjectPath, Refusal,
-    command::{Command, Power, Principal},
+    command::{Command, Principal, Privilege},
     id::MAX_NAME_BYTES,
 };
 use serde::Deserialize;
@@ -75,15 +75,15 @@ impl Role {
 
     /// Power with which the change is proposed: the least that the quorum accepts. `None`: the role may not propose
     /// this change.
-    fn power(self, command: &Command) -> Option<Power> {
+    fn power(self, command: &Command) -> Option<Privilege> {
         match self {
             Role::Viewer => None,
-            Role::User => Some(Power::User),
+            Role::User => Some(Privilege::User),
             Role::TenantAdmin => power_in_tenant(command),
-            Role::Operator => Some(Power::Operator),
-            Role::Admin => Some(Power::Admin),
+            Role::Operator => Some(Privilege::Operator),
+            Role::Admin => Some(Privilege::Admin),
             Role::Service => match command {
-                Command::UpdateTenant { force: false, .. } => Some(Power::Accounting),
+                Command::UpdateTenant { force: false, .. } => Some(Privilege::Accounting),
                 _ => None,
             },
         }
@@ -93,16 +93,16 @@ impl Role {
 /// Power of a tenant administrator for a change. The caller's tenants are checked where the project is known. That the
 /// project is below a tenant is checked here, because the quorum has no record of administrators limited to some
 /// tenants.
-fn power_in_tenant(command: &Command) -> Option<Power> {
+fn power_in_tenant(command: &Command) -> Option<Privilege> {
     let below = |path: &ProjectPath| !path.is_tenant();
     match command {
         Command::NewProject { path, .. } | Command::DeleteProject { path } => {
-            below(path).then_some(Power::Admin)
+            below(path).then_some(Privilege::Admin)
         }
         Command::SetLimits { changes } => changes
             .iter()
             .all(|change| below(&change.path))
-            .then_some(Power::Admin),
+            .then_some(Privilege::Admin),
         Command::Cancel { .. }
         | Command::Hold { .. }
         | Command::Release { .. }
@@ -112,12 +112,12 @@ fn power_in_tenant(command: &Command) -> Option<Power> {
         | Command::SuspendAfterCheckpoint { .. }
         | Command::Resume { .. }
         | Command::WriteCheckpoint { .. }
-        | Command::CancelDag { .. } => Some(Power::Operator),
+        | Command::CancelDag { .. } => Some(Privilege::Operator),
         // Allowed to every user.
         Command::Submit { .. }
         | Command::SubmitDag { .. }
         | Command::ClaimNodes { .. }
-        | Command::ReleaseNodes { .. } => Some(Power::User),
+        | Command::ReleaseNodes { .. } => Some(Privilege::User),
         _ => None,
     }
 }
@@ -166,10 +166,10 @@ impl Caller {
     /// the action in the error.
     pub(crate) fn administrator(&self, what: &str) -> Result<Principal, Problem> {
         self.check_whole(Role::Admin, what)?;
-        Ok(self.with(Power::Admin))
+        Ok(self.with(Privilege::Admin))
     }
 
-    fn with(&self, power: Power) -> Principal {
+    fn with(&self, power: Privilege) -> Principal {
         Principal {
             name: self.name.to_string(),
             power,
@@ -295,12 +295,12 @@ mod tests {
         };
         let id = AllocationId(1);
         for (command, power) in [
-            (Command::Cancel { id }, Some(Power::Operator)),
-            (limits(&["t/a", "t/b/c"]), Some(Power::Admin)),
+            (Command::Cancel { id }, Some(Privilege::Operator)),
+            (limits(&["t/a", "t/b/c"]), Some(Privilege::Admin)),
             (limits(&["t/a", "t"]), None),
             (
                 Command::DeleteProject { path: path("t/a") },
-                Some(Power::Admin),
+                Some(Privilege::Admin),
             ),
             (Command::DeleteProject { path: path("t") }, None),
             (

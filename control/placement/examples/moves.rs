@@ -107,7 +107,7 @@ fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
             planned_for: None,
             is_promised: false,
             moved_at: UnixMillis(0),
-            recalled_at: None,
+            reclaimed_at: None,
         };
         places.insert(node.clone(), place);
     }

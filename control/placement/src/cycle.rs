@@ -20,7 +20,7 @@ use crate::{
     limits::{headroom::Headroom, pool::Pool},
     plan::{
         Plan,
-        placement::{Layout, Placement, Reservation},
+        placement::{Layout, Placement, PlannedReservation},
         waiting::{Waiting, Waits},
     },
     priority::factors::Score,
@@ -66,7 +66,7 @@ pub(crate) struct Cycle<'a> {
     gaps: Vec<Gap>,
     starts: Vec<u64>,
     placements: Vec<Placement>,
-    reservations: Vec<Reservation>,
+    reservations: Vec<PlannedReservation>,
 }
 
 /// Result of one job's turn.
@@ -581,7 +581,7 @@ impl<'a> Cycle<'a> {
             self.pool.keep_for(beside, job.id, start);
         }
         let names = chosen.nodes.iter().map(|n| index.names[*n].clone());
-        self.reservations.push(Reservation {
+        self.reservations.push(PlannedReservation {
             id: job.id,
             starts_at: start,
             nodes: names.collect(),

@@ -7,9 +7,9 @@
 //! A view covers one vCluster: its nodes, its queue, its running allocations, the limits above its projects, and the
 //! remaining power and bandwidth. Jobs are served by score ([`Factors`], [`Policy`]). Each job gets the fewest topology
 //! groups that hold it (the tightest fit, so that large gaps stay for large jobs), weighed against one conformance
-//! group. The first blocked jobs get a [`Reservation`]. Later jobs start only if they do not delay it, judged by the
-//! exact nodes, and by power and bandwidth over time. Nodes that operators reserve stay free of other jobs for the time
-//! of the reservation (`machine/windows.rs`). Every waiting job gets an [`Explanation`].
+//! group. The first blocked jobs get a [`PlannedReservation`]. Later jobs start only if they do not delay it, judged by
+//! the exact nodes, and by power and bandwidth over time. Nodes that operators reserve stay free of other jobs for the
+//! time of the reservation (`machine/windows.rs`). Every waiting job gets an [`Explanation`].
 //!
 //! Start with [`Planner`], then read `cycle.rs`, in which the steps form a list.
 #![forbid(unsafe_code)]
@@ -43,7 +43,7 @@ pub use explain::{Blocker, Constraint, Explanation, Step};
 pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{
     Plan,
-    placement::{Layout, Placement, Reservation},
+    placement::{Layout, Placement, PlannedReservation},
     waiting::Waiting,
 };
 pub use planner::Planner;

@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 #[derive(Debug)]
 struct Loan {
     release_after_ms: u64,
-    recalled_at: Option<u64>,
+    reclaimed_at: Option<u64>,
     /// Whether no allocation holds the node.
     is_idle: bool,
 }
@@ -49,14 +49,14 @@ impl Loan {
     fn new(loan: &LoanView) -> Self {
         Self {
             release_after_ms: loan.release_after_ms,
-            recalled_at: loan.recalled_at.map(|at| at.0),
+            reclaimed_at: loan.reclaimed_at.map(|at| at.0),
             is_idle: loan.node.holder.is_none(),
         }
     }
 
     /// Latest expected return. An overdue node is treated like an allocation past its end.
     fn released_at(&self, now: u64) -> u64 {
-        let from = self.recalled_at.unwrap_or(now);
+        let from = self.reclaimed_at.unwrap_or(now);
         expected_end(from.saturating_add(self.release_after_ms), now)
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod waiting;
 
 use crate::priority::policy::Weights;
 use lattice_quorum_types::{Revision, UnixMillis};
-use placement::{Placement, Reservation};
+use placement::{Placement, PlannedReservation};
 use serde::Serialize;
 use waiting::Waiting;
 
@@ -23,7 +23,7 @@ pub struct Plan {
     /// Placements in the order in which they must be proposed: queue order.
     pub placements: Vec<Placement>,
     /// Nodes reserved for blocked jobs.
-    pub reservations: Vec<Reservation>,
+    pub reservations: Vec<PlannedReservation>,
     /// Explanation of every pending allocation that is not placed. Always empty for a plan of starts only
     /// ([`Planner::plan_starts`](crate::Planner::plan_starts)).
     pub waiting: Waiting,

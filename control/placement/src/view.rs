@@ -155,7 +155,7 @@ pub struct LoanView {
     /// [`crate::movement::lend::loan_release_at`].
     pub release_after_ms: u64,
     /// Time of the recall; `None`: not recalled, so plans assume a recall now.
-    pub recalled_at: Option<UnixMillis>,
+    pub reclaimed_at: Option<UnixMillis>,
 }
 
 /// Claimant of a node.
@@ -447,7 +447,7 @@ impl NodeView {
             && node.drain.is_empty()
             && node.node_claim.as_ref().is_none_or(NodeClaim::is_open);
         // The allocation to which it is promised gets the node without being planned again.
-        let is_promised = node.promised.is_some() || node.recalled_at.is_some();
+        let is_promised = node.promised.is_some() || node.reclaimed_at.is_some();
         Self {
             version: node.version,
             in_service: is_sound && !is_promised,
@@ -495,14 +495,14 @@ impl LoanView {
     /// after a recall.
     pub fn new(node: &Node, facts: NodeFacts, release_after_ms: u64) -> Self {
         let home = Node {
-            recalled_at: None,
+            reclaimed_at: None,
             current: node.home.clone(),
             ..node.clone()
         };
         Self {
             node: NodeView::new(&home, facts),
             release_after_ms,
-            recalled_at: node.recalled_at,
+            reclaimed_at: node.reclaimed_at,
         }
     }
 }

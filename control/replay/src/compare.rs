@@ -114,13 +114,13 @@ pub struct Difference {
     /// Mean difference over the first policy's mean; `None` where that is 0.
     pub relative: Option<f64>,
     /// Conclusion from the difference.
-    pub verdict: Verdict,
+    pub verdict: ComparisonResult,
 }
 
 /// Conclusion from a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ComparisonResult {
     /// There is no difference.
     Same,
     /// The difference is not significant.
@@ -174,10 +174,13 @@ pub fn compare(sides: &[Vec<Metrics>]) -> Vec<Row> {
         let difference = |(side, values): (&Vec<Metrics>, &Vec<f64>)| {
             let found = difference(first, values, measure.better);
             match found.verdict {
-                Verdict::Better | Verdict::Worse | Verdict::Noise | Verdict::OneSeed
+                ComparisonResult::Better
+                | ComparisonResult::Worse
+                | ComparisonResult::Noise
+                | ComparisonResult::OneSeed
                     if are_others(side) && !tells_of_jobs =>
                 {
-                    let verdict = Verdict::OtherJobs;
+                    let verdict = ComparisonResult::OtherJobs;
                     Difference { verdict, ..found }
                 }
                 _ => found,
@@ -226,12 +229,12 @@ fn difference(first: &[f64], other: &[f64], better: Better) -> Difference {
         Better::Neither => false,
     };
     let verdict = match within {
-        _ if pairs.iter().all(|difference| *difference == 0.0) => Verdict::Same,
-        None => Verdict::OneSeed,
-        Some(within) if mean.abs() <= within => Verdict::Noise,
-        Some(_) if better == Better::Neither => Verdict::Other,
-        Some(_) if is_better => Verdict::Better,
-        Some(_) => Verdict::Worse,
+        _ if pairs.iter().all(|difference| *difference == 0.0) => ComparisonResult::Same,
+        None => ComparisonResult::OneSeed,
+        Some(within) if mean.abs() <= within => ComparisonResult::Noise,
+        Some(_) if better == Better::Neither => ComparisonResult::Other,
+        Some(_) if is_better => ComparisonResult::Better,
+        Some(_) => ComparisonResult::Worse,
     };
     let of_first = spread(first).mean;
     Difference {

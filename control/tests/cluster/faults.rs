@@ -7,7 +7,7 @@ use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
     AllocationState, Command, Envelope, Outcome, Refusal, Revision,
     allocation::{RankExit, StopCause},
-    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege, SCHEMA},
     event::EventKind,
     id::LeaseName,
     node::Lifecycle,
@@ -274,7 +274,7 @@ pub async fn takeover(cluster: &mut ClusterFixture) {
         schema: SCHEMA,
         principal: Principal {
             name: format!("service:control/{}", old.name()),
-            power: Power::Service,
+            power: Privilege::Service,
         },
         key: None,
         at: old.now(),

@@ -9,7 +9,7 @@ use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, Outcome, ProjectPath, Refusal,
     VclusterName,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     limit::Limits,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     view::{Answer, Query},
@@ -267,7 +267,7 @@ impl ClusterFixture {
     pub async fn admin(&self, command: Command) -> Outcome {
         let principal = Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         };
         let proposed = self.core().propose(principal, None, command).await;
         proposed.unwrap().outcome

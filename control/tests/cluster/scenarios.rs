@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use lattice_agent_rpc::LogStream;
 use lattice_client::{AllocationRequest, LogOptions, SubmitOptions};
-use lattice_conformance::{Class, Scope, Verdict};
+use lattice_conformance::{Class, KeyVerdict, Scope};
 use lattice_control::Config;
 use lattice_engine::{Change, Core, Subscription};
 use lattice_mesh::{Credentials, JoinToken, Role};
@@ -18,7 +18,7 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
-    command::{Power, Principal, TokenGrant},
+    command::{Principal, Privilege, TokenGrant},
     event::{Event, EventKind},
     node::Lifecycle,
 };
@@ -164,7 +164,9 @@ async fn agents_become_nodes(cluster: &mut ClusterFixture) {
     let sizes: Vec<usize> = groups.iter().map(|group| group.nodes.len()).collect();
     assert_eq!(sizes, [4, 1]);
     let differences = core.diff(&node("gpu001"), &node("gpu005")).await.unwrap();
-    let differs = differences.iter().filter(|d| d.verdict == Verdict::Differs);
+    let differs = differences
+        .iter()
+        .filter(|d| d.verdict == KeyVerdict::Differs);
     let keys: Vec<&str> = differs.map(|d| d.key.as_str()).collect();
     assert_eq!(keys, ["nic.0.firmware"]);
     cluster.create_project("atlas", 120).await;
@@ -241,7 +243,7 @@ async fn failing_rank(cluster: &ClusterFixture) {
 async fn beyond_a_limit(cluster: &ClusterFixture) {
     let principal = Principal {
         name: "root".to_owned(),
-        power: Power::Admin,
+        power: Privilege::Admin,
     };
     let proposed = cluster
         .core()

@@ -31,8 +31,8 @@ pub mod text;
 
 pub use class::{Class, UnknownClass, Written};
 pub use compare::{
-    COHORT_MIN, Cohort, CohortKey, Difference, Drift, DriftReport, Group, Groups, Levels,
-    NoMajority, NodeView, Preimages, Scope, UnknownClassOf, Verdict, cohorts, diff, diff_by_parts,
+    COHORT_MIN, Cohort, CohortKey, Difference, Drift, DriftReport, Group, Groups, KeyVerdict,
+    Levels, NoMajority, NodeView, Preimages, Scope, UnknownClassOf, cohorts, diff, diff_by_parts,
     diff_under, drift, groups, union_digest,
 };
 pub use digest::{BadDigest, Digest};

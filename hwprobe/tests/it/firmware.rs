@@ -1,7 +1,7 @@
 //! Settings of firmware and kernel, and memory, on trees written here.
 
 use crate::support::Tree;
-use lattice_conformance::{Class, Inventory, Reading, Value, Verdict, diff};
+use lattice_conformance::{Class, Inventory, KeyVerdict, Reading, Value, diff};
 
 fn shown(inventory: &Inventory, class: Class, key: &str) -> String {
     inventory.records[&class].get(key).to_string()
@@ -151,7 +151,7 @@ fn a_module_that_one_node_lacks_is_a_difference_and_its_addresses_are_none() {
         &with.records[&Class::Kernel],
         &without.records[&Class::Kernel],
     );
-    assert!(differences.iter().all(|d| d.verdict == Verdict::Differs));
+    assert!(differences.iter().all(|d| d.verdict == KeyVerdict::Differs));
     let keys: Vec<&str> = differences.iter().map(|d| d.key.as_str()).collect();
     assert!(keys.contains(&"kernel.module.lnet.version"), "{keys:?}");
 }

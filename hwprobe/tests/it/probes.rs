@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::Tree;
 use lattice_conformance::{
-    Class, ClassRecord, ClassState, Inventory, Outcome, Reading, Value, Verdict, diff,
+    Class, ClassRecord, ClassState, Inventory, KeyVerdict, Outcome, Reading, Value, diff,
     diff_by_parts,
 };
 use lattice_hwprobe::{Host, NvmlSource, PROBES, probe_all};
@@ -328,7 +328,7 @@ fn a_table_for_root_alone_is_denied_and_the_class_still_has_a_digest() {
     // An unread value compared with "none" is neither equal nor different.
     let differences = diff(&before.records[&Class::Memory], record);
     assert!(!differences.is_empty());
-    assert!(differences.iter().all(|d| d.verdict == Verdict::Unknown));
+    assert!(differences.iter().all(|d| d.verdict == KeyVerdict::Unknown));
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn one_firmware_changes_one_class_and_the_difference_names_the_slot() {
     assert_eq!(difference.key, "nic.1.firmware");
     assert_eq!(difference.left.to_string(), "28.41.1000");
     assert_eq!(difference.right.to_string(), "28.39.1002");
-    assert_eq!(difference.verdict, Verdict::Differs);
+    assert_eq!(difference.verdict, KeyVerdict::Differs);
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn the_same_parts_in_other_slots_have_one_parts_digest() {
     let found = diff_by_parts(left, right);
     assert_eq!(
         (found[0].key.as_str(), found[0].verdict),
-        ("parts", Verdict::Moved)
+        ("parts", KeyVerdict::Moved)
     );
     assert_eq!(found[1..], diff(left, right));
 }
@@ -444,7 +444,10 @@ fn swapped_cards_are_told_as_such_and_other_cards_are_not() {
     let node = nics(&[("28.41", "9000", 0), ("16.35", "1500", 1)]);
     let is_moved = |other: &ClassRecord| {
         let found = diff_by_parts(&node, other);
-        let moved = found.iter().filter(|d| d.verdict == Verdict::Moved).count();
+        let moved = found
+            .iter()
+            .filter(|d| d.verdict == KeyVerdict::Moved)
+            .count();
         assert_eq!(found.len() - moved, diff(&node, other).len());
         moved == 1
     };

@@ -1,7 +1,7 @@
 //! Image, packages and listed files on trees written here.
 
 use crate::support::Tree;
-use lattice_conformance::{Class, ClassState, Inventory, Outcome, Reading, Verdict, diff};
+use lattice_conformance::{Class, ClassState, Inventory, KeyVerdict, Outcome, Reading, diff};
 use lattice_hwprobe::capture::{Privacy, capture};
 use lattice_hwprobe::{Commands, Host, NvmlSource, probe_all};
 use tempfile::TempDir;
@@ -66,15 +66,15 @@ fn a_package_that_one_node_lacks_is_a_difference() {
         &before.records[&Class::Software],
         &after.records[&Class::Software],
     );
-    let found: Vec<(&str, Verdict)> = differences
+    let found: Vec<(&str, KeyVerdict)> = differences
         .iter()
         .map(|d| (d.key.as_str(), d.verdict))
         .collect();
     assert_eq!(
         found,
         [
-            ("software.package.names", Verdict::Differs),
-            ("software.package.slurmd", Verdict::Differs),
+            ("software.package.names", KeyVerdict::Differs),
+            ("software.package.slurmd", KeyVerdict::Differs),
         ]
     );
 }

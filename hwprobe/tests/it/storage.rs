@@ -1,7 +1,7 @@
 //! Disks and mounts on trees written here.
 
 use crate::support::Tree;
-use lattice_conformance::{Class, Inventory, Reading, Value, Verdict, diff};
+use lattice_conformance::{Class, Inventory, KeyVerdict, Reading, Value, diff};
 
 fn shown(inventory: &Inventory, key: &str) -> String {
     inventory.records[&Class::Storage].get(key).to_string()
@@ -178,7 +178,7 @@ fn a_namespace_more_is_a_difference_and_not_unknown() {
     let size = of("storage.nvme.0.namespace.1.size").unwrap();
     assert_eq!(
         (&size.left, size.verdict),
-        (&Reading::Absent, Verdict::Differs)
+        (&Reading::Absent, KeyVerdict::Differs)
     );
 }
 
@@ -241,7 +241,7 @@ fn another_client_address_is_no_difference_and_another_option_is() {
     );
     assert!(
         gone.iter()
-            .all(|difference| difference.verdict == Verdict::Differs),
+            .all(|difference| difference.verdict == KeyVerdict::Differs),
         "{gone:?}"
     );
     assert_eq!(gone.len(), 4);

@@ -12,7 +12,7 @@ use lattice_quorum::{App, Edges, Settings};
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, ProjectPath, VclusterName,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     limit::Limits,
     spec::{AllocationSpec, Workload},
     view::{Answer, Query},
@@ -266,7 +266,7 @@ pub fn envelope(key: Option<String>, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "alice".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key,
         at: SystemClock.now(),

@@ -11,7 +11,7 @@ use crate::{
     side::{Side, settled},
 };
 use clap::Args;
-use lattice_quorum_types::{Command, NodeId, VclusterName, command::Power};
+use lattice_quorum_types::{Command, NodeId, VclusterName, command::Privilege};
 use std::{
     process::exit,
     sync::{Arc, Mutex},
@@ -63,7 +63,7 @@ async fn write(
             },
         );
         drain.principal.name = format!("service:load-{}", writer % 4);
-        drain.principal.power = Power::Service;
+        drain.principal.power = Privilege::Service;
         // Without a key, the end of a leader may leave the outcome unknown. Then the writer continues with the next
         // write.
         if let Err(error) = client.settle(drain).await {

@@ -13,7 +13,7 @@ use lattice_quorum::Settings;
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Envelope,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     view::{Answer, Query},
 };
 use std::{
@@ -224,7 +224,7 @@ impl Site {
                 schema: SCHEMA,
                 principal: Principal {
                     name: "alice".to_owned(),
-                    power: Power::User,
+                    power: Privilege::User,
                 },
                 key: Some(format!("{batch}-{n}-{}", SystemClock.now().0)),
                 at: SystemClock.now(),

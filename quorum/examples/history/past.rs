@@ -5,7 +5,7 @@ use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, UnixMillis, VclusterName,
     allocation::RankExit,
     backup::{Header, Part, part, part_of},
-    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
     limit::Limits,
     membership::Incarnation,
@@ -98,7 +98,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn apply(&mut self, name: &str, power: Power, command: Command) -> Outcome {
+    fn apply(&mut self, name: &str, power: Privilege, command: Command) -> Outcome {
         self.index += 1;
         let envelope = Envelope {
             schema: SCHEMA,
@@ -110,7 +110,7 @@ impl Writer {
             at: self.clock,
             // Service commands carry the fence of the lease, as from control. The audit records an assignment by a
             // person.
-            fence: (power == Power::Service && self.index > 1).then(|| Fence {
+            fence: (power == Privilege::Service && self.index > 1).then(|| Fence {
                 lease: lease(),
                 epoch: 1,
             }),
@@ -131,7 +131,7 @@ impl Writer {
             holder: "c1".to_owned(),
             ttl_ms: 60_000,
         };
-        self.apply(CONTROL, Power::Service, acquire);
+        self.apply(CONTROL, Privilege::Service, acquire);
         let unlimited = Limits {
             max_nodes: Some(10_000),
             max_concurrent_allocations: None,
@@ -153,7 +153,7 @@ impl Writer {
                 admins,
                 description,
             };
-            self.apply("root", Power::Admin, create);
+            self.apply("root", Privilege::Admin, create);
         }
         let nodes = (1..=RUNNING * NODES).map(|n| NodeId::new(format!("gpu{n:04}")).unwrap());
         let nodes: Vec<NodeId> = nodes.collect();
@@ -164,10 +164,10 @@ impl Writer {
                 node: node.clone(),
                 vcluster,
             };
-            self.apply("root", Power::Admin, register);
+            self.apply("root", Privilege::Admin, register);
             self.apply(
                 "root",
-                Power::Admin,
+                Privilege::Admin,
                 Command::SetLifecycle { node, lifecycle },
             );
         }
@@ -176,7 +176,7 @@ impl Writer {
 
     fn begin(&mut self, n: u64, nodes: &[NodeId]) -> AllocationId {
         let user = format!("user-{:03}", n % USERS);
-        let Outcome::Submitted { id } = self.apply(&user, Power::User, submit(n)) else {
+        let Outcome::Submitted { id } = self.apply(&user, Privilege::User, submit(n)) else {
             panic!("a submit")
         };
         let expected = nodes.iter().map(|node| ExpectedNode {
@@ -185,7 +185,7 @@ impl Writer {
             boot: Some("0f3f7f0e-6a0c-4a53-9d2b-6f0f4d1c2b3a".to_owned()),
         });
         let nodes = expected.collect();
-        self.apply(CONTROL, Power::Service, Command::Assign { id, nodes });
+        self.apply(CONTROL, Privilege::Service, Command::Assign { id, nodes });
         id
     }
 
@@ -204,7 +204,7 @@ impl Writer {
                     fault: None,
                 },
             };
-            self.apply(CONTROL, Power::Service, report);
+            self.apply(CONTROL, Privilege::Service, report);
         }
     }
 }

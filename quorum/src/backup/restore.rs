@@ -14,7 +14,7 @@ use lattice_quorum_types::{
     Command, Envelope, VoterId,
     audit::AuditAction,
     backup::{BackupFault, Header, Verifier},
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     membership::Incarnation,
     view::TrustView,
 };
@@ -322,7 +322,7 @@ fn note(header: &Header) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: RESTORER.to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: None,
         at: header.at,

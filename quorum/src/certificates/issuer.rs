@@ -11,7 +11,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_types::{
     Command, Envelope, NodeId, Outcome, Refusal, Revision, UnixMillis,
-    command::{IssuedCertificate, Power, Principal, SCHEMA},
+    command::{IssuedCertificate, Principal, Privilege, SCHEMA},
     view::{Answer, Query, TrustView},
     wire::{Propose, Read, Unavailable},
 };
@@ -264,7 +264,7 @@ impl Issuer {
             schema: SCHEMA,
             principal: Principal {
                 name: MEMBERS.to_owned(),
-                power: Power::Service,
+                power: Privilege::Service,
             },
             key,
             at: self.member.clock.now(),

@@ -2,7 +2,7 @@
 use super::*;
 use lattice_quorum_types::{
     Command, Outcome, ProjectPath, UnixMillis,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
 };
 
 fn command(name: &str, bytes: usize) -> Envelope {
@@ -10,7 +10,7 @@ fn command(name: &str, bytes: usize) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: name.to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: None,
         at: UnixMillis(1),

@@ -12,7 +12,7 @@
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Command, Envelope, NodeId, ProjectPath, UnixMillis, VclusterName,
-    command::{LimitChange, Power, Principal, SCHEMA},
+    command::{LimitChange, Principal, Privilege, SCHEMA},
     limit::{LimitPatch, Limits, Patch, Usage},
     spec::{AllocationSpec, Workload},
 };
@@ -37,7 +37,7 @@ fn envelope(command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: None,
         at: NOW,

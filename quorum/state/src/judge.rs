@@ -123,7 +123,7 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
         Command::MakeRoom { victim, reason } => preemption::make_room(case, victim, reason),
         Command::Preempt { id, nodes, victims } => preemption::preempt(case, *id, nodes, victims),
         Command::WithdrawPromise { id } => Ok(preemption::withdraw(case, *id)),
-        Command::RecallNode {
+        Command::ReclaimNode {
             node,
             wanted,
             version,

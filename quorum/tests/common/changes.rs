@@ -5,7 +5,7 @@ use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     VoterId,
     audit::AuditEntry,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     membership::{Change, ChangeRefused, MemberRole, Progress, QuorumView},
     view::{Answer, Query},
 };
@@ -22,7 +22,7 @@ use std::{
 pub fn alice() -> Principal {
     Principal {
         name: "alice".to_owned(),
-        power: Power::Admin,
+        power: Privilege::Admin,
     }
 }
 

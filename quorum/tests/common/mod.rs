@@ -18,7 +18,7 @@ use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName, VoterId,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     limit::Limits,
     spec::{AllocationSpec, Workload},
 };
@@ -293,14 +293,14 @@ pub fn now() -> UnixMillis {
 /// Creates an administrator's envelope, with a new key if none is given. On a stalled machine a new election is
 /// possible at any time, and the client does not repeat commands without a key.
 pub fn admin(key: Option<String>, command: Command) -> Envelope {
-    envelope("alice", Power::Admin, key.or_else(some_key), command)
+    envelope("alice", Privilege::Admin, key.or_else(some_key), command)
 }
 
 /// As [`admin`], for a control.
 pub fn service(key: Option<String>, command: Command) -> Envelope {
     envelope(
         "service:control/c1",
-        Power::Service,
+        Privilege::Service,
         key.or_else(some_key),
         command,
     )
@@ -320,7 +320,7 @@ pub fn without_key(envelope: Envelope) -> Envelope {
     }
 }
 
-pub fn envelope(name: &str, power: Power, key: Option<String>, command: Command) -> Envelope {
+pub fn envelope(name: &str, power: Privilege, key: Option<String>, command: Command) -> Envelope {
     Envelope {
         schema: SCHEMA,
         principal: Principal {

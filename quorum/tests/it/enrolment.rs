@@ -9,7 +9,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_types::{
     Command, NodeId, Revision, UnixMillis,
-    command::{IssuedCertificate, Power, TokenGrant},
+    command::{IssuedCertificate, Privilege, TokenGrant},
     membership::GetMemberStatus,
     view::Query,
     wire::{Propose, Read, Watch},
@@ -138,7 +138,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
         shown_issued_at: now(),
         certificate,
     };
-    let members = envelope("service:quorum", Power::Service, None, register("n1"));
+    let members = envelope("service:quorum", Privilege::Service, None, register("n1"));
     for envelope in [service(None, renew.clone()), admin(None, renew), members] {
         let envelopes = vec![envelope];
         let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();

@@ -9,7 +9,7 @@ use lattice_quorum::App;
 use lattice_quorum_types::{
     Command, VoterId,
     audit::AuditAction,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     membership::ChangeRefused,
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -145,7 +145,7 @@ async fn what_would_lose_the_quorum_or_is_not_what_it_says_is_refused() {
     // A user without administrator rights.
     let user = Principal {
         name: "bob".to_owned(),
-        power: Power::User,
+        power: Privilege::User,
     };
     let asked = client.change_quorum(user, "bob-1".to_owned(), remove(others[1]));
     assert_eq!(asked.await.unwrap().unwrap_err().code(), "not_allowed");

@@ -9,7 +9,7 @@ use lattice_mesh::{Authority, Role};
 use lattice_quorum_types::{
     Command, Envelope, NodeId, Refusal,
     attestation::{Attestation, ClassAttestation, Proof},
-    command::{AttestedNode, ExpectedNode, Power},
+    command::{AttestedNode, ExpectedNode, Privilege},
     node::{Node, TakenBy},
     view::{Answer, Query},
 };
@@ -61,7 +61,12 @@ fn claim(user: &str, nodes: Vec<AttestedNode>) -> Envelope {
         nodes,
         purpose: String::new(),
     };
-    envelope(user, Power::User, Some(format!("claim-of-{user}")), claim)
+    envelope(
+        user,
+        Privilege::User,
+        Some(format!("claim-of-{user}")),
+        claim,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

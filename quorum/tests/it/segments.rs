@@ -11,7 +11,7 @@ use lattice_quorum::{App, Edges, Settings, restore, verify_backup};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, VoterId,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     view::{Answer, Query},
 };
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::SystemTime};
@@ -218,6 +218,6 @@ async fn a_backup_has_the_segments_and_a_restored_cluster_answers_from_them() {
 fn principal() -> Principal {
     Principal {
         name: "root".to_owned(),
-        power: Power::Admin,
+        power: Privilege::Admin,
     }
 }

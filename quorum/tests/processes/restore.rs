@@ -16,7 +16,7 @@ use lattice_quorum_types::{
     Revision, VoterId,
     audit::AuditAction,
     backup::{Header, Verifier},
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     membership::{Incarnation, MemberAccount},
     view::{Answer, Query, WatchItem},
 };
@@ -395,7 +395,7 @@ async fn only_administrators_get_a_backup() {
     .await;
     let bob = Principal {
         name: "bob".to_owned(),
-        power: Power::Operator,
+        power: Privilege::Operator,
     };
     let refused = client.backup(bob, "b".to_owned()).await.err().unwrap();
     assert!(

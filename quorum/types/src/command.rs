@@ -26,7 +26,7 @@ mod envelope;
 mod outcome;
 mod parts;
 
-pub use crate::principal::{Power, Principal};
+pub use crate::principal::{Principal, Privilege};
 pub use envelope::{Envelope, Fence, KEY_LIFETIME_MS, SCHEMA};
 pub use outcome::{Applied, Outcome};
 pub use parts::{
@@ -512,7 +512,7 @@ pub enum Command {
         id: AllocationId,
     },
     /// Reclaim a lent node for its own vCluster, or withdraw the reclaim. Fenced.
-    RecallNode {
+    ReclaimNode {
         /// Lent node.
         node: NodeId,
         /// `true` to reclaim the node, `false` to withdraw the reclaim.

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::{
         audit::{AuditAction, AuditEntry},
-        principal::{Power, Principal},
+        principal::{Principal, Privilege},
         rpc::Role,
     };
 
@@ -248,7 +248,7 @@ mod tests {
     fn an_events_texts_count() {
         let by = Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         };
         let action = AuditAction::CertificatesRevoked {
             role: Role::Agent,

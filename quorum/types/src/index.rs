@@ -149,7 +149,7 @@ mod tests {
             revision: Revision(1),
             node_claim: None,
             promised: promised.map(AllocationId),
-            recalled_at: None,
+            reclaimed_at: None,
         }
     }
 

@@ -9,13 +9,13 @@ pub struct Principal {
     /// Name: a user, or `service:control/c1`.
     pub name: String,
     /// Power of the principal.
-    pub power: Power,
+    pub power: Privilege,
 }
 
 /// The strongest role a principal holds for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Power {
+pub enum Privilege {
     /// User: may submit to projects and act on its own allocations.
     User,
     /// Operator: may act on all allocations and nodes.

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use lattice_client::{SubmitOptions, api::vcluster::VclusterRequest};
 use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Refusal, Revision, VclusterName,
-    command::{ExpectedNode, Fence, Power, Principal, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege, SCHEMA},
     event::{AllocationChange, EventKind},
     id::LeaseName,
     node::Holder,
@@ -198,7 +198,7 @@ impl Scene {
             schema: SCHEMA,
             principal: Principal {
                 name: "service:control/late".to_owned(),
-                power: Power::Service,
+                power: Privilege::Service,
             },
             key: None,
             at: service::now(),

@@ -10,7 +10,7 @@ use lattice_client::SubmitOptions;
 use lattice_mesh::{Clock as _, SystemClock};
 use lattice_quorum_types::{
     Command, Envelope, NodeId, VclusterName,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
 };
 use lattice_tests::{
     programs,
@@ -98,7 +98,7 @@ async fn register(site: &Site, nodes: usize) {
             schema: SCHEMA,
             principal: Principal {
                 name: "root".to_owned(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             },
             key: None,
             at: SystemClock.now(),

@@ -11,7 +11,7 @@ use lattice_client::{
 };
 use lattice_quorum_types::{
     AllocationId, Command, Envelope, VclusterName,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     vcluster::VclusterPatch,
 };
 use lattice_replay::verify;
@@ -254,7 +254,7 @@ impl World {
             schema: SCHEMA,
             principal: Principal {
                 name: "ada".to_owned(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             },
             key: Some(format!("{:032x}", rand::random::<u128>())),
             at: service::now(),

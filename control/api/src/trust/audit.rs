@@ -9,7 +9,7 @@ use crate::notation::text;
 use lattice_quorum_types::{
     Revision,
     audit::{AuditAction, AuditEntry, AuditHead},
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     view::Authority,
 };
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct AuditView {
     pub by: String,
     /// Role in which the principal acted: `user`, `operator`, `admin` or `service`.
     #[schema(value_type = String)]
-    pub power: Power,
+    pub power: Privilege,
     /// Action: its name and its fields.
     #[schema(value_type = Object)]
     pub action: AuditAction,
@@ -150,7 +150,7 @@ mod tests {
             at: UnixMillis(1_700_000_000_123),
             by: Principal {
                 name: "root".to_owned(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             },
             action,
             hash: [7; 32],

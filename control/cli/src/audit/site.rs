@@ -5,7 +5,7 @@ use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, Signed, Validity
 use lattice_quorum_types::{
     Revision, UnixMillis,
     audit::{AuditAction, AuditEntry, Hex, SignedHeadContent},
-    command::{Power, Principal},
+    command::{Principal, Privilege},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub struct Site {
 fn root() -> Principal {
     Principal {
         name: "root".to_owned(),
-        power: Power::Admin,
+        power: Privilege::Admin,
     }
 }
 
@@ -103,7 +103,7 @@ impl Site {
         let n = all.len() as u64;
         let by = Principal {
             name: "service:quorum".to_owned(),
-            power: Power::Service,
+            power: Privilege::Service,
         };
         let (revision, at) = (Revision(n + 1), START.after(1_000 * n));
         all.push(AuditEntry::following(all.last(), revision, at, by, action));

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap::Args;
 use lattice_api::duration;
 use lattice_replay::{
-    compare::{Difference, Row, Verdict, compare},
+    compare::{ComparisonResult, Difference, Row, compare},
     metrics::{CONVENTIONS, Metrics},
     report::{Page, Side, page},
     run::{self as replay, Decider, How, Outcome, RunError},
@@ -299,13 +299,13 @@ fn told(difference: &Difference) -> String {
         |relative| format!("{:+.1} %", 100.0 * relative),
     );
     match difference.verdict {
-        Verdict::Same => "same".to_owned(),
-        Verdict::OtherJobs => format!("{relative}, other jobs"),
-        Verdict::Other => relative,
-        Verdict::Noise => format!("{relative}, noise"),
-        Verdict::OneSeed => relative,
-        Verdict::Better => format!("{relative}, better"),
-        Verdict::Worse => format!("{relative}, worse"),
+        ComparisonResult::Same => "same".to_owned(),
+        ComparisonResult::OtherJobs => format!("{relative}, other jobs"),
+        ComparisonResult::Other => relative,
+        ComparisonResult::Noise => format!("{relative}, noise"),
+        ComparisonResult::OneSeed => relative,
+        ComparisonResult::Better => format!("{relative}, better"),
+        ComparisonResult::Worse => format!("{relative}, worse"),
     }
 }
 

@@ -9,7 +9,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     dag::{DagSpec, MemberSpec},
     event::AllocationChange,
     limit::Limits,
@@ -73,7 +73,7 @@ fn apply_to(state: &mut State, command: Command) -> Applied {
         schema: SCHEMA,
         principal: Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: None,
         at: UnixMillis(1_000),

@@ -14,7 +14,7 @@ use lattice_ledger::{Ledger, UNKNOWN_GPUS, Usage};
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, ProjectPath, UnixMillis,
     budget::{Credit, SoftPatch},
-    command::{Fence, Power, Principal},
+    command::{Fence, Principal, Privilege},
     limit::{LimitPatch, Limits},
     node::Lifecycle,
     usage_record::{UsageRecord, UsageRecordsHead, Use},
@@ -397,7 +397,7 @@ impl AccountedCluster for ControlledCluster {
     ) -> Result<(), ClusterError> {
         let principal = Principal {
             name: ACCOUNTING.to_owned(),
-            power: Power::Accounting,
+            power: Privilege::Accounting,
         };
         let command = Command::UpdateTenant {
             tenant: tenant.clone(),

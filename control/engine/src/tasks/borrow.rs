@@ -172,8 +172,8 @@ impl Borrow {
         });
         let recall = |node: &NodeId, wanted| {
             let record = view.node(node)?.record.as_ref()?;
-            let news = record.recalled_at.is_some() != wanted;
-            news.then(|| Command::RecallNode {
+            let news = record.reclaimed_at.is_some() != wanted;
+            news.then(|| Command::ReclaimNode {
                 node: node.clone(),
                 wanted,
                 version: record.version,
@@ -200,7 +200,7 @@ impl Borrow {
     fn overdue(&self, view: &View, moves: &Moves, now: UnixMillis) -> Vec<Command> {
         let mut due: BTreeMap<_, Command> = BTreeMap::new();
         for record in records(view) {
-            let (Some(since), Some(holder)) = (record.recalled_at, record.holder) else {
+            let (Some(since), Some(holder)) = (record.reclaimed_at, record.holder) else {
                 continue;
             };
             let Some(held) = view.allocation(holder.allocation) else {
@@ -305,7 +305,7 @@ impl Borrow {
             match command {
                 Command::LendNode { .. } => report.lent += 1,
                 Command::ReturnNode { .. } => report.returned += 1,
-                Command::RecallNode { .. } => report.recalled += 1,
+                Command::ReclaimNode { .. } => report.recalled += 1,
                 _ => report.stopped += 1,
             }
         }
@@ -316,9 +316,9 @@ impl Borrow {
 /// Milliseconds until the next grace period of a node that is still held ends.
 fn next_grace(view: &View, now: UnixMillis) -> Option<u64> {
     let left = records(view).filter_map(|record| {
-        let (recalled_at, _) = record.recalled_at.zip(record.holder)?;
+        let (reclaimed_at, _) = record.reclaimed_at.zip(record.holder)?;
         let grace_ms = view.movement_of(&record.home).lend.return_grace_ms;
-        let over_at = recalled_at.after(grace_ms);
+        let over_at = reclaimed_at.after(grace_ms);
         (over_at > now).then(|| over_at.since(now))
     });
     left.min()
@@ -430,7 +430,7 @@ impl Sharing {
                     .or_else(|| planned_for.get(&record.id).copied()),
                 is_promised: record.promised.is_some(),
                 moved_at: since.unwrap_or(now),
-                recalled_at: record.recalled_at,
+                reclaimed_at: record.reclaimed_at,
             };
             sharing.places.insert(record.id.clone(), place);
         }

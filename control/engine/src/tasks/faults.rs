@@ -15,7 +15,7 @@ use crate::{
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Applied, Command, Envelope, NodeId, Revision, UnixMillis,
-    command::{Fence, Power, Principal},
+    command::{Fence, Principal, Privilege},
     node::Lifecycle,
 };
 use std::{
@@ -70,7 +70,7 @@ pub(crate) fn drain_envelope(
 pub(crate) fn principal(owner: &str) -> Principal {
     Principal {
         name: owner.to_owned(),
-        power: Power::Service,
+        power: Privilege::Service,
     }
 }
 

@@ -146,7 +146,7 @@ impl Scale {
         }
         // Reading a metric may take long, and owners of reclaimed nodes must not wait for it.
         for service in &services {
-            self.give_back_recalled(&view, service, fence, &mut report)
+            self.give_back_reclaimed(&view, service, fence, &mut report)
                 .await;
         }
         let damping = view.damping_of(&self.vcluster);
@@ -311,7 +311,7 @@ impl Scale {
             .collect()
     }
 
-    async fn give_back_recalled(
+    async fn give_back_reclaimed(
         &self,
         view: &View,
         service: &Allocation,

@@ -359,7 +359,7 @@ fn one_unknown(now: &ClassRecord, why: &str) -> Vec<Difference> {
         key: "class".to_owned(),
         left: Reading::failed(why),
         right,
-        verdict: lattice_conformance::Verdict::Unknown,
+        verdict: lattice_conformance::KeyVerdict::Unknown,
     }]
 }
 

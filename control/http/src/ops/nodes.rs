@@ -13,8 +13,8 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_conformance::{
-    Class, ClassMark, Difference, Inventory, Milliwatts, NodeDocument, Power, Reading, Value,
-    Verdict, health::Severity,
+    Class, ClassMark, Difference, Inventory, KeyVerdict, Milliwatts, NodeDocument, Power, Reading,
+    Value, health::Severity,
 };
 use lattice_engine::{AgentError, Core, Look, NodeEntry, View, bmc::Looked};
 use lattice_placement::{Health, Liveness};
@@ -270,9 +270,9 @@ pub(crate) async fn diff(core: &Core, left: &str, right: &str) -> Result<DiffVie
 
 pub(super) fn difference(d: Difference) -> DifferenceView {
     let verdict = match d.verdict {
-        Verdict::Differs => "differs",
-        Verdict::Unknown => "unknown",
-        Verdict::Moved => "moved",
+        KeyVerdict::Differs => "differs",
+        KeyVerdict::Unknown => "unknown",
+        KeyVerdict::Moved => "moved",
     };
     DifferenceView {
         class: d.class.to_string(),

@@ -95,7 +95,7 @@ async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
     let spec = job(&project, 1).into_spec().unwrap();
     let alice = lattice_quorum_types::command::Principal {
         name: "alice".to_owned(),
-        power: lattice_quorum_types::command::Power::User,
+        power: lattice_quorum_types::command::Privilege::User,
     };
     let command = lattice_quorum_types::Command::Submit {
         spec: Box::new(spec),

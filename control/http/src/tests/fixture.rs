@@ -19,7 +19,7 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, NodeId, ProjectPath, Refusal, VclusterName,
     allocation::RankExit,
     attestation::{Attestation, Proof},
-    command::{AttestedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    command::{AttestedNode, ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
     node::Lifecycle,
 };
@@ -349,7 +349,7 @@ impl ApiFixture {
         let envelope = Envelope {
             principal: Principal {
                 name: "service:quorum".to_owned(),
-                power: Power::Service,
+                power: Privilege::Service,
             },
             ..service_envelope(None, command)
         };
@@ -473,7 +473,7 @@ impl ApiFixture {
         let envelope = Envelope {
             principal: Principal {
                 name: who.to_owned(),
-                power: Power::User,
+                power: Privilege::User,
             },
             ..service_envelope(None, command)
         };
@@ -571,7 +571,7 @@ pub(super) fn operator_envelope(name: &str, command: Command) -> Envelope {
     Envelope {
         principal: Principal {
             name: name.to_owned(),
-            power: Power::Operator,
+            power: Privilege::Operator,
         },
         ..service_envelope(None, command)
     }
@@ -582,7 +582,7 @@ pub(super) fn admin_envelope(command: Command) -> Envelope {
     Envelope {
         principal: Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         ..service_envelope(None, command)
     }
@@ -593,7 +593,7 @@ fn service_envelope(fence: Option<Fence>, command: Command) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "service:control/c1".to_owned(),
-            power: Power::Service,
+            power: Privilege::Service,
         },
         key: None,
         at: SystemClock.now(),

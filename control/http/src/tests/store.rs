@@ -7,7 +7,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, ProjectPath, Refusal, Revision,
     audit::AuditHead,
-    command::{LimitChange, Power, Principal, SCHEMA},
+    command::{LimitChange, Principal, Privilege, SCHEMA},
     limit::{LimitPatch, Patch},
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
@@ -61,7 +61,7 @@ impl OneCopy {
             schema: SCHEMA,
             principal: Principal {
                 name: "root".to_owned(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             },
             key: None,
             at: SystemClock.now(),

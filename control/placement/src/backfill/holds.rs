@@ -26,7 +26,7 @@ pub(crate) struct Blocked<'n> {
 
 /// One reservation.
 #[derive(Debug)]
-struct PlannedReservation {
+struct HeldReservation {
     by: By,
     starts_at: u64,
     nodes: Vec<usize>,
@@ -38,7 +38,7 @@ type Spans = SmallVec<[(u64, u64); 3]>;
 #[derive(Debug)]
 pub(crate) struct Ahead<'a> {
     /// Reservations by start time.
-    made: Vec<PlannedReservation>,
+    made: Vec<HeldReservation>,
     /// Index of each node's entry in [`Ahead::spans`]; [`NONE`] for a node that is not held back.
     held: Vec<u32>,
     /// Start and end of each interval in which a node is held back, by start. Windows may overlap other intervals.
@@ -147,9 +147,9 @@ impl<'a> Ahead<'a> {
     pub(crate) fn in_the_way(&self, nodes: &BitSet, end: Option<u64>) -> Option<(By, UnixMillis)> {
         let before = end.map_or(self.made.len(), |end| self.starting_before(end));
         let mut made = self.made[..before].iter();
-        let takes = |made: &&PlannedReservation| made.nodes.iter().any(|n| nodes.contains(*n));
+        let takes = |made: &&HeldReservation| made.nodes.iter().any(|n| nodes.contains(*n));
         // Contested nodes may lie outside every reservation: then the first job reservation is the reason.
-        let job = |made: &&PlannedReservation| matches!(made.by, By::Job(_));
+        let job = |made: &&HeldReservation| matches!(made.by, By::Job(_));
         let found = made.clone().find(takes).or_else(|| made.find(job));
         found.map(|made| (made.by, UnixMillis(made.starts_at)))
     }
@@ -194,7 +194,7 @@ impl<'a> Ahead<'a> {
         let nodes = nodes.to_vec();
         self.made.insert(
             place,
-            PlannedReservation {
+            HeldReservation {
                 by,
                 starts_at,
                 nodes,

@@ -1,5 +1,5 @@
 //! Shared capacity over time: power of domains, bandwidth of storage systems.
 
 pub(crate) mod power;
-mod profile;
+mod resource_curve;
 pub(crate) mod storage;

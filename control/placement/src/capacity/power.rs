@@ -1,6 +1,6 @@
 //! Power budgets of domains over time. The power of a node counts in its domain and in all domains that contain it.
 
-use super::profile::Profile;
+use super::resource_curve::ResourceCurve;
 use crate::{
     bits::BitSet,
     machine::{Machine, index::Index},
@@ -11,7 +11,7 @@ use crate::{
 /// Remaining power of each domain, over time.
 #[derive(Debug)]
 pub(crate) struct Power {
-    domains: Vec<Profile>,
+    domains: Vec<ResourceCurve>,
     /// Remaining power if no node ran anything.
     at_all: PowerLeft,
 }
@@ -41,7 +41,7 @@ impl Power {
         }
         let domains = view.power.values().zip(returns);
         let profile =
-            |(domain, returns): (&DomainView, _)| Profile::new(domain.headroom_mw, returns);
+            |(domain, returns): (&DomainView, _)| ResourceCurve::new(domain.headroom_mw, returns);
         Self {
             domains: domains.map(profile).collect(),
             at_all: PowerLeft(at_all),

@@ -1,6 +1,6 @@
 //! Bandwidth of storage systems over time.
 
-use super::profile::Profile;
+use super::resource_curve::ResourceCurve;
 use crate::{
     explain::Blocker,
     queue::{Job, Queue},
@@ -11,7 +11,7 @@ use crate::{
 /// Remaining bandwidth of each system, and the bandwidth that queued jobs request.
 #[derive(Debug)]
 pub(crate) struct Storage<'a> {
-    systems: Vec<(&'a str, Profile)>,
+    systems: Vec<(&'a str, ResourceCurve)>,
     /// By number of the jobs' bandwidth request: rationed systems, and MB/s of each.
     asked: Vec<Vec<(usize, u64)>>,
 }
@@ -24,10 +24,10 @@ impl<'a> Storage<'a> {
                 let at = expected_end(running.ends_at?.0, now);
                 Some((at, i128::from(mb_s)))
             });
-            let profile = Profile::new(storage.left_mb_s, back.collect());
+            let profile = ResourceCurve::new(storage.left_mb_s, back.collect());
             (name.as_str(), profile)
         };
-        let systems: Vec<(&str, Profile)> = view.storage.iter().map(system).collect();
+        let systems: Vec<(&str, ResourceCurve)> = view.storage.iter().map(system).collect();
         let asked = queue.storage.iter().map(|asked| {
             let rationed = asked.iter().filter_map(|(name, mb_s)| {
                 let place = systems

@@ -17,7 +17,7 @@
 //! in a plan is lent. Jobs that cannot be stopped are kept off borrowed nodes ([`may_borrow`]): no node is lent for
 //! such a job, and a planner places it on none ([`PendingView::home_only`]).
 
-mod ledger;
+mod balance;
 mod reclaim;
 mod steps;
 #[cfg(test)]
@@ -129,7 +129,7 @@ pub struct NodeOwnership {
     pub moved_at: UnixMillis,
     /// Time of the recall, if the node is recalled. A recalled node counts as usable although the view has it out of
     /// service, so there must be no other reason against its use.
-    pub recalled_at: Option<UnixMillis>,
+    pub reclaimed_at: Option<UnixMillis>,
 }
 
 /// One vCluster.

@@ -54,7 +54,7 @@ impl Layout {
 /// Nodes reserved for a blocked allocation from a time on, for as long as it may run. No job that runs past that time
 /// is placed on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reservation {
+pub struct PlannedReservation {
     /// Allocation that holds the reservation.
     pub id: AllocationId,
     /// Time from which nodes, power and bandwidth are expected to be available for its whole run.

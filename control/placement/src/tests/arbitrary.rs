@@ -501,7 +501,7 @@ pub(super) fn any_loan() -> impl Strategy<Value = LoanView> {
             LoanView {
                 node,
                 release_after_ms: release * MINUTE,
-                recalled_at: recalled.map(|ago| UnixMillis(NOW.0 - ago * MINUTE)),
+                reclaimed_at: recalled.map(|ago| UnixMillis(NOW.0 - ago * MINUTE)),
             }
         },
     )

@@ -9,7 +9,7 @@ fn lend(view: &mut ClusterView, name: &str) {
     let loan = LoanView {
         node: view.nodes.remove(&id(name)).unwrap(),
         release_after_ms: 10 * MINUTE,
-        recalled_at: None,
+        reclaimed_at: None,
     };
     view.on_loan.insert(id(name), loan);
 }
@@ -74,7 +74,7 @@ fn what_is_asked_back_already_is_back_sooner_unless_it_is_late() {
         let at = UnixMillis(NOW.0 - ago * MINUTE);
         view.on_loan
             .values_mut()
-            .for_each(|loan| loan.recalled_at = Some(at));
+            .for_each(|loan| loan.reclaimed_at = Some(at));
     };
     asked(&mut view, 4);
     assert_eq!(start(&plan(&view), 1), Some(6));

@@ -144,7 +144,7 @@ pub(super) fn back_at(view: &ClusterView, name: &NodeId) -> Option<u64> {
         };
     }
     let loan = &view.on_loan[name];
-    let asked = loan.recalled_at.unwrap_or(NOW);
+    let asked = loan.reclaimed_at.unwrap_or(NOW);
     let released = expected_end(asked.after(loan.release_after_ms)).0;
     Some(over.map_or(released, |over| over.min(released)))
 }

@@ -192,7 +192,7 @@ proptest! {
         let waiting: BTreeMap<u32, (AllocationId, Explanation)> =
             plan.waiting.iter().map(|(id, why)| (why.ahead, (id, why))).collect();
         let mut placements = plan.placements.iter();
-        let mut reserved: Vec<(&Reservation, &PendingView)> = Vec::new();
+        let mut reserved: Vec<(&PlannedReservation, &PendingView)> = Vec::new();
         for turn in 0..u32::try_from(view.pending.len()).unwrap() {
             let Some((id, why)) = waiting.get(&turn) else {
                 let placed = placements.next().unwrap();

@@ -38,15 +38,15 @@ fn a_difference_of_each_seed_is_none_of_noise() {
     // t for 2 degrees of freedom is 4.303, the deviation is 1.
     let within = 4.303 / 3_f64.sqrt();
     assert!((difference.within.unwrap_or(0.0) - within).abs() < 1e-9);
-    assert_eq!(difference.verdict, Verdict::Better);
+    assert_eq!(difference.verdict, ComparisonResult::Better);
     // A lower utilization is worse.
     assert_eq!(
         row(&rows, "utilization").differences[0].verdict,
-        Verdict::Worse
+        ComparisonResult::Worse
     );
     assert_eq!(
         row(&rows, "p95_wait_s").differences[0].verdict,
-        Verdict::Same
+        ComparisonResult::Same
     );
 }
 
@@ -58,13 +58,13 @@ fn a_difference_that_changes_its_sign_is_noise_and_one_seed_says_nothing() {
     ]);
     assert_eq!(
         row(&rows, "mean_wait_s").differences[0].verdict,
-        Verdict::Noise
+        ComparisonResult::Noise
     );
     let rows = compare(&[of(&[100.0], None), of(&[90.0], None)]);
     let difference = row(&rows, "mean_wait_s").differences[0];
     assert_eq!(
         (difference.within, difference.verdict),
-        (None, Verdict::OneSeed)
+        (None, ComparisonResult::OneSeed)
     );
 }
 
@@ -93,16 +93,22 @@ fn who_served_others_is_neither_better_nor_worse() {
     let rows = compare(&[served(10, 50.0), served(7, 1.0)]);
     assert_eq!(
         row(&rows, "mean_wait_s").differences[0].verdict,
-        Verdict::OtherJobs
+        ComparisonResult::OtherJobs
     );
-    assert_eq!(row(&rows, "jobs").differences[0].verdict, Verdict::OneSeed);
+    assert_eq!(
+        row(&rows, "jobs").differences[0].verdict,
+        ComparisonResult::OneSeed
+    );
     assert_eq!(
         row(&rows, "p50_wait_s").differences[0].verdict,
-        Verdict::Same
+        ComparisonResult::Same
     );
     let twice = |jobs| [served(jobs, 1.0), served(jobs, 1.0)].concat();
     let rows = compare(&[twice(10), twice(7)]);
-    assert_eq!(row(&rows, "jobs").differences[0].verdict, Verdict::Worse);
+    assert_eq!(
+        row(&rows, "jobs").differences[0].verdict,
+        ComparisonResult::Worse
+    );
     // The number of backfilled jobs describes a policy and is not an objective.
     let more = |backfilled| Metrics {
         backfilled,
@@ -111,6 +117,6 @@ fn who_served_others_is_neither_better_nor_worse() {
     let rows = compare(&[vec![more(1), more(2)], vec![more(5), more(6)]]);
     assert_eq!(
         row(&rows, "backfilled").differences[0].verdict,
-        Verdict::Other
+        ComparisonResult::Other
     );
 }

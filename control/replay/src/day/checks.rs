@@ -167,7 +167,7 @@ impl Checks {
             if let Some(by) = node.promised {
                 left.push(format!("{id} is promised to {by} still"));
             }
-            if node.recalled_at.is_some() {
+            if node.reclaimed_at.is_some() {
                 left.push(format!("{id} is asked back still"));
             }
             if let Some(holder) = node.holder {

@@ -11,7 +11,7 @@ use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::{
     AllocationId, Command, NodeId,
     allocation::RankExit,
-    command::{Power, RankReport},
+    command::{Privilege, RankReport},
     node::Lifecycle,
     scheduler::{SchedulerPatch, Setting},
     vcluster::VclusterPatch,
@@ -75,7 +75,7 @@ impl Inner {
 
     fn must(&mut self, command: Command) {
         let told = format!("{command:?}");
-        if let Err(refusal) = self.propose(ADMIN, Power::Admin, command) {
+        if let Err(refusal) = self.propose(ADMIN, Privilege::Admin, command) {
             let now = self.now;
             self.checks.add(now, format!("{told}: {refusal}"));
         }
@@ -111,10 +111,10 @@ impl Inner {
         // A refusal concerns the user alone: a limit is reached.
         match deed {
             Deed::Submit { user, spec } => {
-                let _ = self.propose(&user, Power::User, Command::Submit { spec });
+                let _ = self.propose(&user, Privilege::User, Command::Submit { spec });
             }
             Deed::SubmitDag { user, dag } => {
-                let _ = self.propose(&user, Power::User, Command::SubmitDag { dag });
+                let _ = self.propose(&user, Privilege::User, Command::SubmitDag { dag });
             }
             Deed::Cancel { nth } => self.cancel(nth),
             Deed::Fail { node, for_ms } => self.fail(node, for_ms),
@@ -162,7 +162,7 @@ impl Inner {
 
     fn cancels(&mut self, id: AllocationId, user: &str) {
         self.truth.cancelled.insert(id);
-        let _ = self.propose(user, Power::User, Command::Cancel { id });
+        let _ = self.propose(user, Privilege::User, Command::Cancel { id });
     }
 
     fn end_services(&mut self) {

@@ -15,7 +15,7 @@ use lattice_quorum_types::{
     Applied, Command, Envelope, Event, NodeId, Outcome, Refusal, UnixMillis,
     allocation::RankExit,
     checkpoint::CheckpointOutcome,
-    command::{Power, Principal, RankReport, SCHEMA},
+    command::{Principal, Privilege, RankReport, SCHEMA},
 };
 use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};
@@ -204,7 +204,7 @@ impl Inner {
     pub(super) fn propose(
         &mut self,
         name: &str,
-        power: Power,
+        power: Privilege,
         command: Command,
     ) -> Result<Applied, Refusal> {
         let name = name.to_owned();
@@ -227,7 +227,7 @@ impl Inner {
             node: node.clone(),
             report,
         };
-        if let Err(refusal) = self.propose(SERVICE, Power::Service, command) {
+        if let Err(refusal) = self.propose(SERVICE, Privilege::Service, command) {
             let (now, what) = (
                 self.now,
                 format!("report of {node} for {key:?} is refused: {refusal}"),

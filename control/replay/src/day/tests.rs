@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     Refusal,
     allocation::{RankPhase, StopCause},
     attestation::{Attestation, Proof},
-    command::{AttestedNode, ExpectedNode, Fence, Power, Principal, SCHEMA},
+    command::{AttestedNode, ExpectedNode, Fence, Principal, Privilege, SCHEMA},
     id::LeaseName,
 };
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ impl Plain {
     fn propose(&self, command: Command) -> Result<Applied, Refusal> {
         let principal = Principal {
             name: "service:control/c1".to_owned(),
-            power: Power::Service,
+            power: Privilege::Service,
         };
         self.site.propose(&Envelope {
             schema: SCHEMA,

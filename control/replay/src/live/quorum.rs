@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     AllocationId, Applied, Command, Envelope, Event, NodeId, Outcome, ProjectPath, Refusal,
     UnixMillis, VclusterName,
     allocation::RankExit,
-    command::{ExpectedNode, Fence, Power as Role, Principal, RankReport, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege as Role, RankReport, SCHEMA},
     event::EventKind,
     id::LeaseName,
     limit::Limits,

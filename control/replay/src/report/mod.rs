@@ -7,7 +7,7 @@ mod svg;
 mod tests;
 
 use crate::{
-    compare::{Difference, Row, Verdict},
+    compare::{ComparisonResult, Difference, Row},
     metrics::{CONVENTIONS, SizeClass, Terms, meant, work_within},
     schedule::Schedule,
     trace::Workload,
@@ -186,13 +186,13 @@ fn told(difference: &Difference) -> String {
         |relative| format!("{:+.1} %", 100.0 * relative),
     );
     let (class, words) = match difference.verdict {
-        Verdict::Same => return "<span class=\"same\">the same</span>".to_owned(),
-        Verdict::OtherJobs => ("noise", format!("{relative}, other jobs")),
-        Verdict::Other => ("one", relative),
-        Verdict::Noise => ("noise", format!("{relative}, noise")),
-        Verdict::OneSeed => ("one", relative),
-        Verdict::Better => ("better", format!("{relative}, better")),
-        Verdict::Worse => ("worse", format!("{relative}, worse")),
+        ComparisonResult::Same => return "<span class=\"same\">the same</span>".to_owned(),
+        ComparisonResult::OtherJobs => ("noise", format!("{relative}, other jobs")),
+        ComparisonResult::Other => ("one", relative),
+        ComparisonResult::Noise => ("noise", format!("{relative}, noise")),
+        ComparisonResult::OneSeed => ("one", relative),
+        ComparisonResult::Better => ("better", format!("{relative}, better")),
+        ComparisonResult::Worse => ("worse", format!("{relative}, worse")),
     };
     format!("<span class=\"{class}\">{words}</span>")
 }

@@ -3,7 +3,7 @@
 use crate::common::{BEGIN, HOUR, World, path};
 use jiff::{Timestamp, tz::TimeZone};
 use lattice_fake_waldur::{Fault, Moment, Rule, Version, Waldur};
-use lattice_quorum_types::{Command, UnixMillis, command::Power};
+use lattice_quorum_types::{Command, UnixMillis, command::Privilege};
 use lattice_waldur::{
     client::{WaldurClient, http_client},
     cluster::AccountedCluster as _,
@@ -474,7 +474,7 @@ async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
     fixture
         .world
         .propose(
-            Power::Admin,
+            Privilege::Admin,
             "root",
             Command::UpdateTenant {
                 tenant: path("bio"),

@@ -20,8 +20,8 @@ mod tests;
 
 use crate::keys::split_slot;
 use crate::{
-    Class, ClassMark, ClassRecord, Difference, Digest, Earlier, Preimages, Reading, Schemas, Value,
-    Verdict, diff,
+    Class, ClassMark, ClassRecord, Difference, Digest, Earlier, KeyVerdict, Preimages, Reading,
+    Schemas, Value, diff,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ pub struct Deviation {
     /// The node's reading.
     pub found: Reading<Value>,
     /// Whether the deviation is a difference or unknown.
-    pub verdict: Verdict,
+    pub verdict: KeyVerdict,
 }
 
 /// The result of comparing one class of a node with its baseline.
@@ -104,12 +104,12 @@ impl Constraint {
         self.any_of.iter().any(is_same)
     }
 
-    fn verdict(&self, found: &Reading<Value>) -> Option<Verdict> {
+    fn verdict(&self, found: &Reading<Value>) -> Option<KeyVerdict> {
         match found {
             Reading::Present(value) if self.allows(value) => None,
             Reading::Absent if self.or_absent => None,
-            known if known.is_known() => Some(Verdict::Differs),
-            _ => Some(Verdict::Unknown),
+            known if known.is_known() => Some(KeyVerdict::Differs),
+            _ => Some(KeyVerdict::Unknown),
         }
     }
 
@@ -253,7 +253,7 @@ fn standing_of(found: Vec<Deviation>) -> Standing {
     let Some(first) = found.first() else {
         return Standing::Conforms;
     };
-    if found.iter().any(|d| d.verdict == Verdict::Differs) {
+    if found.iter().any(|d| d.verdict == KeyVerdict::Differs) {
         return Standing::Differs(found);
     }
     let why = match found.len() {
@@ -281,7 +281,10 @@ fn check_exact(expected: &ClassRecord, record: &ClassRecord) -> Vec<Deviation> {
     // A slot that one side lacks shifts the ranks of all later slots; the count alone reports that.
     let mut miscounted: BTreeSet<&str> = BTreeSet::new();
     let mut other_registry: BTreeSet<&str> = BTreeSet::new();
-    for difference in differences.iter().filter(|d| d.verdict == Verdict::Differs) {
+    for difference in differences
+        .iter()
+        .filter(|d| d.verdict == KeyVerdict::Differs)
+    {
         miscounted.extend(difference.key.strip_suffix(".count"));
         other_registry.extend(difference.key.strip_suffix(REGISTRY));
     }

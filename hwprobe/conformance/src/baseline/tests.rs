@@ -29,7 +29,7 @@ fn constraint(key: &str, values: &[&str]) -> Constraint {
     }
 }
 
-fn told(found: &[Deviation]) -> Vec<(&str, String, String, Verdict)> {
+fn told(found: &[Deviation]) -> Vec<(&str, String, String, KeyVerdict)> {
     let tell = |d: &'_ Deviation| (d.expected.clone(), d.found.to_string(), d.verdict);
     found
         .iter()
@@ -48,7 +48,7 @@ fn an_exact_record_names_the_key_that_differs() {
     let (expected, has) = ("28.41".to_owned(), "28.39".to_owned());
     assert_eq!(
         told(&found),
-        [("nic.0.firmware", expected, has, Verdict::Differs)]
+        [("nic.0.firmware", expected, has, KeyVerdict::Differs)]
     );
 }
 
@@ -62,7 +62,7 @@ fn a_missing_device_is_its_count_and_not_every_key_behind_it() {
             "nic.count",
             "3".to_owned(),
             "2".to_owned(),
-            Verdict::Differs
+            KeyVerdict::Differs
         )]
     );
 }
@@ -131,7 +131,7 @@ fn another_schema_is_said_once_and_is_no_difference() {
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].key.as_str(), found[0].verdict),
-        ("schema", Verdict::Unknown)
+        ("schema", KeyVerdict::Unknown)
     );
 }
 
@@ -169,7 +169,7 @@ fn a_partial_rule_speaks_of_its_keys_and_of_every_slot() {
             "nic.1.firmware",
             "28.41 or 28.42".to_owned(),
             "28.39".to_owned(),
-            Verdict::Differs
+            KeyVerdict::Differs
         )]
     );
     assert!(rule.covers("nic.7.firmware"));
@@ -185,7 +185,7 @@ fn a_slot_without_the_key_is_unknown_and_no_slot_at_all_is_a_difference() {
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].key.as_str(), found[0].verdict),
-        ("nic.1.firmware", Verdict::Unknown)
+        ("nic.1.firmware", KeyVerdict::Unknown)
     );
     let none = rule.check(&nic(&[]));
     assert_eq!(
@@ -194,11 +194,11 @@ fn a_slot_without_the_key_is_unknown_and_no_slot_at_all_is_a_difference() {
             "nic.*.firmware",
             "28.41".to_owned(),
             "<absent>".to_owned(),
-            Verdict::Differs
+            KeyVerdict::Differs
         )]
     );
     let uncounted = rule.check(&ClassRecord::new(Class::Nic));
-    assert_eq!(uncounted[0].verdict, Verdict::Unknown);
+    assert_eq!(uncounted[0].verdict, KeyVerdict::Unknown);
 }
 
 #[test]

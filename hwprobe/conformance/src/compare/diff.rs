@@ -18,13 +18,13 @@ pub struct Difference {
     /// Reading in the right record.
     pub right: Reading<Value>,
     /// Whether the readings differ, or at least one is unknown.
-    pub verdict: Verdict,
+    pub verdict: KeyVerdict,
 }
 
 /// Whether two readings differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum KeyVerdict {
     /// Both readings are known and not equal.
     Differs,
     /// At least one reading is unknown: neither equal nor different.
@@ -34,13 +34,13 @@ pub enum Verdict {
 }
 
 /// Compares two readings; `None` when both are known and equal.
-pub(crate) fn compare<T: PartialEq>(left: &Reading<T>, right: &Reading<T>) -> Option<Verdict> {
+pub(crate) fn compare<T: PartialEq>(left: &Reading<T>, right: &Reading<T>) -> Option<KeyVerdict> {
     if !left.is_known() || !right.is_known() {
-        Some(Verdict::Unknown)
+        Some(KeyVerdict::Unknown)
     } else if left == right {
         None
     } else {
-        Some(Verdict::Differs)
+        Some(KeyVerdict::Differs)
     }
 }
 
@@ -69,7 +69,7 @@ pub fn diff_by_parts(left: &ClassRecord, right: &ClassRecord) -> Vec<Difference>
             key: "parts".to_owned(),
             left: parts("the same parts"),
             right: parts("the same parts, in other places"),
-            verdict: Verdict::Moved,
+            verdict: KeyVerdict::Moved,
         };
         found.insert(0, moved);
     }
@@ -104,7 +104,7 @@ pub fn diff_under(schemas: &Schemas, left: &ClassRecord, right: &ClassRecord) ->
             key: "schema".to_owned(),
             left: name(left),
             right: name(right),
-            verdict: Verdict::Unknown,
+            verdict: KeyVerdict::Unknown,
         }];
     }
     if left.disabled.is_some() && right.disabled.is_some() {
@@ -113,7 +113,7 @@ pub fn diff_under(schemas: &Schemas, left: &ClassRecord, right: &ClassRecord) ->
             key: "class".to_owned(),
             left: left.get("class"),
             right: right.get("class"),
-            verdict: Verdict::Unknown,
+            verdict: KeyVerdict::Unknown,
         }];
     }
     let keys: BTreeSet<&String> = left.entries.keys().chain(right.entries.keys()).collect();

@@ -9,6 +9,6 @@ pub use cohort::{
     COHORT_MIN, Cohort, CohortKey, Drift, DriftReport, NoMajority, NodeView, Preimages,
     UnknownClassOf, cohorts, drift,
 };
-pub use diff::{Difference, Verdict, diff, diff_by_parts, diff_under};
+pub use diff::{Difference, KeyVerdict, diff, diff_by_parts, diff_under};
 pub use groups::{Group, Groups, Scope, groups, union_digest};
 pub use levels::Levels;

@@ -1,9 +1,9 @@
 //! Inventory: all results of one pass over a node.
 
 mod document;
-mod facts;
 mod finding;
 mod identity;
+mod node_resources;
 mod outcome;
 mod power;
 mod probed;
@@ -11,9 +11,9 @@ mod topology;
 mod vitals;
 
 pub use document::{DocumentError, NODE_DOCUMENT_VERSION, NodeDocument};
-pub use facts::Facts;
 pub use finding::{Finding, FindingCode};
 pub use identity::{DiskIdentity, GpuIdentity, Identity, NicIdentity};
+pub use node_resources::Facts;
 pub use outcome::{Loss, Outcome, ProbeOutcome};
 pub use power::{LimitState, Milliwatts, Power};
 pub use probed::Probed;

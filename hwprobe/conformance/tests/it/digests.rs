@@ -1,8 +1,8 @@
 //! The canonical encoding, digests, differences, debouncing and fingerprints.
 
 use lattice_conformance::{
-    Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Fingerprint, PreimageError,
-    Publication, Reading, Value, Verdict, diff, fingerprint, verify,
+    Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Fingerprint, KeyVerdict,
+    PreimageError, Publication, Reading, Value, diff, fingerprint, verify,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -300,8 +300,8 @@ fn unknown_is_neither_equal_nor_a_difference() {
     assert_eq!(
         differences,
         [
-            ("a".to_owned(), Verdict::Unknown),
-            ("b".to_owned(), Verdict::Differs)
+            ("a".to_owned(), KeyVerdict::Unknown),
+            ("b".to_owned(), KeyVerdict::Differs)
         ]
     );
 }
@@ -320,16 +320,16 @@ fn a_key_missing_from_one_preimage_is_unknown_unless_the_count_explains_it() {
         ("nic.0.firmware", text("1")),
         ("nic.1.firmware", text("1")),
     ]);
-    let verdicts: BTreeMap<String, Verdict> = diff(&left, &right)
+    let verdicts: BTreeMap<String, KeyVerdict> = diff(&left, &right)
         .into_iter()
         .map(|difference| (difference.key, difference.verdict))
         .collect();
     assert_eq!(
         verdicts,
         BTreeMap::from([
-            ("nic.0.board_id".to_owned(), Verdict::Unknown),
-            ("nic.1.firmware".to_owned(), Verdict::Differs),
-            ("nic.count".to_owned(), Verdict::Differs),
+            ("nic.0.board_id".to_owned(), KeyVerdict::Unknown),
+            ("nic.1.firmware".to_owned(), KeyVerdict::Differs),
+            ("nic.count".to_owned(), KeyVerdict::Differs),
         ])
     );
 }
@@ -339,13 +339,13 @@ fn disabled_classes_and_other_schemas_are_never_equal() {
     let off = ClassRecord::disabled(Class::Bmc, "not probed by this agent");
     let differences = diff(&off, &off);
     assert_eq!(differences.len(), 1);
-    assert_eq!(differences[0].verdict, Verdict::Unknown);
+    assert_eq!(differences[0].verdict, KeyVerdict::Unknown);
     let left = record(&[("a", text("1"))]);
     let mut right = left.clone();
     right.schema += 1;
     let differences = diff(&left, &right);
     assert_eq!(differences.len(), 1);
-    assert_eq!(differences[0].verdict, Verdict::Unknown);
+    assert_eq!(differences[0].verdict, KeyVerdict::Unknown);
 }
 
 fn mark(byte: u8) -> ClassMark {

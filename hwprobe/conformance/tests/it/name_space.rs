@@ -1,7 +1,7 @@
 //! Settings of two BIOS generations are one difference, not four hundred.
 
 use lattice_conformance::{
-    Class, ClassRecord, CohortKey, Digest, NodeView, Reading, Verdict, diff, drift,
+    Class, ClassRecord, CohortKey, Digest, KeyVerdict, NodeView, Reading, diff, drift,
 };
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn record(registry: Reading<&str>, settings: &[(&str, &str)]) -> ClassRecord {
     record
 }
 
-fn keys(left: &ClassRecord, right: &ClassRecord) -> Vec<(String, Verdict)> {
+fn keys(left: &ClassRecord, right: &ClassRecord) -> Vec<(String, KeyVerdict)> {
     let found = diff(left, right).into_iter();
     found.map(|one| (one.key, one.verdict)).collect()
 }
@@ -35,7 +35,7 @@ fn settings_of_one_registry_differ_key_by_key() {
         Reading::Present("A43.v1"),
         &[("Smt", "Off"), ("Iommu", "On")],
     );
-    let differs = |key: &str| (key.to_owned(), Verdict::Differs);
+    let differs = |key: &str| (key.to_owned(), KeyVerdict::Differs);
     // A setting missing from a complete record is absent there, not unknown.
     let wanted = [
         differs("bios.setting.Iommu"),
@@ -53,7 +53,7 @@ fn settings_of_two_registries_are_the_one_difference_of_the_registry() {
         &[("Smt", "On"), ("Numa", "NPS1")],
     );
     let new = record(Reading::Present("A43.v2"), &[("Smt", "Off")]);
-    let wanted = [("bios.registry".to_owned(), Verdict::Differs)];
+    let wanted = [("bios.registry".to_owned(), KeyVerdict::Differs)];
     assert_eq!(keys(&old, &new), wanted);
 }
 
@@ -61,7 +61,7 @@ fn settings_of_two_registries_are_the_one_difference_of_the_registry() {
 fn settings_that_no_registry_tells_compare() {
     let mut old = record(Reading::Absent, &[("Smt", "On")]);
     let mut new = record(Reading::Absent, &[("Smt", "Off")]);
-    let wanted = [("bios.setting.Smt".to_owned(), Verdict::Differs)];
+    let wanted = [("bios.setting.Smt".to_owned(), KeyVerdict::Differs)];
     assert_eq!(keys(&old, &new), wanted);
     // The kernel provides settings without any registry.
     for record in [&mut old, &mut new] {
@@ -75,7 +75,7 @@ fn settings_that_no_registry_tells_compare() {
 fn under_an_unknown_registry_settings_are_neither_equal_nor_different() {
     let old = record(Reading::Present("A43.v1"), &[("Smt", "On")]);
     let unread = record(Reading::Timeout { after_ms: 5000 }, &[("Smt", "Off")]);
-    let wanted = [("bios.registry".to_owned(), Verdict::Unknown)];
+    let wanted = [("bios.registry".to_owned(), KeyVerdict::Unknown)];
     assert_eq!(keys(&old, &unread), wanted);
 }
 

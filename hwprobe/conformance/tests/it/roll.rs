@@ -5,8 +5,8 @@
 //! the queues. [`agent`] simulates agents without using the key table: it writes what a build of that generation reads.
 
 use lattice_conformance::{
-    Class, ClassMark, ClassRecord, ClassState, CohortKey, Digest, DriftReport, Levels, NodeView,
-    NotUnder, Preimages, Reading, Schemas, Scope, Value, Verdict, Written,
+    Class, ClassMark, ClassRecord, ClassState, CohortKey, Digest, DriftReport, KeyVerdict, Levels,
+    NodeView, NotUnder, Preimages, Reading, Schemas, Scope, Value, Written,
     baseline::{Constraint, Expectation, Standing},
     diff_under, drift, groups,
     keys::{Need, Row, RowTest},
@@ -481,7 +481,9 @@ fn exact(record: ClassRecord) -> Expectation {
 fn keys(standing: Standing) -> Vec<String> {
     match standing {
         Standing::Differs(found) => {
-            let differ = found.into_iter().filter(|d| d.verdict == Verdict::Differs);
+            let differ = found
+                .into_iter()
+                .filter(|d| d.verdict == KeyVerdict::Differs);
             differ.map(|deviation| deviation.key).collect()
         }
         other => panic!("{other:?}"),
@@ -557,12 +559,12 @@ fn a_changed_meaning_is_neither_equal_nor_different() {
     assert_eq!(
         shown(&old, &new),
         [
-            row("nic.0.firmware", "28.39", "28.41", Verdict::Differs),
+            row("nic.0.firmware", "28.39", "28.41", KeyVerdict::Differs),
             row(
                 "nic.0.speed",
                 "100",
                 "<disabled: means something else in schema 2>",
-                Verdict::Unknown
+                KeyVerdict::Unknown
             ),
         ]
     );
@@ -570,7 +572,10 @@ fn a_changed_meaning_is_neither_equal_nor_different() {
     let [unread] = &shown(&old, &record(7, "28.41", 100))[..] else {
         panic!("one difference");
     };
-    assert_eq!((unread.0.as_str(), unread.3), ("schema", Verdict::Unknown));
+    assert_eq!(
+        (unread.0.as_str(), unread.3),
+        ("schema", KeyVerdict::Unknown)
+    );
 }
 
 #[test]
@@ -581,7 +586,7 @@ fn records_of_two_schemas_compare_in_the_keys_of_both() {
         assert_eq!(found.len(), 2, "{found:?}");
         for difference in found {
             assert!(difference.key.ends_with(".ring.rx"));
-            assert_eq!(difference.verdict, Verdict::Unknown);
+            assert_eq!(difference.verdict, KeyVerdict::Unknown);
             let older = if left.schema == 1 {
                 &difference.left
             } else {

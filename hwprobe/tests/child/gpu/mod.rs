@@ -12,7 +12,7 @@ pub mod values;
 
 use crate::support::Tree;
 use lattice_conformance::{
-    Class, ClassState, Inventory, NvlinkPeer, Reading, Verdict, diff,
+    Class, ClassState, Inventory, KeyVerdict, NvlinkPeer, Reading, diff,
     health::{Engine, Memory, Table},
 };
 use lattice_fake_nvml as fake;

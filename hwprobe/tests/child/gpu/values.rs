@@ -110,7 +110,7 @@ pub(crate) fn one_vbios_moves_one_class() {
     let differences = diff(&before.records[&Class::Gpu], &after.records[&Class::Gpu]);
     assert_eq!(differences.len(), 1);
     assert_eq!(differences[0].key, "gpu.1.vbios");
-    assert_eq!(differences[0].verdict, Verdict::Differs);
+    assert_eq!(differences[0].verdict, KeyVerdict::Differs);
 }
 
 pub(crate) fn refusals_keep_their_state() {

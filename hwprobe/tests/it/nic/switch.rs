@@ -69,8 +69,8 @@ fn a_nic_behind_another_switch_is_another_layout_of_the_same_parts() {
     let found = diff_by_parts(&one, &other);
     let found: Vec<_> = found.iter().map(|d| (d.key.as_str(), d.verdict)).collect();
     // Tuples and NUMA nodes are equal: only the switch rank distinguishes the two.
-    let moved = ("nic.1.pci_switch", Verdict::Differs);
-    assert_eq!(found, [("parts", Verdict::Moved), moved]);
+    let moved = ("nic.1.pci_switch", KeyVerdict::Differs);
+    assert_eq!(found, [("parts", KeyVerdict::Moved), moved]);
     // And the key does not exist in the previous schema.
     let row = row_of("nic.1.pci_switch").unwrap();
     assert!(row.is_in(Class::Nic.schema()) && !row.is_in(1));

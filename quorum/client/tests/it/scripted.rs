@@ -7,7 +7,7 @@ use lattice_mesh::{
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
 use lattice_quorum_types::{
     Applied, Command, Envelope, Event, Outcome, ProjectPath, Refusal, Revision, UnixMillis,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     event::EventKind,
     membership::{GetMemberStatus, Incarnation, MemberStatus},
     view::{Answer, Query, WatchItem},
@@ -141,7 +141,7 @@ fn command(name: &str, key: Option<&str>) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "alice".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: key.map(str::to_owned),
         at: UnixMillis(1),

@@ -5,7 +5,7 @@ use lattice_mesh::{Clock as _, Role};
 use lattice_quorum_types::{
     Allocation, AllocationState, Command, Envelope, VclusterName,
     allocation::{RankExit, RankPhase, StopCause},
-    command::{ExpectedNode, Fence, LimitChange, Power, RankReport, TokenGrant},
+    command::{ExpectedNode, Fence, LimitChange, Privilege, RankReport, TokenGrant},
     id::LeaseName,
     limit::{LimitPatch, Limits, Patch},
     node::Lifecycle,
@@ -20,21 +20,25 @@ impl Client {
         let which = self.rng.below(100);
         let mut fenced = false;
         let (name, power, command) = match which {
-            0..24 => ("alice", Power::User, self.submit()?),
+            0..24 => ("alice", Privilege::User, self.submit()?),
             24..45 => {
                 fenced = self.rng.chance(800);
-                let power = if fenced { Power::Service } else { Power::Admin };
+                let power = if fenced {
+                    Privilege::Service
+                } else {
+                    Privilege::Admin
+                };
                 (service.as_str(), power, self.assign()?)
             }
-            45..65 => (service.as_str(), Power::Service, self.report()?),
+            45..65 => (service.as_str(), Privilege::Service, self.report()?),
             65..68 => (
                 "root",
-                Power::Admin,
+                Privilege::Admin,
                 Command::Cancel {
                     id: self.live()?.id,
                 },
             ),
-            68..77 => ("root", Power::Admin, self.limits()?),
+            68..77 => ("root", Privilege::Admin, self.limits()?),
             77..84 => {
                 let holder = format!("control/{}", self.nth + 1);
                 let command = match self.rng.chance(150) {
@@ -48,24 +52,24 @@ impl Client {
                         ttl_ms: self.rng.range(500, 6000),
                     },
                 };
-                (service.as_str(), Power::Service, command)
+                (service.as_str(), Privilege::Service, command)
             }
-            84..88 => ("olga", Power::Operator, self.drain()?),
+            84..88 => ("olga", Privilege::Operator, self.drain()?),
             88..94 => {
                 fenced = true;
-                (service.as_str(), Power::Service, self.resize()?)
+                (service.as_str(), Privilege::Service, self.resize()?)
             }
             94 => {
                 fenced = true;
                 let (id, cause) = (self.live()?.id, StopCause::Walltime);
                 (
                     service.as_str(),
-                    Power::Service,
+                    Privilege::Service,
                     Command::Stop { id, cause },
                 )
             }
-            95..97 => ("root", Power::Admin, self.token()),
-            97..99 => ("root", Power::Admin, self.project()?),
+            95..97 => ("root", Privilege::Admin, self.token()),
+            97..99 => ("root", Privilege::Admin, self.project()?),
             _ => {
                 let node = node(self.rng.below(NODES))?;
                 let reason = "gone".to_owned();
@@ -75,7 +79,7 @@ impl Client {
                     reason,
                     expected,
                 };
-                ("olga", Power::Operator, command)
+                ("olga", Privilege::Operator, command)
             }
         };
         let mut envelope = self.envelope(name, power, command);

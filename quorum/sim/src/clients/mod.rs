@@ -17,7 +17,7 @@ use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, VclusterName,
-    command::{LimitChange, Power, Principal, SCHEMA},
+    command::{LimitChange, Principal, Privilege, SCHEMA},
     limit::{LimitPatch, Limits, Patch},
     node::Lifecycle,
     view::{Answer, Hot, Query},
@@ -82,7 +82,7 @@ impl Client {
         })
     }
 
-    fn envelope(&mut self, name: &str, power: Power, command: Command) -> Envelope {
+    fn envelope(&mut self, name: &str, power: Privilege, command: Command) -> Envelope {
         self.keys += 1;
         let key = format!("c{}-{}", self.nth, self.keys);
         let clock = &self.world.clocks[self.world.members.len() + self.nth as usize];
@@ -136,7 +136,7 @@ impl Client {
         }
         let mut found = Vec::new();
         for command in commands {
-            let mut envelope = self.envelope("root", Power::Admin, command);
+            let mut envelope = self.envelope("root", Privilege::Admin, command);
             envelope.key = Some(format!("found-{}", self.keys));
             found.push(envelope);
         }
@@ -176,7 +176,7 @@ impl Client {
             ..LimitPatch::default()
         };
         let changes = vec![LimitChange { path, patch }];
-        let mut envelope = self.envelope("root", Power::Admin, Command::SetLimits { changes });
+        let mut envelope = self.envelope("root", Privilege::Admin, Command::SetLimits { changes });
         envelope.key = Some(key.to_owned());
         while !self.world.is_broken() {
             if let Some(answer) = self.propose(envelope.clone()).await {

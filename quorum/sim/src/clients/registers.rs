@@ -10,7 +10,7 @@ use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
     Applied, Command, Envelope, Outcome, ProjectPath, Refusal,
     baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
-    command::{LimitChange, Power, Principal, SCHEMA},
+    command::{LimitChange, Principal, Privilege, SCHEMA},
     id::BaselineName,
     limit::{LimitPatch, Patch},
     view::{Answer, Query},
@@ -105,7 +105,7 @@ impl Client {
             schema: SCHEMA,
             principal: Principal {
                 name: "root".to_owned(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             },
             key: Some(format!("register-{value}")),
             at: clock.now(),

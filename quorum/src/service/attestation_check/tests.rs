@@ -4,7 +4,7 @@ use lattice_mesh::{Authority, Clock as _, Credentials, MeshConfig, SystemClock, 
 use lattice_quorum_types::{
     AllocationId, NodeId,
     attestation::ClassAttestation,
-    command::{ExpectedNode, Power, Principal, SCHEMA},
+    command::{ExpectedNode, Principal, Privilege, SCHEMA},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -51,7 +51,7 @@ fn assign(claims: Vec<(Attestation, Vec<u8>)>) -> Envelope {
         schema: SCHEMA,
         principal: Principal {
             name: "service:control/c1".to_owned(),
-            power: Power::Service,
+            power: Privilege::Service,
         },
         key: None,
         at: SystemClock.now(),

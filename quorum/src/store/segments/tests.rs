@@ -11,7 +11,7 @@ use lattice_quorum_state::{Bounds, Table};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Envelope, ProjectPath, UnixMillis, VclusterName,
     VoterId,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     limit::Limits,
     spec::{AllocationSpec, Workload},
     view::{Answer, Query},
@@ -51,7 +51,7 @@ fn entry(index: u64, commands: Vec<Command>) -> Entry {
         schema: SCHEMA,
         principal: Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: None,
         at: UnixMillis(1_800_000_000_000 + index),

@@ -6,7 +6,7 @@ use crate::State;
 use lattice_quorum_types::{
     Allocation, Command, Envelope, Refusal,
     allocation::RankExit,
-    command::{Power, Principal, RankReport},
+    command::{Principal, Privilege, RankReport},
     id::LeaseName,
 };
 
@@ -18,7 +18,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         command,
         ..
     } = envelope;
-    let (allowed, needs): (&[Power], &str) = match command {
+    let (allowed, needs): (&[Privilege], &str) = match command {
         // Judged with the record: by the project's administrators, by its owner, or without any further check.
         Command::CreateProject { .. }
         | Command::NewProject { .. }
@@ -33,7 +33,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::Cancel { .. }
         | Command::Hold { .. }
         | Command::Release { .. } => match principal.power {
-            Power::Accounting => return Err(forbidden(principal, "a person, or a service")),
+            Privilege::Accounting => return Err(forbidden(principal, "a person, or a service")),
             _ => return check_fence(state, envelope),
         },
         // The same, and services under their lease.
@@ -41,7 +41,12 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::Suspend { .. }
         | Command::Resume { .. }
         | Command::WriteCheckpoint { .. } => (
-            &[Power::User, Power::Operator, Power::Admin, Power::Service],
+            &[
+                Privilege::User,
+                Privilege::Operator,
+                Privilege::Admin,
+                Privilege::Service,
+            ],
             "",
         ),
         Command::Assign { .. }
@@ -51,12 +56,12 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::RegisterNode { .. }
         | Command::SetLifecycle { .. }
         | Command::Drain { .. } => (
-            &[Power::Operator, Power::Admin, Power::Service],
+            &[Privilege::Operator, Privilege::Admin, Privilege::Service],
             "the role operator or admin, or a service",
         ),
         // Nodes claimed by a user are managed by persons, never by a service.
         Command::ClaimNodes { .. } | Command::ReleaseNodes { .. } => (
-            &[Power::User, Power::Operator, Power::Admin],
+            &[Privilege::User, Privilege::Operator, Privilege::Admin],
             "a person: users claim and release nodes themselves",
         ),
         Command::RepeatWipe { .. }
@@ -64,9 +69,9 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetVcluster { .. }
         | Command::SetScheduler { .. }
         | Command::DeleteVcluster { .. }
-        | Command::AssignVcluster { .. } => (&[Power::Admin], "the role admin"),
+        | Command::AssignVcluster { .. } => (&[Privilege::Admin], "the role admin"),
         Command::UpdateTenant { .. } => (
-            &[Power::Admin, Power::Accounting],
+            &[Privilege::Admin, Privilege::Accounting],
             "the role admin, or an accounting system's token",
         ),
         Command::NoteCredits { .. }
@@ -74,26 +79,26 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::ReportWipe { .. }
         | Command::LendNode { .. }
         | Command::ReturnNode { .. }
-        | Command::RecallNode { .. }
+        | Command::ReclaimNode { .. }
         | Command::Expire { .. }
         | Command::ExtendCheckpoint { .. }
         | Command::GiveUpCheckpoint { .. }
         | Command::LeaveAfterCheckpoint { .. }
         | Command::Preempt { .. }
-        | Command::WithdrawPromise { .. } => (&[Power::Service], "a service"),
+        | Command::WithdrawPromise { .. } => (&[Privilege::Service], "a service"),
         Command::MakeRoom { .. } => (
-            &[Power::Operator, Power::Admin, Power::Service],
+            &[Privilege::Operator, Privilege::Admin, Privilege::Service],
             "the role operator or admin, or a service",
         ),
         // Proposed by a service in the name of the reporting node.
-        Command::Report { .. } | Command::HoldBrake { .. } => (&[Power::Service], "a service"),
+        Command::Report { .. } | Command::HoldBrake { .. } => (&[Privilege::Service], "a service"),
         Command::AcquireLease { .. }
         | Command::ReleaseLease { .. }
         | Command::ConsumeToken { .. }
         | Command::RenewCertificate { .. }
         | Command::SignAudit { .. }
         | Command::AddAuthority { .. } => (
-            &[Power::Admin, Power::Service],
+            &[Privilege::Admin, Privilege::Service],
             "the role admin, or a service",
         ),
         Command::CreateToken { .. }
@@ -105,7 +110,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::UndrainUnchecked { .. }
         | Command::SetSystemLimits { .. }
         | Command::ForceLimits { .. }
-        | Command::SetLimitPolicy { .. } => (&[Power::Admin], "the role admin"),
+        | Command::SetLimitPolicy { .. } => (&[Privilege::Admin], "the role admin"),
         // Needs an accountable person: a service never proposes this on its own.
         Command::ForceRelease { .. }
         | Command::SetReservation { .. }
@@ -113,7 +118,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetBaseline { .. }
         | Command::DeleteBaseline { .. }
         | Command::ReleaseBrake { .. } => (
-            &[Power::Operator, Power::Admin],
+            &[Privilege::Operator, Privilege::Admin],
             "the role operator or admin",
         ),
     };
@@ -134,7 +139,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             | Command::LendNode { .. }
             | Command::ReturnNode { .. }
             | Command::HoldBrake { .. }
-            | Command::RecallNode { .. }
+            | Command::ReclaimNode { .. }
             | Command::Expire { .. }
             | Command::WriteCheckpoint { .. }
             | Command::ExtendCheckpoint { .. }
@@ -153,14 +158,14 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
                 ..
             }
     );
-    if fenced && principal.power == Power::Service && fence.is_none() {
+    if fenced && principal.power == Privilege::Service && fence.is_none() {
         return Err(forbidden(
             principal,
             "a fence: the lease under which it acts",
         ));
     }
     check_fence(state, envelope)?;
-    match principal.power == Power::Service {
+    match principal.power == Privilege::Service {
         true => check_scheduler(state, envelope),
         false => Ok(()),
     }
@@ -204,9 +209,9 @@ fn check_fence(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
 pub(super) fn check_owner(case: Case<'_>, allocation: &Allocation) -> Result<(), Refusal> {
     let Principal { name, power } = case.principal;
     match power {
-        Power::Operator | Power::Admin => Ok(()),
-        Power::User if *name == allocation.user => Ok(()),
-        Power::User | Power::Service | Power::Accounting => Err(forbidden(
+        Privilege::Operator | Privilege::Admin => Ok(()),
+        Privilege::User if *name == allocation.user => Ok(()),
+        Privilege::User | Privilege::Service | Privilege::Accounting => Err(forbidden(
             case.principal,
             "the user that submitted the allocation, or the role operator or admin",
         )),
@@ -219,8 +224,8 @@ pub(super) fn check_owner_or_service(
     allocation: &Allocation,
 ) -> Result<(), Refusal> {
     match case.principal.power {
-        Power::Service => Ok(()),
-        Power::User | Power::Operator | Power::Admin | Power::Accounting => {
+        Privilege::Service => Ok(()),
+        Privilege::User | Privilege::Operator | Privilege::Admin | Privilege::Accounting => {
             check_owner(case, allocation)
         }
     }

@@ -213,7 +213,7 @@ pub(super) fn free_nodes<'a>(
                 node: id.clone(),
                 by: TakenBy::Promised { id: by },
             });
-        } else if node.recalled_at.is_some() && !planted::is(Bug::NodesTaken) {
+        } else if node.reclaimed_at.is_some() && !planted::is(Bug::NodesTaken) {
             let home = node.home.clone();
             others.push(Taken {
                 node: id.clone(),

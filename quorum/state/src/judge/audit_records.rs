@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     Allocation, AllocationState, Command, NodeId,
     allocation::{Rank, RankPhase},
     audit::AuditAction,
-    command::Power,
+    command::Privilege,
     node::{DrainReason, Lifecycle, Node},
 };
 
@@ -151,7 +151,7 @@ fn taken_from(case: Case<'_>, command: &Command, before: &Node) -> Option<AuditA
 }
 
 fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<AuditAction> {
-    let is_person = case.principal.power != Power::Service;
+    let is_person = case.principal.power != Privilege::Service;
     (is_person && case.principal.name != allocation.user).then(|| AuditAction::AllocationActedOn {
         allocation: allocation.id,
         user: allocation.user.clone(),
@@ -236,7 +236,7 @@ fn freed(before: &Allocation, after: &Allocation) -> Vec<NodeId> {
 
 /// Entry for an operator's or administrator's decision about a node, and for a service that sets or ends quarantine.
 fn node(case: Case<'_>, command: &Command, before: &Node, after: &Node) -> Option<AuditAction> {
-    let is_person = case.principal.power != Power::Service;
+    let is_person = case.principal.power != Privilege::Service;
     let node = after.id.clone();
     let own = |node: &Node| -> Option<DrainReason> {
         let mut drains = node.drain.iter();

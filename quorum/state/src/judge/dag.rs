@@ -13,7 +13,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, Outcome, Refusal, Revision,
     allocation::StopCause,
-    command::Power,
+    command::Privilege,
     dag::{Dag, DagSpec, DagState, MAX_EDGES, MAX_MEMBERS, MAX_NAME_BYTES, Member, MemberSpec},
     id::DagId,
     progress::DagPlace,
@@ -270,7 +270,7 @@ fn check_member(
 pub(super) fn cancel(case: Case<'_>, id: DagId) -> Result<Verdict, Refusal> {
     let dag = case.state.dags.live(id).ok_or(Refusal::UnknownDag { id })?;
     let by = case.principal.name.clone();
-    if case.principal.power == Power::User && by != dag.user {
+    if case.principal.power == Privilege::User && by != dag.user {
         return Err(forbidden(
             case.principal,
             "the user that submitted the graph, or the role operator or admin",

@@ -44,7 +44,7 @@ pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
 /// Clears the promise of a node that is out of service or recalled: no allocation can get such a node next.
 fn void_promise(node: &mut Node) {
     let is_had = node.lifecycle == Lifecycle::Ready && node.drain.is_empty();
-    if !is_had || node.recalled_at.is_some() {
+    if !is_had || node.reclaimed_at.is_some() {
         node.promised = None;
     }
 }

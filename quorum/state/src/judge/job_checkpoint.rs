@@ -236,7 +236,7 @@ fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> Af
     );
     let is_awaited = |id: &NodeId| {
         let node = case.state.nodes.get(id);
-        node.is_some_and(|node| node.promised.is_some() || node.recalled_at.is_some())
+        node.is_some_and(|node| node.promised.is_some() || node.reclaimed_at.is_some())
     };
     match is_for_others && !record.kept_nodes().any(is_awaited) {
         true => AfterCheckpoint::GoOn,

@@ -12,7 +12,7 @@ use crate::{
 use lattice_quorum_types::{
     NodeId, ProjectPath, Refusal, UnixMillis,
     audit::AuditAction,
-    command::{AttestedNode, Power},
+    command::{AttestedNode, Privilege},
     event::EventKind,
     limit::Usage,
     node::{Lifecycle, Node, Taken, TakenBy},
@@ -161,7 +161,7 @@ pub(super) fn taken_by(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     if let Some(id) = node.promised {
         return Some(TakenBy::Promised { id });
     }
-    if node.recalled_at.is_some() {
+    if node.reclaimed_at.is_some() {
         let home = node.home.clone();
         return Some(TakenBy::Vcluster { home });
     }
@@ -211,9 +211,9 @@ fn may_release(
 ) -> Result<(), Refusal> {
     let principal = case.principal;
     match principal.power {
-        _ if principal.name == node_claim.user && principal.power != Power::Service => Ok(()),
-        Power::Admin if reason.is_some() => Ok(()),
-        Power::Admin => {
+        _ if principal.name == node_claim.user && principal.power != Privilege::Service => Ok(()),
+        Privilege::Admin if reason.is_some() => Ok(()),
+        Privilege::Admin => {
             let user = &node_claim.user;
             let why = format!("node {node} is claimed by {user}, not by you: give a reason");
             Err(invalid("reason", why))

@@ -5,7 +5,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     NodeId, Refusal, Revision, UnixMillis, VclusterName,
     audit::AuditAction,
-    command::Power,
+    command::Privilege,
     node::{DrainReason, Lifecycle, Node},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn register(
         revision: Revision(0),
         node_claim: None,
         promised: None,
-        recalled_at: None,
+        reclaimed_at: None,
     };
     Ok(Verdict::done(vec![Change::Node(Box::new(node))]))
 }
@@ -54,7 +54,7 @@ pub(super) fn set_lifecycle(
             return Err(invalid("lifecycle", reason));
         }
         Lifecycle::Ready if !present.drain.is_empty() => match present.lifecycle {
-            _ if case.principal.power == Power::Admin => {
+            _ if case.principal.power == Privilege::Admin => {
                 next.drain.clear();
                 Lifecycle::Ready
             }

@@ -11,7 +11,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal, VclusterName,
     allocation::StopCause,
-    command::{Power, Victim},
+    command::{Privilege, Victim},
     event::AllocationChange,
     node::{Lifecycle, Node, Taken, TakenBy},
     progress::{AfterCheckpoint, MoveReason},
@@ -43,7 +43,7 @@ pub(super) fn make_room(
         // A service names the requesting principal; a person requests only in their own name.
         MoveReason::Asked { by } => MoveReason::Asked {
             by: match case.principal.power {
-                Power::Service => short_words(by),
+                Privilege::Service => short_words(by),
                 _ => case.principal.name.clone(),
             },
         },
@@ -268,7 +268,7 @@ fn not_promisable(
         let home = node.current.clone();
         return Some(TakenBy::Vcluster { home });
     }
-    if node.recalled_at.is_some() {
+    if node.reclaimed_at.is_some() {
         let home = node.home.clone();
         return Some(TakenBy::Vcluster { home });
     }
@@ -306,7 +306,7 @@ pub(super) fn recall(
     version: u64,
 ) -> Result<Verdict, Refusal> {
     let node = super::nodes::node(case, id)?;
-    if node.recalled_at.is_some() == wanted {
+    if node.reclaimed_at.is_some() == wanted {
         return Ok(Verdict::nothing());
     }
     if node.home == node.current {
@@ -319,7 +319,7 @@ pub(super) fn recall(
         return Err(Refusal::NodeChanged { node, holder });
     }
     Ok(Verdict::done(vec![Change::Node(Box::new(Node {
-        recalled_at: wanted.then_some(case.now),
+        reclaimed_at: wanted.then_some(case.now),
         version: node.version + 1,
         ..node.clone()
     }))]))

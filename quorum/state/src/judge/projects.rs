@@ -9,7 +9,7 @@ use crate::{
 use lattice_quorum_types::{
     ProjectPath, Refusal, Revision,
     audit::{AuditAction, ChangedLimit, LevelLimits, NamedLimit},
-    command::{LimitChange, Power},
+    command::{LimitChange, Privilege},
     id::MAX_NAME_BYTES,
     limit::{Limits, Resource, Usage},
     limit_policy::LimitFault,
@@ -221,7 +221,7 @@ pub(super) fn limits_set(
     changes: &[LimitChange],
     insist: Insist,
 ) -> Result<Verdict, Refusal> {
-    if insist == Insist::ByForce && case.principal.power != Power::Admin {
+    if insist == Insist::ByForce && case.principal.power != Privilege::Admin {
         let needs = "the role admin: by force limits overbook a level";
         return Err(forbidden(case.principal, needs.to_owned()));
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use lattice_quorum_types::{
     NodeId, Outcome, Refusal, UnixMillis,
     audit::AuditAction,
-    command::{IssuedCertificate, Power, Principal},
+    command::{IssuedCertificate, Principal, Privilege},
     rpc::Role,
     text::MAX_FREE_TEXT_BYTES,
     view::{Authority, Revocation},
@@ -201,7 +201,7 @@ pub(super) fn add(case: Case<'_>, certificate: &Bytes) -> Result<Verdict, Refusa
         return Ok(Verdict::nothing());
     }
     let Principal { name, power } = case.principal;
-    if *power == Power::Service && (name != MEMBERS || !present.is_empty()) {
+    if *power == Privilege::Service && (name != MEMBERS || !present.is_empty()) {
         return Err(forbidden(
             case.principal,
             "the role admin, or to be a quorum member of a cluster without an authority",

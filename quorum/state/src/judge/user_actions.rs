@@ -15,7 +15,7 @@ use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Refusal, UnixMillis,
     allocation::StopCause,
-    command::{CheckpointAsked, Power},
+    command::{CheckpointAsked, Privilege},
     event::AllocationChange,
     progress::{AfterCheckpoint, MoveReason},
     refusal::LimitRequest,
@@ -232,7 +232,7 @@ fn with_walltime(
         .spec
         .walltime_ms
         .is_some_and(|now| walltime_ms > now);
-    if is_longer && case.principal.power == Power::User {
+    if is_longer && case.principal.power == Privilege::User {
         let needs =
             "the role operator or admin, to make a walltime longer; you may make it shorter";
         return Err(forbidden(case.principal, needs));

@@ -377,7 +377,7 @@ fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
         version: node.version + 1,
         // Promises and recalls were for the former vCluster.
         promised: None,
-        recalled_at: None,
+        reclaimed_at: None,
         ..node.clone()
     }))
 }

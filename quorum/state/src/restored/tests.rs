@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     allocation::{RankExit, StopCause},
     audit::AuditAction,
     checkpoint::CheckpointMode,
-    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
     limit::Limits,
     node::Lifecycle,
@@ -17,7 +17,7 @@ use lattice_quorum_types::{
 
 const AT: UnixMillis = UnixMillis(1_700_000_000_000);
 
-fn by(name: &str, power: Power, command: Command) -> Envelope {
+fn by(name: &str, power: Privilege, command: Command) -> Envelope {
     Envelope {
         schema: SCHEMA,
         principal: Principal {
@@ -33,7 +33,7 @@ fn by(name: &str, power: Power, command: Command) -> Envelope {
 
 fn apply(state: &mut State, command: Command) -> Applied {
     let index = state.last_index + 1;
-    let admin = by("root", Power::Admin, command);
+    let admin = by("root", Privilege::Admin, command);
     state.apply(index, &admin).unwrap()
 }
 
@@ -88,7 +88,7 @@ fn end(state: &mut State, id: AllocationId, node: NodeId, exit: RankExit) {
         report,
     };
     let index = state.last_index + 1;
-    let mut service = by("service:control/c1", Power::Service, report);
+    let mut service = by("service:control/c1", Privilege::Service, report);
     service.fence = Some(Fence {
         lease: LeaseName::new("dispatch").unwrap(),
         epoch: state.lease("dispatch").unwrap().0,
@@ -103,7 +103,7 @@ fn acquire(state: &mut State) -> u64 {
         ttl_ms: 1_000,
     };
     let index = state.last_index + 1;
-    let service = by("service:control/c1", Power::Service, acquire);
+    let service = by("service:control/c1", Privilege::Service, acquire);
     state.apply(index, &service).unwrap();
     state.lease("dispatch").unwrap().0
 }
@@ -147,7 +147,9 @@ fn restored(mut state: State) -> State {
             to: None,
         }),
     };
-    state.begin_anew(&by("root", Power::Admin, note)).unwrap();
+    state
+        .begin_anew(&by("root", Privilege::Admin, note))
+        .unwrap();
     // As a member opens it.
     State::restore(&state.snapshot()).unwrap()
 }
@@ -286,7 +288,7 @@ fn start(state: &mut State, id: AllocationId, node: NodeId) {
         report,
     };
     let index = state.last_index + 1;
-    let service = by("service:control/c1", Power::Service, report);
+    let service = by("service:control/c1", Privilege::Service, report);
     state.apply(index, &service).unwrap();
 }
 

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Command, Refusal,
     allocation::{RankExit, StopCause},
     array::IndexSet,
-    command::Power,
+    command::Privilege,
     event::EventKind,
     progress::Element,
     spec::{AllocationSpec, Requeue, Workload},
@@ -637,7 +637,7 @@ fn operators_may_cancel_others_elements() {
     let mut c = Cluster::with_nodes(4);
     let id = c.submit(array("0-1")).unwrap();
     let cancel = Command::Cancel { id: at(id, 0) };
-    c.propose("olga", Power::Operator, cancel).unwrap();
+    c.propose("olga", Privilege::Operator, cancel).unwrap();
     let by = "olga".to_owned();
     assert_eq!(c.of(id).stop, Some(StopCause::Cancelled { by }));
     assert_eq!(c.state_of(id), Pending);

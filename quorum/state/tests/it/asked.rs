@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, ProjectPath, Revision,
     allocation::{RankExit, StopCause},
     audit::{AuditAction, AuditEntry, AuditFilter, AuditSearch, MAX_PAGE_BYTES, verify_chain},
-    command::Power,
+    command::Privilege,
     event::EventKind,
     view::{Answer, Query},
     weight::on_wire,
@@ -30,7 +30,7 @@ fn founded() -> Cluster {
 fn propose(
     c: &mut Cluster,
     who: &str,
-    power: Power,
+    power: Privilege,
     command: Command,
 ) -> (Outcome, Vec<AuditEntry>) {
     let before = c.state.revision();
@@ -88,7 +88,7 @@ fn submit(c: &mut Cluster, hold: bool, named: &[&str]) -> (AllocationId, Vec<Aud
     wanted.hold = hold;
     wanted.constraints.nodelist = named.iter().map(|name| node(name)).collect();
     let spec = Box::new(wanted);
-    let (outcome, entries) = propose(c, "alice", Power::User, Command::Submit { spec });
+    let (outcome, entries) = propose(c, "alice", Privilege::User, Command::Submit { spec });
     match outcome {
         Outcome::Submitted { id } => (id, entries),
         other => panic!("{other:?}"),
@@ -98,7 +98,7 @@ fn submit(c: &mut Cluster, hold: bool, named: &[&str]) -> (AllocationId, Vec<Aud
 /// Proposes these commands one after the other, as alice; returns the entries of each.
 fn by_alice(c: &mut Cluster, id: AllocationId, commands: Vec<Command>) -> Vec<Vec<RequestTrace>> {
     let each = commands.into_iter();
-    each.map(|command| asked(&propose(c, "alice", Power::User, command).1, id))
+    each.map(|command| asked(&propose(c, "alice", Privilege::User, command).1, id))
         .collect()
 }
 
@@ -207,7 +207,7 @@ fn what_its_user_and_what_a_service_asks_of_running_work_is_an_entry() {
 fn an_operator_who_asks_is_named_as_one_who_acts_on_others_too() {
     let mut c = founded();
     let (id, _) = submit(&mut c, false, &[]);
-    let (_, written) = propose(&mut c, "olga", Power::Operator, Command::Cancel { id });
+    let (_, written) = propose(&mut c, "olga", Privilege::Operator, Command::Cancel { id });
     let words: Vec<_> = written.iter().map(|entry| entry.action.word()).collect();
     assert_eq!(words, ["allocation_acted_on", "sensitive_asked"]);
     assert!(written.iter().all(|entry| entry.by.name == "olga"));
@@ -315,7 +315,7 @@ fn pages_of_large_entries_are_bounded_in_bytes_and_leave_nothing_out() {
             expected: None,
         };
         let large = format!("{n}{}", "o".repeat(MAX_PAGE_BYTES / 3));
-        c.propose(&large, Power::Operator, drain).unwrap();
+        c.propose(&large, Privilege::Operator, drain).unwrap();
     }
     let kept = KeptSegments(c.state.take_sealed());
     let (mut all, mut pages, mut largest) = (Vec::new(), 0, 0);

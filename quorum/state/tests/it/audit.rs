@@ -9,7 +9,7 @@ use lattice_quorum_types::{
         AuditAction, AuditEntry, AuditFilter, AuditOrder, AuditSearch, Hex, SignedHead,
         SignedHeadContent, verify_chain,
     },
-    command::Power,
+    command::Privilege,
     node::Lifecycle,
     rpc::Role,
     view::{Answer, Query},
@@ -100,7 +100,7 @@ fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
         reason: "the rack burnt".to_owned(),
         expected: None,
     };
-    c.propose("olga", Power::Operator, force).unwrap();
+    c.propose("olga", Privilege::Operator, force).unwrap();
     let found = since(&c, from);
     let words: Vec<_> = found
         .iter()
@@ -123,7 +123,7 @@ fn sensitive_work_that_is_taken_by_force_or_cancelled_has_its_end_too() {
     let id = c.sensitive_work("atlas", 1);
     c.assign_sensitive(id);
     let from = entries(&c).len();
-    c.propose("olga", Power::Operator, Command::Cancel { id })
+    c.propose("olga", Privilege::Operator, Command::Cancel { id })
         .unwrap();
     c.end_all(id, RankExit::Stopped);
     let words: Vec<_> = since(&c, from)
@@ -142,7 +142,7 @@ fn what_is_no_ones_business_is_not_written_down() {
     c.add_nodes(2);
     let from = entries(&c).len();
     let id = c.submit(spec("atlas", 1)).unwrap();
-    let own = |command| (command, "alice", Power::User);
+    let own = |command| (command, "alice", Privilege::User);
     for (command, who, power) in [
         own(Command::Hold { id }),
         own(Command::Release { id }),
@@ -155,7 +155,8 @@ fn what_is_no_ones_business_is_not_written_down() {
         reason: Some("gpu.ecc".to_owned()),
         expected: None,
     };
-    c.propose("service:health", Power::Service, drain).unwrap();
+    c.propose("service:health", Privilege::Service, drain)
+        .unwrap();
     assert_eq!(since(&c, from), []);
 }
 
@@ -169,7 +170,7 @@ fn what_persons_do_to_nodes_is_written_down_with_before_and_after() {
         reason: reason.map(str::to_owned),
         expected: None,
     };
-    let mut by_olga = |command| c.propose("olga", Power::Operator, command).unwrap();
+    let mut by_olga = |command| c.propose("olga", Privilege::Operator, command).unwrap();
     by_olga(drain(Some("fan")));
     by_olga(drain(Some("fan")));
     by_olga(drain(None));
@@ -179,11 +180,15 @@ fn what_persons_do_to_nodes_is_written_down_with_before_and_after() {
         lifecycle,
     };
     c.admin(ready(Lifecycle::Ready)).unwrap();
-    c.propose("service:c1", Power::Service, ready(Lifecycle::Quarantined))
+    c.propose(
+        "service:c1",
+        Privilege::Service,
+        ready(Lifecycle::Quarantined),
+    )
+    .unwrap();
+    c.propose("service:c1", Privilege::Service, ready(Lifecycle::Drained))
         .unwrap();
-    c.propose("service:c1", Power::Service, ready(Lifecycle::Drained))
-        .unwrap();
-    c.propose("service:c1", Power::Service, ready(Lifecycle::Ready))
+    c.propose("service:c1", Privilege::Service, ready(Lifecycle::Ready))
         .unwrap();
     let set = |before, after, cleared: &[&str]| AuditAction::LifecycleSet {
         node: node("n000"),
@@ -239,7 +244,7 @@ fn sign(c: &mut Cluster, signed_head: SignedHead) -> Result<Applied, Refusal> {
     let checkpoint = Box::new(signed_head);
     c.propose(
         MEMBERS,
-        Power::Service,
+        Privilege::Service,
         Command::SignAudit {
             signed_head: checkpoint,
         },
@@ -346,7 +351,7 @@ fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
     let by_control = Command::SignAudit {
         signed_head: Box::new(good.clone()),
     };
-    let refusal = c.propose("service:control/c1", Power::Service, by_control);
+    let refusal = c.propose("service:control/c1", Privilege::Service, by_control);
     assert!(
         matches!(refusal, Err(Refusal::Forbidden { .. })),
         "{refusal:?}"

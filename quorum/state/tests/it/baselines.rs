@@ -9,7 +9,7 @@ use lattice_quorum_types::{
         ClassRule, CohortSelector, Constraint, Definition, MAX_ALL_BYTES, MAX_BYTES, MAX_VERSIONS,
         Policy, Rule, Scalar, Sensitive,
     },
-    command::{Fence, Power},
+    command::{Fence, Privilege},
     event::EventKind,
     id::{BaselineName, LeaseName},
     view::{Answer, Query},
@@ -74,7 +74,7 @@ impl Baselines for Cluster {
     fn set(&mut self, at: &str, d: Definition, on: Option<u32>) -> Result<Applied, Refusal> {
         self.propose(
             "olga",
-            Power::Operator,
+            Privilege::Operator,
             Command::SetBaseline {
                 name: name(at),
                 definition: Box::new(d),
@@ -152,12 +152,13 @@ fn a_version_that_is_not_the_present_one_is_refused_and_numbers_are_never_used_a
         name: name("h100"),
         expected_version,
     };
-    let wrong = c.propose("olga", Power::Operator, delete(Some(2)));
+    let wrong = c.propose("olga", Privilege::Operator, delete(Some(2)));
     assert_eq!(wrong.unwrap_err().code(), "baseline_changed");
-    c.propose("olga", Power::Operator, delete(Some(1))).unwrap();
+    c.propose("olga", Privilege::Operator, delete(Some(1)))
+        .unwrap();
     assert!(c.versions("h100").is_empty());
     let gone = c
-        .propose("olga", Power::Operator, delete(None))
+        .propose("olga", Privilege::Operator, delete(None))
         .unwrap_err();
     assert_eq!(gone.code(), "unknown_baseline");
     let back = c.set("h100", of("n001", "nic", firmware("1")), Some(0));
@@ -172,11 +173,11 @@ fn operators_and_administrators_decide_and_it_is_written_down() {
         definition: Box::new(of("n001", "nic", firmware("1"))),
         expected_version: None,
     };
-    for power in [Power::User, Power::Service] {
+    for power in [Privilege::User, Privilege::Service] {
         let refused = c.propose("somebody", power, command()).unwrap_err();
         assert_eq!(refused.code(), "forbidden");
     }
-    c.propose("olga", Power::Operator, command()).unwrap();
+    c.propose("olga", Privilege::Operator, command()).unwrap();
     c.admin(Command::DeleteBaseline {
         name: name("h100"),
         expected_version: None,
@@ -310,7 +311,7 @@ fn the_brake_is_held_by_a_service_under_its_lease_and_released_by_a_person() {
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
     };
-    let service = || principal("service:control/c1", Power::Service);
+    let service = || principal("service:control/c1", Privilege::Service);
     c.apply(envelope(c.now(), service(), acquire)).unwrap();
     let hold = |reason: &str| Command::HoldBrake {
         reason: reason.to_owned(),
@@ -332,11 +333,11 @@ fn the_brake_is_held_by_a_service_under_its_lease_and_released_by_a_person() {
     let release = |reason: &str| Command::ReleaseBrake {
         reason: reason.to_owned(),
     };
-    let by_itself = c.propose("service:control/c1", Power::Service, release("fine"));
+    let by_itself = c.propose("service:control/c1", Privilege::Service, release("fine"));
     assert_eq!(by_itself.unwrap_err().code(), "forbidden");
-    let wordless = c.propose("olga", Power::Operator, release(" "));
+    let wordless = c.propose("olga", Privilege::Operator, release(" "));
     assert_eq!(wordless.unwrap_err().code(), "invalid");
-    c.propose("olga", Power::Operator, release("a firmware campaign"))
+    c.propose("olga", Privilege::Operator, release("a firmware campaign"))
         .unwrap();
     assert!(c.state.brake().is_none());
 }

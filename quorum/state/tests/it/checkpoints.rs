@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal,
     allocation::{RankExit, StopCause},
     checkpoint::CheckpointMode,
-    command::{CheckpointAsked, Power, RankReport, Victim},
+    command::{CheckpointAsked, Privilege, RankReport, Victim},
     progress::{AfterCheckpoint, MoveReason},
     spec::{AllocationSpec, Requeue},
 };
@@ -145,7 +145,7 @@ fn a_user_asks_for_a_checkpoint_of_their_own_work_and_of_nobody_elses() {
         timeout_ms: 5,
     };
     assert_eq!(code(c.user("bob", command())), "forbidden");
-    let unfenced = c.propose("service:c1", Power::Service, command());
+    let unfenced = c.propose("service:c1", Privilege::Service, command());
     assert_eq!(code(unfenced), "forbidden");
     assert_eq!(c.of(id).progress.checkpoints, 0);
     c.user("alice", command()).unwrap();
@@ -182,9 +182,9 @@ fn nothing_is_asked_of_what_cannot_write_or_does_not_run() {
         timeout_ms: 1,
     };
     assert_eq!(code(c.user("bob", command.clone())), "forbidden");
-    let unfenced = c.propose("service:c1", Power::Service, command.clone());
+    let unfenced = c.propose("service:c1", Privilege::Service, command.clone());
     assert_eq!(code(unfenced), "forbidden");
-    c.propose("olga", Power::Operator, command).unwrap();
+    c.propose("olga", Privilege::Operator, command).unwrap();
 }
 
 #[test]
@@ -549,7 +549,7 @@ fn people_and_lost_nodes_end_a_checkpoint_early() {
                     reason: "it burns".to_owned(),
                     expected: None,
                 };
-                c.propose("olga", Power::Operator, command).unwrap();
+                c.propose("olga", Privilege::Operator, command).unwrap();
                 c.end_rank(id, 0, RankExit::Stopped);
                 Failed
             }
@@ -615,7 +615,7 @@ fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
         assert_eq!(writing.until, began_at.after(10_000));
         assert_eq!(c.now().since(began_at), u64::from(is_writing) * 1_000);
         let revision = c.state.revision();
-        c.propose("olga", Power::Operator, suspend(id)).unwrap();
+        c.propose("olga", Privilege::Operator, suspend(id)).unwrap();
         assert_eq!(c.state.revision(), revision, "that is under way");
         for rank in [0, 1] {
             c.checkpointed(id, rank, 1, written(c.now())).unwrap();

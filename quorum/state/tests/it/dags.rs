@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Command, Outcome, Refusal,
     allocation::StopCause,
     audit::AuditAction,
-    command::Power,
+    command::Privilege,
     dag::{Dag, DagSpec, DagState, Edge, MAX_MEMBERS, MemberSpec},
     event::EventKind,
     id::DagId,
@@ -275,7 +275,7 @@ fn a_cancelled_graph_stops_what_runs_and_ends_with_it() {
     c.run_to(of[1], DONE);
     c.user("alice", Command::Hold { id: of[3] }).unwrap();
     assert_eq!(code(c.user("bob", Command::CancelDag { id })), "forbidden");
-    c.propose("olga", Power::Operator, Command::CancelDag { id })
+    c.propose("olga", Privilege::Operator, Command::CancelDag { id })
         .unwrap();
     assert_eq!(states(&c, id), [Stopping, Completed, Cancelled, Cancelled]);
     assert_eq!(dag(&c, id).state, DagState::Running);
@@ -618,7 +618,7 @@ fn what_operators_do_to_others_graphs_and_work_is_written_down() {
         Command::Requeue { id: a },
         Command::CancelDag { id },
     ] {
-        c.propose("olga", Power::Operator, command).unwrap();
+        c.propose("olga", Privilege::Operator, command).unwrap();
     }
     let Answer::Audit(entries) = c.state.query(&Query::Audit {
         after: 0,

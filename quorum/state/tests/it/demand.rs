@@ -2,7 +2,7 @@
 
 use crate::common::{self, Cluster, limits};
 use lattice_quorum_types::{
-    AllocationId, Command, Outcome, Refusal, command::Power, event::EventKind, spec::Demand,
+    AllocationId, Command, Outcome, Refusal, command::Privilege, event::EventKind, spec::Demand,
 };
 
 fn founded() -> Cluster {
@@ -27,7 +27,7 @@ fn it_is_in_the_record_in_what_watchers_learn_and_in_a_snapshot() {
     spec.demand = demand();
     let spec = Box::new(spec);
     let applied = c
-        .propose("alice", Power::User, Command::Submit { spec })
+        .propose("alice", Privilege::User, Command::Submit { spec })
         .unwrap();
     let id = AllocationId(1);
     assert_eq!(applied.outcome, Outcome::Submitted { id });

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Command, Refusal,
     allocation::StopCause,
     audit::AuditAction,
-    command::{LimitChange, Power},
+    command::{LimitChange, Privilege},
     limit::{LimitPatch, Patch},
     spec::{AllocationSpec, Requeue},
     terms::{Condition, Condition::*, Dependency},
@@ -252,7 +252,7 @@ fn what_follows_for_others_is_not_done_to_them_by_anybody() {
         spec: Box::new(after(&[(first, Success)])),
     };
     c.user("bob", second).unwrap();
-    c.propose("olga", Power::Operator, Command::Cancel { id: first })
+    c.propose("olga", Privilege::Operator, Command::Cancel { id: first })
         .unwrap();
     let Answer::Audit(entries) = c.state.query(&Query::Audit {
         after: 0,
@@ -472,7 +472,7 @@ fn a_walltime_is_made_shorter_by_its_user_and_longer_by_operators() {
     c.user("alice", set(5_000)).unwrap();
     assert_eq!(code(c.user("alice", set(5_001))), "forbidden");
     assert_eq!(c.of(id).spec.walltime_ms, Some(5_000));
-    c.propose("olga", Power::Operator, set(60_000)).unwrap();
+    c.propose("olga", Privilege::Operator, set(60_000)).unwrap();
     assert_eq!(c.of(id).spec.walltime_ms, Some(60_000));
     assert_eq!(fault(c.admin(set(0))).0, "walltime");
     let before = c.state.revision();

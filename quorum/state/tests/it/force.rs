@@ -5,7 +5,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
     audit::AuditAction,
-    command::{Power, RankReport},
+    command::{Privilege, RankReport},
     node::Lifecycle,
     spec::{AllocationSpec, Requeue},
     view::{Answer, Query},
@@ -32,7 +32,7 @@ fn force(c: &mut Cluster, node: &NodeId) -> Result<Applied, Refusal> {
     let (node, reason) = (node.clone(), "the rack burnt".to_owned());
     c.propose(
         "olga",
-        Power::Operator,
+        Privilege::Operator,
         Command::ForceRelease {
             node,
             reason,
@@ -73,7 +73,7 @@ fn undrain(c: &mut Cluster, owner: &str, node: &NodeId) {
     let (node, reason) = (node.clone(), None);
     c.propose(
         owner,
-        Power::Operator,
+        Privilege::Operator,
         Command::Drain {
             node,
             reason,
@@ -214,7 +214,7 @@ fn it_is_written_down_and_not_for_everybody() {
         reason: reason.to_owned(),
         expected: None,
     };
-    for power in [Power::User, Power::Service] {
+    for power in [Privilege::User, Privilege::Service] {
         let refused = c.propose("x", power, command("why")).unwrap_err();
         assert!(matches!(refused, Refusal::Forbidden { .. }));
     }
@@ -235,7 +235,7 @@ fn it_is_written_down_and_not_for_everybody() {
     assert_eq!(entries.len(), 1);
     assert_eq!(
         (&*entries[0].by.name, entries[0].by.power),
-        ("olga", Power::Operator)
+        ("olga", Privilege::Operator)
     );
     let action = AuditAction::ForceReleased {
         node: held,
@@ -373,7 +373,7 @@ fn who_looked_too_long_ago_decides_nothing() {
     c.report(id, &held, report).unwrap();
     let next = c.submit(common::spec("atlas", 1)).unwrap();
     c.assign(next).unwrap();
-    let refused = c.propose("olga", Power::Operator, release(Some(seen)));
+    let refused = c.propose("olga", Privilege::Operator, release(Some(seen)));
     let refused = refused.unwrap_err();
     assert!(
         matches!(&refused, Refusal::NodeChanged { holder: Some(holder), .. } if *holder == next),
@@ -381,12 +381,12 @@ fn who_looked_too_long_ago_decides_nothing() {
     );
     assert_eq!(state(&c, next), AllocationState::Starting);
     // An undrain based on a view from before another forced release is rejected, and the reason stays.
-    c.propose("olga", Power::Operator, drain(Some("a fan"), None))
+    c.propose("olga", Privilege::Operator, drain(Some("a fan"), None))
         .unwrap();
     let seen = c.state.node(&held).unwrap().revision;
-    c.propose("olga", Power::Operator, release(Some(seen)))
+    c.propose("olga", Privilege::Operator, release(Some(seen)))
         .unwrap();
-    let late = c.propose("olga", Power::Operator, drain(None, Some(seen)));
+    let late = c.propose("olga", Privilege::Operator, drain(None, Some(seen)));
     assert!(matches!(late, Err(Refusal::NodeChanged { .. })), "{late:?}");
     let node = c.state.node(&held).unwrap();
     assert!(!node.is_assignable());
@@ -417,7 +417,7 @@ fn words_of_nodes_are_kept_in_part() {
         node: held,
         report: ended(&c, RankExit::Stopped, None),
     };
-    let refused = c.propose("olga", Power::Operator, by_hand).unwrap_err();
+    let refused = c.propose("olga", Privilege::Operator, by_hand).unwrap_err();
     assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
 }
 
@@ -436,12 +436,12 @@ fn a_gate_that_was_skipped_is_written_down() {
             reason: Some(reason.to_owned()),
             expected: None,
         };
-        c.propose(who, Power::Service, command).unwrap();
+        c.propose(who, Privilege::Service, command).unwrap();
     };
     drain(&mut c, "root", "a fan");
     drain(&mut c, "olga", "firmware");
     drain(&mut c, "service:hooks", "epilog: exit code 2");
-    for power in [Power::User, Power::Operator, Power::Service] {
+    for power in [Privilege::User, Privilege::Operator, Privilege::Service] {
         let refused = c.propose("root", power, skip(&id, None)).unwrap_err();
         assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
     }

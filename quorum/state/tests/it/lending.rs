@@ -40,7 +40,7 @@ fn lent() -> Cluster {
 
 fn recall(c: &mut Cluster, n: u32, wanted: bool) -> Result<Applied, Refusal> {
     let of = c.expected(&names(&[n])).remove(0);
-    c.service(Command::RecallNode {
+    c.service(Command::ReclaimNode {
         node: of.node,
         wanted,
         version: of.version,
@@ -64,7 +64,7 @@ fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
     assert_eq!(fault(recall(&mut c, 0, true)).0, "node");
     let version = 1;
     let node_id = node("n004");
-    let stale = Command::RecallNode {
+    let stale = Command::ReclaimNode {
         node: node_id,
         wanted: true,
         version,
@@ -73,7 +73,7 @@ fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
     for n in [4, 5] {
         c.clock += 1;
         recall(&mut c, n, true).unwrap();
-        let since = c.state.node(&names(&[n])[0]).unwrap().recalled_at;
+        let since = c.state.node(&names(&[n])[0]).unwrap().reclaimed_at;
         assert_eq!(since, Some(c.now()));
     }
     c.reopen();
@@ -100,7 +100,7 @@ fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
     c.end_all(runs, DONE);
     go_home(&mut c, 4).unwrap();
     let home = c.state.node(&node("n004")).unwrap();
-    assert_eq!((home.current.as_str(), home.recalled_at), ("home", None));
+    assert_eq!((home.current.as_str(), home.reclaimed_at), ("home", None));
     assert!(home.is_assignable());
 }
 

@@ -5,7 +5,7 @@ use lattice_quorum_state::{FORMAT_VERSION, RestoreError, State};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,
     allocation::{RankExit, StopCause},
-    command::{Power, RankReport, SCHEMA},
+    command::{Privilege, RankReport, SCHEMA},
     spec::Requeue,
 };
 
@@ -189,7 +189,7 @@ fn refuses_commands_of_another_schema() {
     for given in [0, SCHEMA + 1, 7, u16::MAX] {
         let id = AllocationId(1);
         let command = Command::Cancel { id };
-        let mut other = envelope(c.now(), principal("root", Power::Admin), command);
+        let mut other = envelope(c.now(), principal("root", Privilege::Admin), command);
         other.schema = given;
         let refused = c.apply(other).unwrap_err();
         let supported = SCHEMA;

@@ -8,7 +8,7 @@ use lattice_quorum_types::{
     Applied, Command, Refusal,
     allocation::{RankExit, StopCause},
     audit::AuditAction,
-    command::{Power, RankReport, Victim},
+    command::{Privilege, RankReport, Victim},
     id::ReservationName,
     node::{Lifecycle, TakenBy},
     progress::MoveReason,
@@ -392,7 +392,7 @@ fn nodes_are_promised_to_what_waits_for_nodes_and_may_have_them() {
     let (id, victims) = (high, vec![now.clone()]);
     let command = Command::Preempt { id, nodes, victims };
     assert_eq!(code(c.admin(command.clone())), "forbidden");
-    let unfenced = c.propose("service:c1", Power::Service, command.clone());
+    let unfenced = c.propose("service:c1", Privilege::Service, command.clone());
     assert_eq!(code(unfenced), "forbidden");
     // Nor may the scheduler of another vCluster, which does not hold the plans of this one.
     let before = c.state_of(now.id);
@@ -576,7 +576,8 @@ fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
         reason: "it burns".to_owned(),
         expected: None,
     };
-    c.propose("olga", Power::Operator, command.clone()).unwrap();
+    c.propose("olga", Privilege::Operator, command.clone())
+        .unwrap();
     // The checkpoint is incomplete, and the cause is the node.
     assert_eq!(c.state_of(low), Stopping);
     let lost = StopCause::NodeLost { node: node("n003") };
@@ -592,7 +593,7 @@ fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
     for rank in 0..4 {
         c.checkpointed(low, rank, 1, written(c.now())).unwrap();
     }
-    c.propose("olga", Power::Operator, command).unwrap();
+    c.propose("olga", Privilege::Operator, command).unwrap();
     for rank in 0..3 {
         c.end_rank(low, rank, RankExit::Stopped);
     }
@@ -666,7 +667,7 @@ fn who_asked_is_the_person_who_asked() {
         by: "somebody else".to_owned(),
     };
     assert_eq!(code(c.user("alice", make_room(asked()))), "forbidden");
-    c.propose("olga", Power::Operator, make_room(asked()))
+    c.propose("olga", Privilege::Operator, make_room(asked()))
         .unwrap();
     let stop = c.of(low).stop.clone().unwrap().to_string();
     assert_eq!(stop, "suspended by olga, without a checkpoint");

@@ -6,7 +6,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, Refusal,
     allocation::{RankExit, RankPhase, StopCause},
-    command::{Fence, Power, RankReport},
+    command::{Fence, Privilege, RankReport},
     event::{AllocationChange, EventKind},
     id::LeaseName,
     spec::{AllocationSpec, Requeue},
@@ -28,7 +28,7 @@ impl DispatcherFixture {
         let (holder, ttl_ms) = ("c1".to_owned(), 600_000);
         let acquired = c.propose(
             "service:control/c1",
-            Power::Service,
+            Privilege::Service,
             Command::AcquireLease {
                 lease: lease.clone(),
                 holder,
@@ -77,7 +77,7 @@ impl DispatcherFixture {
                 fault: None,
             },
         };
-        let service = principal("service:control/c1", Power::Service);
+        let service = principal("service:control/c1", Privilege::Service);
         let mut envelope = envelope(self.c.now(), service, command);
         envelope.fence = fence;
         self.c.apply(envelope)

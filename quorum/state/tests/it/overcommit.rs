@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Applied, Command, Refusal,
     allocation::RankExit,
     audit::AuditAction,
-    command::{LimitChange, Power},
+    command::{LimitChange, Privilege},
     limit::{LimitPatch, Patch, Resource},
     limit_policy::{LimitFault, LimitPolicy},
     view::{Answer, Query},
@@ -69,7 +69,10 @@ fn a_tenant_goes_below_its_projects_by_force_alone_and_nothing_that_runs_is_ende
     let before = c.state.project(&path("physics")).cloned();
     assert_eq!(set(&mut c, "physics", 100), Err(exceeds(240, 100)));
     assert_eq!(c.state.project(&path("physics")).cloned(), before);
-    for (who, power) in [("admin-physics", Power::User), ("op", Power::Operator)] {
+    for (who, power) in [
+        ("admin-physics", Privilege::User),
+        ("op", Privilege::Operator),
+    ] {
         let changes = change("physics", 100);
         let refused = c.propose(who, power, Command::ForceLimits { changes });
         assert!(

@@ -12,7 +12,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, ProjectPath, Refusal,
     allocation::RankExit,
-    command::{LimitChange, Power, RankReport},
+    command::{LimitChange, Privilege, RankReport},
     limit::{LimitPatch, Patch, Resource},
     limit_policy::LimitFault,
 };
@@ -33,8 +33,8 @@ struct Alone {
 impl Alone {
     fn ask(&mut self, actor: &Actor, command: Command) -> Result<(), Refused> {
         let (name, power) = match actor {
-            Actor::System => ("system", Power::Admin),
-            Actor::User(name) => (name.as_str(), Power::User),
+            Actor::System => ("system", Privilege::Admin),
+            Actor::User(name) => (name.as_str(), Privilege::User),
         };
         let asked = self.cluster.propose(name, power, command);
         asked.map(drop).map_err(|refusal| refused(&refusal))

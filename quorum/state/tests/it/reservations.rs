@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Applied, Command, NodeId, ProjectPath, Refusal, Revision, UnixMillis,
     attestation::{Attestation, Proof},
     audit::AuditAction,
-    command::{AttestedNode, Power},
+    command::{AttestedNode, Privilege},
     id::ReservationName,
     reservation::{MAX_RESERVATIONS, ReservationSpec},
     spec::AllocationSpec,
@@ -41,7 +41,7 @@ fn set(c: &mut Cluster, of: &str, spec: ReservationSpec) -> Result<Applied, Refu
         spec,
         expected,
     };
-    c.propose("olga", Power::Operator, command)
+    c.propose("olga", Privilege::Operator, command)
 }
 
 fn assign(c: &mut Cluster, id: AllocationId, nodes: &[u32]) -> Result<Applied, Refusal> {
@@ -98,7 +98,7 @@ fn work_that_would_still_run_then_is_not_placed_there() {
     assert_eq!(code(assign(&mut c, id, &[1])), "reserved");
     c.propose(
         "olga",
-        Power::Operator,
+        Privilege::Operator,
         Command::DeleteReservation { name: name("long") },
     )
     .unwrap();
@@ -227,7 +227,8 @@ fn work_that_names_a_reservation_runs_there_and_only_while_it_holds() {
     let delete = Command::DeleteReservation {
         name: name("course"),
     };
-    c.propose("olga", Power::Operator, delete.clone()).unwrap();
+    c.propose("olga", Privilege::Operator, delete.clone())
+        .unwrap();
     assert_eq!(code(assign(&mut c, late, &[0])), "unknown_reservation");
     assert_eq!(code(c.admin(delete)), "unknown_reservation");
 }
@@ -313,7 +314,10 @@ fn what_cannot_be_kept_is_refused_with_the_field_named() {
         spec.projects.insert(ProjectPath::new("t/none").unwrap());
     });
     assert_eq!(code(set(&mut c, "x", unknown)), "unknown_project");
-    for (who, power) in [("alice", Power::User), ("service:c1", Power::Service)] {
+    for (who, power) in [
+        ("alice", Privilege::User),
+        ("service:c1", Privilege::Service),
+    ] {
         let command = Command::SetReservation {
             name: name("x"),
             spec: Box::new(good()),
@@ -340,7 +344,7 @@ fn a_reservation_is_changed_on_what_was_seen_and_every_change_is_written_down() 
             spec,
             expected,
         };
-        c.propose("olga", Power::Operator, command)
+        c.propose("olga", Privilege::Operator, command)
     };
     assert_eq!(
         code(changed(&mut c, kept(&[0], 1, None), Revision(3))),
@@ -362,7 +366,7 @@ fn a_reservation_is_changed_on_what_was_seen_and_every_change_is_written_down() 
     assign(&mut c, id, &[0]).unwrap();
     c.propose(
         "olga",
-        Power::Operator,
+        Privilege::Operator,
         Command::DeleteReservation {
             name: name("course"),
         },

@@ -5,7 +5,7 @@ use crate::common::{Cluster, limits, node, path, spec};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal, Revision,
     allocation::{RankExit, RankPhase, StopCause},
-    command::{ExpectedNode, LimitChange, Power, RankReport},
+    command::{ExpectedNode, LimitChange, Privilege, RankReport},
     event::{AllocationChange, EventKind},
     limit::{LimitPatch, Limits, Patch, SystemLimitPatch},
     limit_policy::LimitPolicy,
@@ -44,7 +44,7 @@ fn grow(c: &mut Cluster, id: AllocationId, names: &[&str]) -> Result<AllocationC
 
 fn shrink(c: &mut Cluster, id: AllocationId, names: &[&str]) -> Result<AllocationChange, Refusal> {
     let nodes = names.iter().map(|name| node(name)).collect();
-    let shrunk = c.propose("alice", Power::User, Command::Shrink { id, nodes })?;
+    let shrunk = c.propose("alice", Privilege::User, Command::Shrink { id, nodes })?;
     changed(shrunk.events)
 }
 
@@ -131,7 +131,7 @@ fn what_cannot_grow_is_told_why() {
         "{refused}"
     );
     let nodes = expected(&c, &["n003"]);
-    for power in [Power::User, Power::Service] {
+    for power in [Privilege::User, Privilege::Service] {
         let command = Command::Grow {
             id,
             nodes: nodes.clone(),
@@ -278,7 +278,7 @@ fn the_last_rank_does_not_leave_and_its_end_is_that_of_the_work() {
             reason: "no such program".to_owned(),
         },
     );
-    c.propose("alice", Power::User, Command::Cancel { id })
+    c.propose("alice", Privilege::User, Command::Cancel { id })
         .unwrap();
     ended(&mut c, id, "n000", RankExit::Stopped);
     let record = c.state.allocation(id).unwrap();
@@ -357,11 +357,12 @@ fn a_suspended_allocation_holds_nothing_and_asks_anew_for_as_many_as_it_had() {
     grow(&mut c, id, &["n003"]).unwrap();
     c.start_all(id);
     let suspend = Command::Suspend { id };
-    let stranger = c.propose("mallory", Power::User, suspend.clone());
+    let stranger = c.propose("mallory", Privilege::User, suspend.clone());
     assert!(matches!(stranger, Err(Refusal::Forbidden { .. })));
-    let unfenced = c.propose("service:control/c1", Power::Service, suspend.clone());
+    let unfenced = c.propose("service:control/c1", Privilege::Service, suspend.clone());
     assert!(matches!(unfenced, Err(Refusal::Forbidden { .. })));
-    c.propose("alice", Power::User, suspend.clone()).unwrap();
+    c.propose("alice", Privilege::User, suspend.clone())
+        .unwrap();
     let record = c.state.allocation(id).unwrap();
     assert_eq!(
         (record.state, record.stop.clone()),
@@ -390,7 +391,7 @@ fn a_suspended_allocation_holds_nothing_and_asks_anew_for_as_many_as_it_had() {
     c.start_all(other);
     c.end_all(other, RankExit::Exited { code: 0 });
     let resumed = c
-        .propose("alice", Power::User, Command::Resume { id })
+        .propose("alice", Privilege::User, Command::Resume { id })
         .unwrap();
     assert_eq!(changed(resumed.events).unwrap(), AllocationChange::Resumed);
     c.assign(id).unwrap();
@@ -407,7 +408,7 @@ fn a_suspended_allocation_holds_nothing_and_asks_anew_for_as_many_as_it_had() {
 fn another_policy_is_followed_only_by_a_tree_that_obeys_it() {
     let (mut c, _) = running();
     let policy = |policy| Command::SetLimitPolicy { policy };
-    let operator = c.propose("olga", Power::Operator, policy(LimitPolicy::Flat));
+    let operator = c.propose("olga", Privilege::Operator, policy(LimitPolicy::Flat));
     assert!(matches!(operator, Err(Refusal::Forbidden { .. })));
     c.admin(policy(LimitPolicy::Flat)).unwrap();
     assert_eq!(c.state.system().limit_policy, LimitPolicy::Flat);
@@ -436,7 +437,7 @@ fn the_pool_of_the_cluster_is_set_lifted_and_left_alone_by_administrators() {
         },
     };
     assert_eq!(c.state.system().limits.sensitive_pool_size, None);
-    let operator = c.propose("olga", Power::Operator, set(Patch::Set(4)));
+    let operator = c.propose("olga", Privilege::Operator, set(Patch::Set(4)));
     assert!(matches!(operator, Err(Refusal::Forbidden { .. })));
     c.admin(set(Patch::Set(4))).unwrap();
     let revision = c.state.revision();

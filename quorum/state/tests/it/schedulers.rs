@@ -5,7 +5,7 @@ use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, Applied, Command, NodeId, Outcome, Refusal, VclusterName,
     audit::AuditAction,
-    command::{Fence, Power},
+    command::{Fence, Privilege},
     event::EventKind,
     id::LeaseName,
     scheduler::{
@@ -23,7 +23,10 @@ fn take(c: &mut Cluster, vcluster: &str) -> Fence {
         holder: "c1.1".to_owned(),
         ttl_ms: 6_000,
     };
-    match c.propose("service:c1", Power::Service, command).unwrap() {
+    match c
+        .propose("service:c1", Privilege::Service, command)
+        .unwrap()
+    {
         Applied {
             outcome: Outcome::Leased { epoch, .. },
             ..
@@ -33,7 +36,7 @@ fn take(c: &mut Cluster, vcluster: &str) -> Fence {
 }
 
 fn ask(c: &mut Cluster, fence: &Fence, command: Command) -> Result<Applied, Refusal> {
-    let service = principal("service:c1", Power::Service);
+    let service = principal("service:c1", Privilege::Service);
     let mut asked = envelope(c.now(), service, command);
     asked.fence = Some(fence.clone());
     c.apply(asked)
@@ -290,7 +293,8 @@ fn what_has_settings_alone_is_gone_with_its_last_node() {
     }
     let holder = "c1.1".to_owned();
     let give_back = Command::ReleaseLease { lease, holder };
-    c.propose("service:c1", Power::Service, give_back).unwrap();
+    c.propose("service:c1", Privilege::Service, give_back)
+        .unwrap();
     assert!(leases(&c).is_empty());
     // Nor is `default` deleted, and remaining settings can be deleted.
     c.admin(settings("default", energy(), None)).unwrap();
@@ -366,7 +370,7 @@ fn a_lease_that_is_given_back_when_its_vcluster_is_gone_is_forgotten() {
         lease: lease.clone(),
         holder: "c1.1".to_owned(),
     };
-    let service = |c: &mut Cluster, command| c.propose("service:c1", Power::Service, command);
+    let service = |c: &mut Cluster, command| c.propose("service:c1", Privilege::Service, command);
     let (first, main) = (take(&mut c, "night"), take(&mut c, "main"));
     service(&mut c, give_back(&first.lease)).unwrap();
     assert_eq!(leases(&c).len(), 2, "it is there, and another takes it");

@@ -6,7 +6,7 @@ use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segm
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,
     allocation::RankExit,
-    command::{Power, RankReport},
+    command::{Privilege, RankReport},
     view::{Answer, Query},
 };
 
@@ -39,7 +39,7 @@ fn report(c: &mut Cluster, id: AllocationId, attempt: u32, of: &str) -> Result<(
         node,
         report,
     };
-    let applied = c.propose("service:control/c1", Power::Service, command)?;
+    let applied = c.propose("service:control/c1", Privilege::Service, command)?;
     assert!(applied.events.is_empty());
     Ok(())
 }
@@ -50,14 +50,14 @@ fn late_words_of_what_is_sealed_are_judged_without_its_record() {
     let (good, bad) = (run(&mut c, 0), run(&mut c, 7));
     let gone = c.submit(common::spec("t", 1)).unwrap();
     let cancel = |id| Command::Cancel { id };
-    c.propose("alice", Power::User, cancel(gone)).unwrap();
+    c.propose("alice", Privilege::User, cancel(gone)).unwrap();
     let latest: Vec<_> = (0..9).map(|_| run(&mut c, 0)).collect();
     assert!(c.state.allocation(good).is_none(), "its record is sealed");
     let last = *latest.last().unwrap();
     assert!(c.state.allocation(last).is_some());
     use AllocationState::{Cancelled, Completed, Failed};
     for (id, state) in [(good, Completed), (bad, Failed), (gone, Cancelled)] {
-        let refused = c.propose("bob", Power::User, cancel(id)).unwrap_err();
+        let refused = c.propose("bob", Privilege::User, cancel(id)).unwrap_err();
         let action = "cancel".to_owned();
         assert_eq!(refused, Refusal::WrongState { id, state, action });
     }

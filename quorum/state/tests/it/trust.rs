@@ -5,7 +5,7 @@ use bytes::Bytes;
 use lattice_quorum_types::{
     Applied, Command, Outcome, Refusal, UnixMillis, VclusterName,
     audit::{AuditAction, AuditEntry, verify_chain},
-    command::{IssuedCertificate, Power, TokenGrant},
+    command::{IssuedCertificate, Privilege, TokenGrant},
     event::EventKind,
     id::LeaseName,
     node::Lifecycle,
@@ -64,7 +64,7 @@ impl Enrol {
     }
     fn run(&self, c: &mut Cluster, grant: &TokenGrant, name: &str) -> Result<Applied, Refusal> {
         let command = self.command(c, grant, name);
-        c.propose(QUORUM, Power::Service, command)
+        c.propose(QUORUM, Privilege::Service, command)
     }
 }
 
@@ -75,7 +75,7 @@ fn renew(c: &mut Cluster, name: &str, shown: UnixMillis, after_s: u64) -> Result
         shown_issued_at: shown,
         certificate: certificate(c, after_s),
     };
-    c.propose(QUORUM, Power::Service, command)
+    c.propose(QUORUM, Privilege::Service, command)
 }
 
 fn revoke(c: &mut Cluster, role: Role, name: &str) -> Result<Applied, Refusal> {
@@ -350,7 +350,7 @@ fn certificates_of_one_name_never_share_a_second() {
             shown_issued_at: issued,
             certificate,
         };
-        let refused = c.propose(QUORUM, Power::Service, command).unwrap_err();
+        let refused = c.propose(QUORUM, Privilege::Service, command).unwrap_err();
         assert_eq!(refused.code(), "invalid", "{refused}");
     }
 }
@@ -370,7 +370,7 @@ fn a_repeat_is_answered_with_the_certificate_of_the_first() {
             ..Enrol::default()
         };
         let command = enrol.command(c, &token, "n1");
-        let by = common::principal(QUORUM, Power::Service);
+        let by = common::principal(QUORUM, Privilege::Service);
         let mut envelope = common::envelope(c.now(), by, command);
         envelope.key = Some("enrol/1".to_owned());
         c.apply(envelope)
@@ -462,13 +462,13 @@ fn an_authority_is_added_promoted_and_retired() {
         certificate: der(n),
     };
     // The first CA of a new cluster comes from its members, and no later one does.
-    let first = c.propose(QUORUM, Power::Service, add(1)).unwrap();
+    let first = c.propose(QUORUM, Privilege::Service, add(1)).unwrap();
     assert_eq!(trust(&c).number, first.revision);
-    let control = Cluster::default().propose("service:control/c1", Power::Service, add(1));
+    let control = Cluster::default().propose("service:control/c1", Privilege::Service, add(1));
     assert!(matches!(control, Err(Refusal::Forbidden { .. })));
-    let other = c.propose(QUORUM, Power::Service, add(2)).unwrap_err();
+    let other = c.propose(QUORUM, Privilege::Service, add(2)).unwrap_err();
     assert!(matches!(other, Refusal::Forbidden { .. }));
-    let again = c.propose(QUORUM, Power::Service, add(1)).unwrap();
+    let again = c.propose(QUORUM, Privilege::Service, add(1)).unwrap();
     assert_eq!(again.revision, first.revision);
     c.admin(add(2)).unwrap();
     let issuing = |c: &Cluster| {
@@ -516,8 +516,8 @@ fn who_may_do_what() {
     let name = || "n1".to_owned();
     let role = Role::Agent;
     let (pin, reason, id) = ("ab".repeat(32), "why".to_owned(), "0".repeat(8));
-    use Power::{Admin, Operator, Service, User};
-    let table: [(Command, &[Power]); 8] = [
+    use Privilege::{Admin, Operator, Service, User};
+    let table: [(Command, &[Privilege]); 8] = [
         (Command::CreateToken { grant: grant("a1") }, &[Admin]),
         (Command::RevokeToken { id }, &[Admin]),
         (

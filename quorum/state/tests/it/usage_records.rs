@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     allocation::{RankExit, StopCause},
     audit::AuditAction,
     budget::{Credit, HOUR_MS, Paused, RemainingCredit, SoftPatch, WHOLE_PPM},
-    command::{Power, RankReport},
+    command::{Privilege, RankReport},
     event::EventKind,
     limit::{LimitPatch, Patch},
     usage_record::{OpenUse, UsageRecord, UsageRecordKind, UsageRecordsHead, Use, User},
@@ -159,7 +159,7 @@ fn suspended_time_is_not_counted_and_what_goes_on_is_another_stretch() {
     let mut c = Cluster::with_nodes(2);
     let id = c.running(common::spec("t", 1));
     c.clock += 5_000;
-    c.propose("olga", Power::Operator, Command::Suspend { id })
+    c.propose("olga", Privilege::Operator, Command::Suspend { id })
         .unwrap();
     c.clock += 1_000;
     c.end_all(id, RankExit::Stopped);
@@ -340,7 +340,7 @@ fn update(
         soft,
         force,
     };
-    c.propose("waldur", Power::Accounting, command)
+    c.propose("waldur", Privilege::Accounting, command)
 }
 
 fn nodes_to(n: u64) -> LimitPatch {
@@ -449,10 +449,12 @@ fn an_accounting_system_sets_limits_and_nothing_else() {
             cause: StopCause::Walltime,
         },
     ] {
-        let refused = c.propose("waldur", Power::Accounting, command).unwrap_err();
+        let refused = c
+            .propose("waldur", Privilege::Accounting, command)
+            .unwrap_err();
         assert_eq!(refused.code(), "forbidden", "{refused}");
     }
-    for power in [Power::User, Power::Operator, Power::Service] {
+    for power in [Privilege::User, Privilege::Operator, Privilege::Service] {
         let command = Command::UpdateTenant {
             tenant: path("t"),
             limits: nodes_to(9),
@@ -546,7 +548,7 @@ fn facts_are_acknowledged_forwards_only_and_by_a_service_under_its_lease() {
         through: 6,
         dropped: 0,
     };
-    let service = principal("service:c1", Power::Service);
+    let service = principal("service:c1", Privilege::Service);
     assert_eq!(
         code(c.apply(common::envelope(c.now(), service, unfenced))),
         "forbidden"

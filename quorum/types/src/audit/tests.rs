@@ -1,13 +1,13 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::command::Power;
+use crate::command::Privilege;
 
 fn chain(length: u64) -> Vec<AuditEntry> {
     let mut entries: Vec<AuditEntry> = Vec::new();
     for i in 0..length {
         let by = Principal {
             name: "root".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         };
         let id = format!("{i:012}");
         let (revision, at) = (Revision(i + 1), UnixMillis(1000 * i));
@@ -42,7 +42,7 @@ fn every_change_shows() {
             changed.push(entries);
         };
         with(&|e| e.by.name = "nobody".to_owned());
-        with(&|e| e.by.power = Power::Service);
+        with(&|e| e.by.power = Privilege::Service);
         with(&|e| e.at = UnixMillis(7));
         with(&|e| e.revision = Revision(99));
         with(&|e| e.hash[31] ^= 1);

@@ -102,7 +102,7 @@ pub struct Node {
     /// Time since which the node's own vCluster reclaims it, while the node is lent. A reclaimed node gets no new
     /// allocation of the borrower.
     #[serde(default)]
-    pub recalled_at: Option<UnixMillis>,
+    pub reclaimed_at: Option<UnixMillis>,
 }
 
 impl Node {
@@ -112,7 +112,7 @@ impl Node {
         self.is_free()
             && self.node_claim.is_none()
             && self.promised.is_none()
-            && self.recalled_at.is_none()
+            && self.reclaimed_at.is_none()
     }
 
     /// Checks whether the node may be assigned to an allocation of this user. A claimed node accepts only sensitive

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ProjectPath,
-    principal::{Power, Principal},
+    principal::{Principal, Privilege},
 };
 pub use fault::LimitFault;
 pub(crate) use fault::fmt_fault;
@@ -159,7 +159,7 @@ pub trait Rules: Sync {
     /// Administrators of the cluster and of the parent may. Administrators of levels further up act only on their own
     /// children.
     fn may_administer(&self, principal: &Principal, parent: Option<&Project>) -> bool {
-        principal.power == Power::Admin
+        principal.power == Privilege::Admin
             || parent.is_some_and(|parent| parent.admins.contains(&principal.name))
     }
 }

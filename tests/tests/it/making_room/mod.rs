@@ -8,7 +8,7 @@ mod round;
 
 use lattice_quorum_types::{
     Command, Envelope, VclusterName,
-    command::{Power, Principal, SCHEMA},
+    command::{Principal, Privilege, SCHEMA},
     scheduler::{CheckpointPatch, PreemptionPatch, SchedulerPatch, Setting},
     vcluster::VclusterPatch,
 };
@@ -67,7 +67,7 @@ async fn makes_room(site: &Site) {
         schema: SCHEMA,
         principal: Principal {
             name: "ada".to_owned(),
-            power: Power::Admin,
+            power: Privilege::Admin,
         },
         key: None,
         at: service::now(),

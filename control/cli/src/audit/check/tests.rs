@@ -3,7 +3,7 @@ use super::super::site::{Site, chain, rechained};
 use super::*;
 use lattice_quorum_types::{
     Revision,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
 };
 
 fn pins(site: &Site) -> BTreeSet<String> {
@@ -193,7 +193,7 @@ fn every_change_of_one_entry_is_found_and_named() {
         ("revision", &|e| e.revision = Revision(999)),
         ("at", &|e| e.at = UnixMillis(e.at.0 + 1)),
         ("by.name", &|e| e.by.name.push('x')),
-        ("by.power", &|e| e.by.power = Power::User),
+        ("by.power", &|e| e.by.power = Privilege::User),
         ("action", &|e| {
             e.action = AuditAction::TokenRevoked { id: "x".to_owned() }
         }),
@@ -201,7 +201,7 @@ fn every_change_of_one_entry_is_found_and_named() {
         ("all", &|e| {
             e.by = Principal {
                 name: "eve".to_owned(),
-                power: Power::Admin,
+                power: Privilege::Admin,
             };
         }),
     ];

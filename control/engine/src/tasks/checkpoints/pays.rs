@@ -19,7 +19,7 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
     let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
     let runs = |held: &&Arc<Allocation>| held.state == AllocationState::Running;
     // A job that must leave lent nodes writes its checkpoint when it leaves.
-    let stays = |held: &&Arc<Allocation>| !is_recalled(view, held);
+    let stays = |held: &&Arc<Allocation>| !is_reclaimed(view, held);
     let is_whole = |held: &&Arc<Allocation>| !held.has_ended_rank();
     let savers = savers.filter(runs).filter(stays).filter(is_whole);
     let savers: Vec<_> = savers.collect();
@@ -70,11 +70,11 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
 }
 
 /// Whether the owner of one of the job's nodes reclaims that node.
-fn is_recalled(view: &View, held: &Allocation) -> bool {
+fn is_reclaimed(view: &View, held: &Allocation) -> bool {
     let mut records = held
         .kept_nodes()
         .filter_map(|node| view.node(node)?.record.as_ref());
-    records.any(|record| record.recalled_at.is_some())
+    records.any(|record| record.reclaimed_at.is_some())
 }
 
 fn input<'a>(

@@ -154,7 +154,7 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
     let recalled = |at: Option<UnixMillis>| {
         core.restart(|view| {
             for entry in Arc::make_mut(&mut view.nodes).values_mut() {
-                Arc::make_mut(entry).record.as_mut().unwrap().recalled_at = at;
+                Arc::make_mut(entry).record.as_mut().unwrap().reclaimed_at = at;
             }
         });
     };

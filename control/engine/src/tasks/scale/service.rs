@@ -36,8 +36,8 @@ fn record<'a>(view: &'a View, node: &NodeId) -> Option<&'a Node> {
     view.node(node)?.record.as_ref()
 }
 
-fn is_recalled(view: &View, node: &NodeId) -> bool {
-    record(view, node).is_some_and(|record| record.recalled_at.is_some())
+fn is_reclaimed(view: &View, node: &NodeId) -> bool {
+    record(view, node).is_some_and(|record| record.reclaimed_at.is_some())
 }
 
 /// Nodes that the service holds. Their load is included if the nodes were queried.
@@ -57,7 +57,7 @@ pub(super) fn held(
             // A node without a running rank counts as the newest.
             added_at: rank.phase.running_since().unwrap_or(now),
             borrowed: home.is_some_and(|home| *home != service.spec.vcluster),
-            leaving: !rank.phase.stays() || is_recalled(view, &rank.node),
+            leaving: !rank.phase.stays() || is_reclaimed(view, &rank.node),
             load: loads.get(&rank.node).copied(),
         })
     };
@@ -70,7 +70,7 @@ pub(super) fn recalled(view: &View, service: &Allocation) -> Vec<NodeId> {
     let resizable = service.state == lattice_quorum_types::AllocationState::Running;
     let staying = service.ranks.iter().filter(|rank| rank.phase.stays());
     let (back, rest): (Vec<&Rank>, Vec<&Rank>) =
-        staying.partition(|rank| is_recalled(view, &rank.node));
+        staying.partition(|rank| is_reclaimed(view, &rank.node));
     if !resizable || rest.is_empty() {
         return Vec::new();
     }

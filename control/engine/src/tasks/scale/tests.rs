@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use axum::extract::Query;
-use lattice_placement::{Layout, Liveness, Plan, Reservation};
+use lattice_placement::{Layout, Liveness, Plan, PlannedReservation};
 use lattice_quorum_types::{
     Outcome as Became,
     allocation::{Rank, RankExit, RankPhase},
@@ -396,7 +396,7 @@ async fn what_the_plan_keeps_for_others_is_left_to_them_as_long_as_they_wait() {
     prometheus.says("0.9");
     let other = fixture.world.waits(Requeue::Never);
     fixture.folds();
-    let reservation = Reservation {
+    let reservation = PlannedReservation {
         id: other,
         starts_at: fixture.world.core.now().after(3_600_000),
         nodes: vec![id("b")],
@@ -492,7 +492,7 @@ async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
     fixture.starts("b");
     fixture.folds();
     let (node, held) = (id("b"), version(&fixture));
-    fixture.world.service(Command::RecallNode {
+    fixture.world.service(Command::ReclaimNode {
         node,
         wanted: true,
         version: held,

@@ -4,7 +4,7 @@
 use super::late::Late;
 use crate::{core::Core, view::View};
 use lattice_placement::{
-    ClusterView, Plan, Policy, Reservation,
+    ClusterView, Plan, PlannedReservation, Policy,
     movement::preempt::{self, Input, Saves, Victims, Work, choose},
 };
 use lattice_quorum_types::{
@@ -63,7 +63,7 @@ impl Search<'_> {
             }
             let class = |id: &AllocationId| self.cluster.pending.get(id).map(|job| job.class);
             // A reservation planned for a lower class does not block a higher one: it is planned again.
-            let outranked = |made: &&Reservation| class(&made.id) < class(&id);
+            let outranked = |made: &&PlannedReservation| class(&made.id) < class(&id);
             let others = plan.reservations.iter();
             let others = others.filter(|made| made.id != id && !outranked(made));
             let mut reserved: BTreeSet<NodeId> =

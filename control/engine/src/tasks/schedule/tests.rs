@@ -39,7 +39,7 @@ fn node(name: &str, version: u64, home: &str, liveness: Liveness) -> Arc<NodeEnt
         revision: Revision(version),
         node_claim: None,
         promised: None,
-        recalled_at: None,
+        reclaimed_at: None,
     });
     Arc::new(entry)
 }

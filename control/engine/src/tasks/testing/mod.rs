@@ -51,7 +51,7 @@ pub fn entry(name: &str) -> NodeEntry {
         revision: Revision(1),
         node_claim: None,
         promised: None,
-        recalled_at: None,
+        reclaimed_at: None,
     };
     NodeEntry {
         record: Some(record),

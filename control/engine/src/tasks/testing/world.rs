@@ -25,7 +25,8 @@ use lattice_quorum_types::{
     UnixMillis, VclusterName,
     baseline::{ClassRule, Constraint, Definition, Policy, Rule, Scalar, Sensitive},
     command::{
-        ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA, TokenGrant,
+        ExpectedNode, Fence, IssuedCertificate, Principal, Privilege, RankReport, SCHEMA,
+        TokenGrant,
     },
     id::{BaselineName, LeaseName},
     limit::Limits,
@@ -380,7 +381,7 @@ impl World {
             replace: true,
             certificate,
         };
-        self.apply("service:quorum", Power::Service, None, command);
+        self.apply("service:quorum", Privilege::Service, None, command);
     }
 
     /// Number of committed commands, whatever their results.
@@ -402,7 +403,7 @@ impl World {
             holder: "c2".to_owned(),
             ttl_ms: 600_000,
         };
-        let acquired = self.apply("service:control/c2", Power::Service, None, acquire);
+        let acquired = self.apply("service:control/c2", Privilege::Service, None, acquire);
         let Outcome::Leased { epoch, .. } = acquired else {
             panic!("{acquired:?}")
         };
@@ -416,24 +417,30 @@ impl World {
             holder: control.to_owned(),
         };
         let name = format!("service:control/{control}");
-        self.apply(&name, Power::Service, None, release);
+        self.apply(&name, Privilege::Service, None, release);
     }
 
     /// Applies a command of a user.
     pub fn user(&self, name: &str, command: Command) -> Outcome {
-        self.apply(name, Power::User, None, command)
+        self.apply(name, Privilege::User, None, command)
     }
 
     pub fn admin(&self, command: Command) -> Outcome {
-        self.apply("root", Power::Admin, None, command)
+        self.apply("root", Privilege::Admin, None, command)
     }
 
     pub fn service(&self, command: Command) -> Outcome {
         let fence = (self.fence.epoch > 0).then(|| self.fence.clone());
-        self.apply("service:control/c1", Power::Service, fence, command)
+        self.apply("service:control/c1", Privilege::Service, fence, command)
     }
 
-    fn apply(&self, name: &str, power: Power, fence: Option<Fence>, command: Command) -> Outcome {
+    fn apply(
+        &self,
+        name: &str,
+        power: Privilege,
+        fence: Option<Fence>,
+        command: Command,
+    ) -> Outcome {
         let name = name.to_owned();
         let envelope = Envelope {
             schema: SCHEMA,

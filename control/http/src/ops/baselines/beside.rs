@@ -7,7 +7,7 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_conformance::{
-    Class, ClassRecord, Reading, Verdict,
+    Class, ClassRecord, KeyVerdict, Reading,
     baseline::{Constraint, Deviation, Expectation},
     diff as compare,
 };
@@ -64,7 +64,7 @@ fn beside(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> 
             key: "class".to_owned(),
             expected: "<as in the baseline>".to_owned(),
             found: Reading::failed(why),
-            verdict: Verdict::Unknown,
+            verdict: KeyVerdict::Unknown,
         };
         let record = records.get(class);
         match (
@@ -84,11 +84,11 @@ fn deviation(d: Deviation) -> DifferenceView {
     row(d.class, d.key, d.expected, d.found.to_string(), d.verdict)
 }
 
-fn row(class: Class, key: String, left: String, right: String, v: Verdict) -> DifferenceView {
+fn row(class: Class, key: String, left: String, right: String, v: KeyVerdict) -> DifferenceView {
     let verdict = match v {
-        Verdict::Differs => "differs",
-        Verdict::Unknown => "unknown",
-        Verdict::Moved => "moved",
+        KeyVerdict::Differs => "differs",
+        KeyVerdict::Unknown => "unknown",
+        KeyVerdict::Moved => "moved",
     };
     DifferenceView {
         class: class.to_string(),
@@ -140,7 +140,7 @@ fn between(left: &ParsedBaseline, right: &ParsedBaseline) -> Vec<DifferenceView>
                 };
                 let (a, b) = (words(a), words(b));
                 if a != b {
-                    told.push(row(class, "class".to_owned(), a, b, Verdict::Differs));
+                    told.push(row(class, "class".to_owned(), a, b, KeyVerdict::Differs));
                 }
             }
         }
@@ -160,7 +160,7 @@ fn constraints(class: Class, a: &[Constraint], b: &[Constraint]) -> Vec<Differen
     differ
         .map(|key| {
             let side = |all: &BTreeMap<String, String>| all.get(key).cloned().unwrap_or_else(none);
-            row(class, key.clone(), side(&a), side(&b), Verdict::Differs)
+            row(class, key.clone(), side(&a), side(&b), KeyVerdict::Differs)
         })
         .collect()
 }

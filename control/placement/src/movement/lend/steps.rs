@@ -2,7 +2,7 @@
 
 use super::{
     Input, Loan, Moves, NotLent, Reclaim, Return,
-    ledger::{Ledger, Pools, Wants},
+    balance::{LendingBalance, Pools, Wants},
     reclaim::cheapest,
 };
 use crate::bits::BitSet;
@@ -33,7 +33,7 @@ struct LendingSteps {
 }
 
 pub(super) fn decide(input: Input<'_>) -> Moves {
-    let mut ledger = Ledger::new(input);
+    let mut ledger = LendingBalance::new(input);
     let mut told = LendingSteps::default();
     let wanting = ledger.wanting();
     let (mut claims, mut others) = (Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ fn first(set: &BitSet, most: usize) -> Vec<usize> {
 }
 
 /// Gives a job its vCluster's own nodes, if they suffice.
-fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
+fn claim<'a>(ledger: &mut LendingBalance<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
     let needed = job.view.nodes as usize;
     let pools = ledger.pools(&job);
     let mine = [
@@ -100,7 +100,7 @@ fn claim<'a>(ledger: &mut Ledger<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
 }
 
 /// `needed` nodes of the owner that are in use, taken from the jobs with the lowest cost.
-fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
+fn stop(ledger: &LendingBalance<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
     let (nodes, items): (Vec<_>, Vec<_>) = ledger.items(busy, owner).into_iter().unzip();
     let chosen = u32::try_from(needed)
         .ok()
@@ -115,7 +115,7 @@ fn stop(ledger: &Ledger<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<
 ///
 /// A job that must wait for any own node of its vCluster gets all its nodes from there. Borrowed nodes could be
 /// reclaimed before it starts, and its own nodes would then come later than guaranteed.
-fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut LendingSteps) {
+fn settle(ledger: &mut LendingBalance<'_>, mut claim: Claim<'_>, told: &mut LendingSteps) {
     if let Err(why) = spare(ledger, &mut claim, told) {
         told.moves.refused.insert(claim.job.id(), why);
     }
@@ -136,7 +136,7 @@ fn settle(ledger: &mut Ledger<'_>, mut claim: Claim<'_>, told: &mut LendingSteps
 ///
 /// Nodes already recalled for the job stay recalled until it has started.
 fn spare(
-    ledger: &mut Ledger<'_>,
+    ledger: &mut LendingBalance<'_>,
     claim: &mut Claim<'_>,
     told: &mut LendingSteps,
 ) -> Result<(), NotLent> {
@@ -165,7 +165,7 @@ fn spare(
 }
 
 /// Gives a job the nodes of its vCluster, and lends it the rest; or nothing.
-fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut LendingSteps) {
+fn borrow(ledger: &mut LendingBalance<'_>, job: Wants<'_>, told: &mut LendingSteps) {
     let needed = job.view.nodes as usize;
     let Pools {
         own,
@@ -201,19 +201,19 @@ fn borrow(ledger: &mut Ledger<'_>, job: Wants<'_>, told: &mut LendingSteps) {
 }
 
 impl LendingSteps {
-    fn lend(&mut self, ledger: &mut Ledger<'_>, job: &Wants<'_>, nodes: Vec<usize>) {
+    fn lend(&mut self, ledger: &mut LendingBalance<'_>, job: &Wants<'_>, nodes: Vec<usize>) {
         ledger.lend(&nodes, job.vcluster);
         let loans = nodes.into_iter().map(|n| (n, job.id(), job.vcluster));
         self.loans.extend(loans);
     }
 
-    fn recall(&mut self, ledger: &mut Ledger<'_>, job: &Wants<'_>, nodes: &[usize]) {
+    fn recall(&mut self, ledger: &mut LendingBalance<'_>, job: &Wants<'_>, nodes: &[usize]) {
         ledger.give_back(nodes);
         let returns = nodes.iter().map(|n| (*n, Some(job.id())));
         self.returns.extend(returns);
     }
 
-    fn finish(self, ledger: &Ledger<'_>) -> Moves {
+    fn finish(self, ledger: &LendingBalance<'_>) -> Moves {
         let LendingSteps {
             mut loans,
             returns,

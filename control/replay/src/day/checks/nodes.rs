@@ -156,7 +156,7 @@ impl Checks {
         let is_kept = node.holder.is_some_and(|holder| holder.allocation == to);
         let is_out = node.lifecycle != Lifecycle::Ready
             || !node.drain.is_empty()
-            || node.recalled_at.is_some()
+            || node.reclaimed_at.is_some()
             || node.current != before.current;
         let held = state.allocation(to);
         let is_over = held.is_none_or(|held| held.state != AllocationState::Pending);
@@ -199,7 +199,7 @@ impl Checks {
         if let Some(other) = before.promised.filter(|other| *other != by) {
             wrong.push(format!("{id} is promised to {other} and went to {by}"));
         }
-        if before.recalled_at.is_some() {
+        if before.reclaimed_at.is_some() {
             wrong.push(format!("{id} is asked back and went to {by}"));
         }
         if before.current != spec.vcluster {
@@ -248,7 +248,7 @@ impl Checks {
     pub(super) fn recalled(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for node in state.nodes() {
-            let (Some(since), Some(holder)) = (node.recalled_at, node.holder) else {
+            let (Some(since), Some(holder)) = (node.reclaimed_at, node.holder) else {
                 continue;
             };
             let held = state.allocation(holder.allocation);

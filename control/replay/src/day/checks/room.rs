@@ -44,7 +44,7 @@ impl Checks {
                 let of_home = seen.record.nodes().filter_map(|node| self.nodes.get(node));
                 let mut lent = of_home.filter(|node| node.home == *home && node.current != *home);
                 let is_due = |at: UnixMillis| now >= at.after(GRACE_MS);
-                if !lent.any(|node| node.recalled_at.is_some_and(is_due)) {
+                if !lent.any(|node| node.reclaimed_at.is_some_and(is_due)) {
                     let what = "makes room for an owner before its grace was over";
                     wrong.push(format!("{} {what}", victim.id));
                 }

@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     VclusterName,
     allocation::RankExit,
     budget::{Credit, SoftPatch},
-    command::{ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    command::{ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
     limit::{LimitPatch, Limits},
     node::Lifecycle,
@@ -87,7 +87,7 @@ impl World {
             let lease = LeaseName::new("clock").unwrap();
             let (holder, ttl_ms) = ("c1".to_owned(), 1_000);
             self.propose(
-                Power::Admin,
+                Privilege::Admin,
                 "root",
                 Command::AcquireLease {
                     lease,
@@ -109,13 +109,18 @@ impl World {
         self.inner().state.usage_records_head()
     }
 
-    pub fn propose(&self, power: Power, name: &str, command: Command) -> Result<Applied, Refusal> {
+    pub fn propose(
+        &self,
+        power: Privilege,
+        name: &str,
+        command: Command,
+    ) -> Result<Applied, Refusal> {
         self.propose_under(power, name, None, command)
     }
 
     fn propose_under(
         &self,
-        power: Power,
+        power: Privilege,
         name: &str,
         fence: Option<Fence>,
         command: Command,
@@ -149,7 +154,7 @@ impl World {
     }
 
     pub fn admin(&self, command: Command) -> Applied {
-        self.propose(Power::Admin, "root", command).unwrap()
+        self.propose(Privilege::Admin, "root", command).unwrap()
     }
 
     fn service(&self, command: Command) -> Result<Applied, Refusal> {
@@ -161,7 +166,7 @@ impl World {
         });
         let epoch = self.inner().state.lease("accounting").unwrap().0;
         let fence = Some(Fence { lease, epoch });
-        self.propose_under(Power::Service, "service:control/c1", fence, command)
+        self.propose_under(Privilege::Service, "service:control/c1", fence, command)
     }
 
     pub fn project(&self, project: &str, nodes: u64) {
@@ -238,7 +243,7 @@ impl World {
         };
         let spec = Box::new(spec);
         let applied = self
-            .propose(Power::User, "alice", Command::Submit { spec })
+            .propose(Privilege::User, "alice", Command::Submit { spec })
             .unwrap();
         let Outcome::Submitted { id } = applied.outcome else {
             panic!("{applied:?}")
@@ -273,7 +278,7 @@ impl World {
                 node,
                 report,
             };
-            self.propose(Power::Service, "service:control/c1", command)
+            self.propose(Privilege::Service, "service:control/c1", command)
                 .unwrap();
         }
     }
@@ -382,7 +387,7 @@ impl AccountedCluster for World {
             soft: SoftPatch::default(),
             force: false,
         };
-        done(self.propose(Power::Accounting, "waldur", command))
+        done(self.propose(Privilege::Accounting, "waldur", command))
     }
 }
 

@@ -12,8 +12,8 @@ use lattice_quorum_types::{
     budget::{Credit, RemainingCredit, SoftPatch},
     checkpoint::{CheckpointMode, CheckpointOutcome},
     command::{
-        AttestedNode, ExpectedNode, Fence, IssuedCertificate, Power, Principal, RankReport, SCHEMA,
-        TokenGrant, Victim,
+        AttestedNode, ExpectedNode, Fence, IssuedCertificate, Principal, Privilege, RankReport,
+        SCHEMA, TokenGrant, Victim,
     },
     dag::{DagSpec, Edge, MemberSpec},
     id::{BaselineName, LeaseName},
@@ -141,8 +141,8 @@ impl Script {
         START.after(1_000 * self.log.len() as u64)
     }
 
-    fn propose(&mut self, name: &str, power: Power, command: Command) -> Outcome {
-        let fence = (power == Power::Service).then(|| {
+    fn propose(&mut self, name: &str, power: Privilege, command: Command) -> Outcome {
+        let fence = (power == Privilege::Service).then(|| {
             let lease = LeaseName::new("schedule.main").unwrap();
             let epoch = self.state.lease(lease.as_str()).unwrap().0;
             Fence { lease, epoch }
@@ -166,15 +166,15 @@ impl Script {
     }
 
     fn admin(&mut self, command: Command) -> Outcome {
-        self.propose("root", Power::Admin, command)
+        self.propose("root", Privilege::Admin, command)
     }
 
     fn user(&mut self, command: Command) -> Outcome {
-        self.propose("alice", Power::User, command)
+        self.propose("alice", Privilege::User, command)
     }
 
     fn service(&mut self, command: Command) -> Outcome {
-        self.propose("service:control/c1", Power::Service, command)
+        self.propose("service:control/c1", Privilege::Service, command)
     }
 
     fn expected(&self, nodes: &[usize]) -> Vec<ExpectedNode> {
@@ -494,7 +494,7 @@ impl Script {
     fn account(&mut self) {
         self.propose(
             "waldur",
-            Power::Accounting,
+            Privilege::Accounting,
             Command::UpdateTenant {
                 tenant: path("ocean"),
                 limits: LimitPatch::default(),

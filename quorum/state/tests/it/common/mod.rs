@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     VclusterName,
     allocation::RankExit,
     attestation::{Attestation, Proof},
-    command::{AttestedNode, ExpectedNode, Fence, Power, Principal, RankReport, SCHEMA},
+    command::{AttestedNode, ExpectedNode, Fence, Principal, Privilege, RankReport, SCHEMA},
     id::LeaseName,
     limit::Limits,
     node::Lifecycle,
@@ -45,7 +45,7 @@ pub fn limits(nodes: u64) -> Limits {
     }
 }
 
-pub fn principal(name: &str, power: Power) -> Principal {
+pub fn principal(name: &str, power: Privilege) -> Principal {
     Principal {
         name: name.to_owned(),
         power,
@@ -106,14 +106,14 @@ impl Cluster {
     pub fn propose(
         &mut self,
         name: &str,
-        power: Power,
+        power: Privilege,
         command: Command,
     ) -> Result<Applied, Refusal> {
         self.apply(envelope(self.now(), principal(name, power), command))
     }
 
     pub fn admin(&mut self, command: Command) -> Result<Applied, Refusal> {
-        self.propose("root", Power::Admin, command)
+        self.propose("root", Privilege::Admin, command)
     }
 
     pub fn create(&mut self, project: &str, limits: Option<Limits>) -> Result<Applied, Refusal> {
@@ -152,7 +152,7 @@ impl Cluster {
         let command = Command::Submit {
             spec: Box::new(spec),
         };
-        match self.propose("alice", Power::User, command)?.outcome {
+        match self.propose("alice", Privilege::User, command)?.outcome {
             Outcome::Submitted { id } => Ok(id),
             other => panic!("a submit gave {other:?}"),
         }
@@ -231,7 +231,7 @@ impl Cluster {
             ttl_ms: 60_000,
         })
         .unwrap();
-        let service = principal("service:c1", Power::Service);
+        let service = principal("service:c1", Privilege::Service);
         let mut envelope = envelope(self.now(), service, command);
         envelope.fence = Some(Fence {
             epoch: self.state.lease(schedule.as_str()).unwrap().0,
@@ -253,7 +253,7 @@ impl Cluster {
             node: node.clone(),
             report,
         };
-        self.propose("service:control/c1", Power::Service, command)
+        self.propose("service:control/c1", Privilege::Service, command)
     }
 
     pub fn start_all(&mut self, id: AllocationId) {

@@ -124,7 +124,7 @@ impl Cluster {
             ttl_ms: 60_000,
         })
         .unwrap();
-        let service = principal("service:c1", Power::Service);
+        let service = principal("service:c1", Privilege::Service);
         let mut envelope = envelope(self.now(), service, command);
         let epoch = self.state.lease(lease.as_str()).unwrap().0;
         envelope.fence = Some(Fence { lease, epoch });
@@ -133,7 +133,7 @@ impl Cluster {
 
     /// Proposes a command as a user.
     pub fn user(&mut self, name: &str, command: Command) -> Result<Applied, Refusal> {
-        self.propose(name, Power::User, command)
+        self.propose(name, Privilege::User, command)
     }
 
     /// Assigns one free node to an allocation or element.

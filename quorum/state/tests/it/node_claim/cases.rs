@@ -82,14 +82,14 @@ fn what_is_held_drained_or_not_as_seen_cannot_be_claimed() {
         nodes,
         purpose: String::new(),
     };
-    let answer = c.propose("alice", Power::User, claim(nodes));
+    let answer = c.propose("alice", Privilege::User, claim(nodes));
     assert_eq!(taken(answer)[0].by, TakenBy::Changed);
 
     for nodes in [Vec::new(), c.proven(&[n(2), n(2)])] {
-        let answer = c.propose("alice", Power::User, claim(nodes));
+        let answer = c.propose("alice", Privilege::User, claim(nodes));
         assert!(matches!(answer.unwrap_err(), Refusal::Invalid { field, .. } if field == "nodes"));
     }
-    let service = c.propose(SERVICE, Power::Service, claim(c.proven(&[n(2)])));
+    let service = c.propose(SERVICE, Privilege::Service, claim(c.proven(&[n(2)])));
     assert!(matches!(service.unwrap_err(), Refusal::Forbidden { .. }));
     let unknown = c.claim("alice", "t/x", &[2]).unwrap_err();
     assert!(matches!(unknown, Refusal::UnknownProject { .. }));
@@ -127,7 +127,9 @@ fn a_claim_rests_on_each_nodes_own_word() {
     };
     let mut nodes = c.proven(&[n(0), n(1)]);
     nodes[1].proof = proof(c.now(), &n(1), 2);
-    let refused = c.propose("alice", Power::User, claim(nodes)).unwrap_err();
+    let refused = c
+        .propose("alice", Privilege::User, claim(nodes))
+        .unwrap_err();
     let text = refused.to_string();
     let Refusal::NotConforming { faults, more: 0 } = refused else {
         panic!("{text}")
@@ -142,7 +144,9 @@ fn a_claim_rests_on_each_nodes_own_word() {
     let mut booted = c.proven(&[n(0)]);
     booted[0].expected.boot = Some("b2".to_owned());
     for nodes in [old, booted] {
-        let refused = c.propose("alice", Power::User, claim(nodes)).unwrap_err();
+        let refused = c
+            .propose("alice", Privilege::User, claim(nodes))
+            .unwrap_err();
         assert!(
             matches!(refused, Refusal::NotConforming { .. }),
             "{refused}"
@@ -165,7 +169,7 @@ fn a_repeat_of_a_claim_with_other_words_of_its_nodes_answers_as_before() {
             nodes: c.proven(&[n(0)]),
             purpose: String::new(),
         };
-        let mut envelope = envelope(c.now(), principal("alice", Power::User), claim);
+        let mut envelope = envelope(c.now(), principal("alice", Privilege::User), claim);
         envelope.key = Some("k1".to_owned());
         envelope
     };
@@ -255,7 +259,7 @@ fn a_node_that_goes_back_in_the_step_in_which_sensitive_work_starts_is_written_d
     c.report(id, &n(2), done).unwrap();
     let nodes = vec![n(1), n(2)];
     let shrink = Command::Shrink { id, nodes };
-    c.propose("alice", Power::User, shrink).unwrap();
+    c.propose("alice", Privilege::User, shrink).unwrap();
     let (mut started, mut back) = (Vec::new(), Vec::new());
     for action in c.audit() {
         match action {

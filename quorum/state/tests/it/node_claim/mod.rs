@@ -16,7 +16,7 @@ use lattice_quorum_types::{
     attestation::{Attestation, ClassAttestation, Proof},
     audit::{AuditAction, AuditEntry, verify_chain},
     baseline::{ClassRule, Definition, Policy, Rule, Sensitive},
-    command::{AttestedNode, ExpectedNode, Fence, Power, RankReport},
+    command::{AttestedNode, ExpectedNode, Fence, Privilege, RankReport},
     event::EventKind,
     id::{BaselineName, LeaseName},
     limit::{LimitPatch, Patch, SensitivePool, SystemLimitPatch},
@@ -51,7 +51,7 @@ fn founded(nodes: usize) -> Cluster {
         holder: "c1".to_owned(),
         ttl_ms: 60_000,
     };
-    c.propose(SERVICE, Power::Service, acquire).unwrap();
+    c.propose(SERVICE, Privilege::Service, acquire).unwrap();
     c
 }
 
@@ -116,7 +116,7 @@ impl Claiming for Cluster {
             nodes: self.proven(&nodes),
             purpose: "genomes".to_owned(),
         };
-        self.propose(user, Power::User, claim)
+        self.propose(user, Privilege::User, claim)
     }
 
     fn release(&mut self, user: &str, nodes: &[usize]) -> Result<Applied, Refusal> {
@@ -124,12 +124,12 @@ impl Claiming for Cluster {
             nodes: nodes.iter().copied().map(n).collect(),
             reason: None,
         };
-        self.propose(user, Power::User, release)
+        self.propose(user, Privilege::User, release)
     }
 
     fn fenced(&mut self, command: Command) -> Result<Applied, Refusal> {
         let epoch = self.state.lease("wipe").map_or(0, |(epoch, _)| epoch);
-        let mut envelope = envelope(self.now(), principal(SERVICE, Power::Service), command);
+        let mut envelope = envelope(self.now(), principal(SERVICE, Privilege::Service), command);
         envelope.fence = Some(Fence {
             lease: lease(),
             epoch,
@@ -154,7 +154,7 @@ impl Claiming for Cluster {
         let submit = Command::Submit {
             spec: Box::new(spec),
         };
-        match self.propose(user, Power::User, submit)?.outcome {
+        match self.propose(user, Privilege::User, submit)?.outcome {
             lattice_quorum_types::Outcome::Submitted { id } => Ok(id),
             other => panic!("{other:?}"),
         }

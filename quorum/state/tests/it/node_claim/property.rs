@@ -151,7 +151,10 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
                 nodes,
                 purpose: String::new(),
             };
-            (Some(c.propose(USERS[*user], Power::User, claim)), "claim")
+            (
+                Some(c.propose(USERS[*user], Privilege::User, claim)),
+                "claim",
+            )
         }
         Step::Release { who, nodes } => {
             let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
@@ -160,7 +163,7 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
                 reason: Some("done".to_owned()),
             };
             let answer = match USERS.get(*who) {
-                Some(user) => c.propose(user, Power::User, release),
+                Some(user) => c.propose(user, Privilege::User, release),
                 None => c.admin(release),
             };
             (Some(answer), "release")
@@ -202,7 +205,10 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
             let submit = Command::Submit {
                 spec: Box::new(spec),
             };
-            (Some(c.propose(USERS[*user], Power::User, submit)), "submit")
+            (
+                Some(c.propose(USERS[*user], Privilege::User, submit)),
+                "submit",
+            )
         }
         Step::Give { nth: i, shift } => {
             let Some(id) = nth(c, *i, false) else {

@@ -64,7 +64,7 @@ fn a_vcluster_is_for_the_tenants_it_names() {
     for wrong in [Some(&["t/a"][..]), Some(&["nobody"][..])] {
         assert!(c.admin(set("main", wrong, None)).is_err());
     }
-    let user = c.propose("alice", Power::Operator, set("main", None, None));
+    let user = c.propose("alice", Privilege::Operator, set("main", None, None));
     assert!(matches!(user.unwrap_err(), Refusal::Forbidden { .. }));
 }
 
@@ -83,7 +83,7 @@ fn nodes_are_lent_while_idle_and_come_back() {
         version: c.node(i).version,
     };
     let command = lend(&c, 0, "other");
-    let unfenced = c.propose(SERVICE, Power::Service, command.clone());
+    let unfenced = c.propose(SERVICE, Privilege::Service, command.clone());
     assert!(matches!(unfenced.unwrap_err(), Refusal::Forbidden { .. }));
     c.fenced(command.clone()).unwrap();
     assert_eq!(
@@ -281,7 +281,7 @@ fn settings_of_a_scheduler_are_merged() {
         Refusal::VclusterChanged { current: 4, .. }
     ));
     let command = change_settings(energy(1), plain(), None);
-    let refused = c.propose("alice", Power::User, command).unwrap_err();
+    let refused = c.propose("alice", Privilege::User, command).unwrap_err();
     assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
 }
 
@@ -401,7 +401,7 @@ fn a_vcluster_goes_when_no_node_is_left_in_it() {
          `lattice admin vcluster assign OTHER 'n[000-001]' --from night`"
     );
     c.admin(assign(&[0, 1], "main", Some("night"))).unwrap();
-    let user = c.propose("alice", Power::Operator, delete(None));
+    let user = c.propose("alice", Privilege::Operator, delete(None));
     assert!(matches!(user.unwrap_err(), Refusal::Forbidden { .. }));
     let changed = c.admin(delete(Some(2))).unwrap_err();
     assert!(matches!(

@@ -35,7 +35,7 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
         wipe,
         outcome: wiped(),
     };
-    let unfenced = c.propose(SERVICE, Power::Service, report.clone());
+    let unfenced = c.propose(SERVICE, Privilege::Service, report.clone());
     assert!(matches!(unfenced.unwrap_err(), Refusal::Forbidden { .. }));
     let person = c.admin(report.clone());
     assert!(matches!(person.unwrap_err(), Refusal::Forbidden { .. }));
@@ -86,9 +86,9 @@ fn who_may_release_and_when() {
         nodes: vec![n(0), n(1)],
         reason: reason.map(str::to_owned),
     };
-    let other = c.propose("bob", Power::User, release(Some("mine now")));
+    let other = c.propose("bob", Privilege::User, release(Some("mine now")));
     assert!(matches!(other.unwrap_err(), Refusal::Forbidden { .. }));
-    let operator = c.propose("olga", Power::Operator, release(Some("mine now")));
+    let operator = c.propose("olga", Privilege::Operator, release(Some("mine now")));
     assert!(matches!(operator.unwrap_err(), Refusal::Forbidden { .. }));
     let wordless = c.admin(release(None)).unwrap_err().to_string();
     assert!(wordless.contains("claimed by alice"), "{wordless}");
@@ -148,7 +148,7 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
         node,
         reason: "rebooted it".to_owned(),
     };
-    let user = c.propose("alice", Power::User, repeat(n(0)));
+    let user = c.propose("alice", Privilege::User, repeat(n(0)));
     assert!(matches!(user.unwrap_err(), Refusal::Forbidden { .. }));
     assert!(c.admin(repeat(n(2))).is_err(), "claimed by nobody");
     c.admin(repeat(n(0))).unwrap();
@@ -169,7 +169,7 @@ fn a_failed_wipe_quarantines_until_an_administrator_has_seen_to_it() {
         node,
         reason: "the disk was shredded".to_owned(),
     };
-    let service = c.propose(SERVICE, Power::Service, accept(n(1)));
+    let service = c.propose(SERVICE, Privilege::Service, accept(n(1)));
     assert!(matches!(service.unwrap_err(), Refusal::Forbidden { .. }));
     c.admin(accept(n(1))).unwrap();
     let node = c.node(1);

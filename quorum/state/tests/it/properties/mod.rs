@@ -20,7 +20,9 @@ use lattice_quorum_types::{
     allocation::{RankExit, RankPhase, StopCause},
     audit::{AuditAction, AuditEntry, verify_chain},
     baseline::{ClassRule, Constraint, Definition, MAX_VERSIONS, Policy, Rule, Scalar, Sensitive},
-    command::{ExpectedNode, Fence, IssuedCertificate, LimitChange, Power, RankReport, TokenGrant},
+    command::{
+        ExpectedNode, Fence, IssuedCertificate, LimitChange, Privilege, RankReport, TokenGrant,
+    },
     hostlist,
     id::{BaselineName, LeaseName},
     limit::{LimitPatch, Limits, Patch, Resource, SystemLimitPatch, Usage},
@@ -47,7 +49,7 @@ fn take(c: &mut Cluster, step: &Move) {
         return;
     }
     for (name, power, command) in resolve(c, step) {
-        let fenced = power == Power::Service
+        let fenced = power == Privilege::Service
             && (movement::is_fenced(&command)
                 || matches!(
                     command,

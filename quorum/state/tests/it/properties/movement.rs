@@ -125,15 +125,15 @@ pub fn is_fenced(command: &Command) -> bool {
             | Command::WithdrawPromise { .. }
             | Command::LendNode { .. }
             | Command::ReturnNode { .. }
-            | Command::RecallNode { .. }
+            | Command::ReclaimNode { .. }
     )
 }
 
-type Proposed = (&'static str, Power, Command);
+type Proposed = (&'static str, Privilege, Command);
 
 /// Commands that a step stands for in the present state.
 pub fn resolve(c: &Cluster, step: &Step) -> Vec<Proposed> {
-    let alice = |command| vec![("alice", Power::User, command)];
+    let alice = |command| vec![("alice", Privilege::User, command)];
     match command(c, step) {
         None => Vec::new(),
         Some(command) if is_fenced(&command) || matches!(command, Command::Assign { .. }) => {
@@ -142,14 +142,14 @@ pub fn resolve(c: &Cluster, step: &Step) -> Vec<Proposed> {
                 holder: "control/c0".to_owned(),
                 ttl_ms: 60_000,
             };
-            let service = |command| ("service:control/c1", Power::Service, command);
+            let service = |command| ("service:control/c1", Privilege::Service, command);
             vec![service(acquire), service(command)]
         }
         Some(command @ Command::Report { .. }) => {
-            vec![("service:control/c1", Power::Service, command)]
+            vec![("service:control/c1", Privilege::Service, command)]
         }
         Some(command @ (Command::SetReservation { .. } | Command::DeleteReservation { .. })) => {
-            vec![("olga", Power::Operator, command)]
+            vec![("olga", Privilege::Operator, command)]
         }
         Some(command) => alice(command),
     }
@@ -196,7 +196,7 @@ fn all_wrote(c: &Cluster, nth: usize) -> Vec<Proposed> {
         .as_ref()
         .map_or(0, |writing| writing.number);
     let all = (0..a.ranks.len()).filter_map(|rank| wrote(c, a, rank, number, true));
-    let service = |command| ("service:control/c1", Power::Service, command);
+    let service = |command| ("service:control/c1", Privilege::Service, command);
     all.map(service).collect()
 }
 
@@ -233,7 +233,7 @@ fn moved_whole(c: &Cluster, nth: usize, resume: bool) -> Vec<Proposed> {
         ttl_ms: 60_000,
     };
     let all = [acquire, make_room].into_iter();
-    let service = |command| ("service:control/c1", Power::Service, command);
+    let service = |command| ("service:control/c1", Privilege::Service, command);
     all.chain(wrote)
         .chain(ended)
         .chain(resume)
@@ -407,7 +407,7 @@ fn command(c: &Cluster, step: &Step) -> Option<Command> {
         Step::Recall { node, wanted } => {
             let ExpectedNode { node, version, .. } = lendable(*node)?;
             let wanted = *wanted;
-            Command::RecallNode {
+            Command::ReclaimNode {
                 node,
                 wanted,
                 version,

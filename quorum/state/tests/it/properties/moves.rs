@@ -76,7 +76,7 @@ pub enum Move {
     },
     Force {
         node: usize,
-        power: Power,
+        power: Privilege,
     },
     EndFaulty {
         nth: usize,
@@ -234,7 +234,7 @@ pub fn moves() -> impl Strategy<Value = Move> {
         2 => (0..NODES).prop_map(|node| Move::Register { node }),
         2 => (0..2usize, 1..90_000u64, prop::bool::weighted(0.2))
             .prop_map(|(who, ttl_ms, give_back)| Move::Lease { who, ttl_ms, give_back }),
-        2 => (0..NODES, prop_oneof![1 => Just(Power::Service), 4 => Just(Power::Operator)])
+        2 => (0..NODES, prop_oneof![1 => Just(Privilege::Service), 4 => Just(Privilege::Operator)])
             .prop_map(|(node, power)| Move::Force { node, power }),
         2 => (nth.clone(), 0..4usize, any::<bool>())
             .prop_map(|(nth, rank, spawned)| Move::EndFaulty { nth, rank, spawned }),

@@ -31,11 +31,11 @@ pub fn lease() -> LeaseName {
 }
 
 /// Commands that a move stands for in the present state.
-pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> {
+pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Privilege, Command)> {
     let state = &c.state;
     let id_of = |i: usize| nth(state, i).map_or(AllocationId(9_999), |a| a.id);
-    let admin = |command| vec![("root", Power::Admin, command)];
-    let service = |command| vec![("service:control/c1", Power::Service, command)];
+    let admin = |command| vec![("root", Privilege::Admin, command)];
+    let service = |command| vec![("service:control/c1", Privilege::Service, command)];
     let report = |a: &Allocation, rank: usize, report: RankReport| {
         let node = a
             .ranks
@@ -105,7 +105,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             };
             vec![(
                 "alice",
-                Power::User,
+                Privilege::User,
                 Command::Submit {
                     spec: Box::new(spec),
                 },
@@ -113,7 +113,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
         }
         Move::Cancel { nth, owner } => {
             let who = if *owner { "alice" } else { "mallory" };
-            vec![(who, Power::User, Command::Cancel { id: id_of(*nth) })]
+            vec![(who, Privilege::User, Command::Cancel { id: id_of(*nth) })]
         }
         Move::Hold { nth } => admin(Command::Hold { id: id_of(*nth) }),
         Move::Release { nth } => admin(Command::Release { id: id_of(*nth) }),
@@ -298,7 +298,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             let name = enrolled(*name);
             vec![(
                 "service:quorum",
-                Power::Service,
+                Privilege::Service,
                 Command::ConsumeToken {
                     hash: "ab".repeat(32),
                     role: Role::Agent,
@@ -319,7 +319,7 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
                 certificate: certificate(c, &name, 3_600_000),
                 name,
             };
-            vec![("service:quorum", Power::Service, command)]
+            vec![("service:quorum", Privilege::Service, command)]
         }
         Move::RevokeName { name } => admin(Command::RevokeCertificates {
             name: enrolled(*name),
@@ -343,20 +343,24 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             delete,
         } => vec![(
             "olga",
-            Power::Operator,
+            Privilege::Operator,
             baseline(c, *name, *from, *class, *expected, *delete),
         )],
         Move::Brake { hold: true } => {
             let reason = "3 of 8 nodes differ".to_owned();
             vec![(
                 "service:control/c1",
-                Power::Service,
+                Privilege::Service,
                 Command::HoldBrake { reason },
             )]
         }
         Move::Brake { hold: false } => {
             let reason = "meant".to_owned();
-            vec![("olga", Power::Operator, Command::ReleaseBrake { reason })]
+            vec![(
+                "olga",
+                Privilege::Operator,
+                Command::ReleaseBrake { reason },
+            )]
         }
         Move::Grow {
             nth: i,
@@ -387,14 +391,14 @@ pub fn resolve(c: &Cluster, step: &Move) -> Vec<(&'static str, Power, Command)> 
             let nodes = a.nodes().skip(*from).take(*by).cloned().collect();
             let command = Command::Shrink { id: a.id, nodes };
             match owner {
-                true => vec![("alice", Power::User, command)],
+                true => vec![("alice", Privilege::User, command)],
                 false => service(command),
             }
         }),
         Move::Suspend { nth, owner } => {
             let command = Command::Suspend { id: id_of(*nth) };
             let who = if *owner { "alice" } else { "mallory" };
-            vec![(who, Power::User, command)]
+            vec![(who, Privilege::User, command)]
         }
         Move::Resume { nth } => service(Command::Resume { id: id_of(*nth) }),
         Move::NewProject {

@@ -219,14 +219,14 @@ fn check_promises(state: &State, ends: &Ends) {
         );
         assert_eq!(node.current, a.spec.vcluster);
         assert!(node.lifecycle == Lifecycle::Ready && node.drain.is_empty());
-        assert!(node.recalled_at.is_none());
+        assert!(node.reclaimed_at.is_none());
         assert_ne!(node.holder.map(|holder| holder.allocation), Some(id));
         *promised.entry(id).or_default() += 1;
     }
     for (id, nodes) in promised {
         assert!(nodes <= ends.records[&id].spec.nodes);
     }
-    for node in state.nodes().filter(|node| node.recalled_at.is_some()) {
+    for node in state.nodes().filter(|node| node.reclaimed_at.is_some()) {
         assert_ne!(node.home, node.current, "{} is home", node.id);
     }
 }

@@ -81,7 +81,7 @@ fn a_word_must_be_the_nodes_own_of_its_boot_and_of_now() {
     let command = c.plan(id, &|node| proof(&c, node, &[]));
     c.clock += MAX_AGE_MS + 1;
     c.create("later", None).unwrap();
-    let behind = envelope(common::START, principal("root", Power::Admin), command);
+    let behind = envelope(common::START, principal("root", Privilege::Admin), command);
     assert!(matches!(first(c.apply(behind)), ProofFault::Age { .. }));
 }
 
@@ -330,13 +330,13 @@ fn a_service_assigns_under_its_lease_alone_and_people_who_may() {
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| proof(&c, node, &[]));
     for (who, power) in [
-        ("alice", Power::User),
-        ("service:control/c1", Power::Service),
+        ("alice", Privilege::User),
+        ("service:control/c1", Privilege::Service),
     ] {
         let refused = c.propose(who, power, command.clone()).unwrap_err();
         assert!(matches!(refused, Refusal::Forbidden { .. }), "{refused}");
     }
-    c.propose("olga", Power::Operator, command).unwrap();
+    c.propose("olga", Privilege::Operator, command).unwrap();
 }
 
 /// During an upgrade of a cluster: digests are compared in the schema of the baseline if the node reports one.
@@ -415,7 +415,7 @@ fn whom_baselines_name_is_not_expanded_for_every_command() {
     let expand = expand.elapsed();
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| proof(&c, node, &[("gpu", 2)]));
-    let asked = envelope(c.now(), principal("root", Power::Admin), command);
+    let asked = envelope(c.now(), principal("root", Privilege::Admin), command);
     let restored = State::restore(&c.state.snapshot()).unwrap();
     // The best of several rounds: a busy machine may stall within any one.
     let is_quick = |round: u32| {

@@ -16,7 +16,7 @@ use lattice_quorum_types::{
         Baseline, ClassRule, Cohort, CohortSelector, Constraint, Definition, Policy, Rule, Scalar,
         Sensitive,
     },
-    command::{AttestedNode, ExpectedNode, Power},
+    command::{AttestedNode, ExpectedNode, Privilege},
     id::BaselineName,
     refusal::ProofFault,
     view::{Answer, Query},
@@ -123,7 +123,7 @@ impl Sensitively for Cluster {
             definition: Box::new(definition),
             expected_version: None,
         };
-        self.propose("olga", Power::Operator, set).unwrap();
+        self.propose("olga", Privilege::Operator, set).unwrap();
     }
 
     fn submit_sensitive(&mut self, nodes: u32) -> AllocationId {

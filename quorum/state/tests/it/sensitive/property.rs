@@ -156,7 +156,7 @@ impl Run {
                     expected_version: None,
                 };
                 // An ambiguous baseline is rejected.
-                let _ = self.c.propose("olga", Power::Operator, set);
+                let _ = self.c.propose("olga", Privilege::Operator, set);
             }
             Step::Delete { name: n } => {
                 let delete = Command::DeleteBaseline {

@@ -3,7 +3,7 @@ use super::*;
 use crate::{
     Revision,
     audit::AuditAction,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
     rpc::Role,
 };
 
@@ -14,7 +14,7 @@ fn entry(number: u64, by: &str, action: AuditAction) -> AuditEntry {
         at: UnixMillis(1_000 * number),
         by: Principal {
             name: by.to_owned(),
-            power: Power::Operator,
+            power: Privilege::Operator,
         },
         action,
         hash: [0; 32],

@@ -3,7 +3,7 @@ use super::*;
 use crate::{
     NodeId, Revision, UnixMillis,
     audit::AuditAction,
-    command::{Power, Principal},
+    command::{Principal, Privilege},
 };
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn chain(length: u64) -> Vec<AuditEntry> {
         };
         let by = Principal {
             name: "op".to_owned(),
-            power: Power::Operator,
+            power: Privilege::Operator,
         };
         let at = UnixMillis(1_000 * n.div_ceil(2));
         all.push(AuditEntry::following(

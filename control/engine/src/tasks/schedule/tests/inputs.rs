@@ -367,7 +367,7 @@ fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
     let slow = timeout(4000);
     let (home, away) = (well("a"), well("b"));
     let lent = edited(&away, |record| record.current = name("other"));
-    let asked = edited(&lent, |record| record.recalled_at = Some(UnixMillis(15)));
+    let asked = edited(&lent, |record| record.reclaimed_at = Some(UnixMillis(15)));
     let theirs = edited(&well("c"), |record| record.home = name("other"));
     let other = edited(&theirs, |record| record.current = name("other"));
     let at = |revision, nodes: &[Arc<NodeEntry>], borrower: SchedulerSettings| {
@@ -389,7 +389,7 @@ fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
     let loans = seen.iter().map(|cluster| {
         let loan = cluster.on_loan.get(&id("b"))?;
         assert!(loan.node.in_service);
-        Some((loan.release_after_ms, loan.recalled_at))
+        Some((loan.release_after_ms, loan.reclaimed_at))
     });
     // The owner's grace period, and half as much again as the longer timeout: a slow job is granted that much.
     let expected = [

@@ -6,7 +6,7 @@ use super::{
     *,
 };
 use crate::tasks::testing::world::World;
-use lattice_placement::{Layout, LevelView, Reservation, movement::preempt};
+use lattice_placement::{Layout, LevelView, PlannedReservation, movement::preempt};
 use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     limit::{Limits, Usage},
@@ -127,7 +127,7 @@ async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
     let view = folded(1, &nodes, &all);
     let (planner, mut plan) = planned(&view);
     let mut victims = |reserved_for| {
-        plan.reservations = vec![Reservation {
+        plan.reservations = vec![PlannedReservation {
             id: AllocationId(reserved_for),
             starts_at: NOW.after(1_800 * SECOND),
             nodes: names.map(id).into(),

@@ -48,7 +48,7 @@ impl Cluster {
             planned_for: None,
             is_promised: false,
             moved_at: UnixMillis(0),
-            recalled_at: None,
+            reclaimed_at: None,
         };
         self.view
             .nodes
@@ -132,17 +132,17 @@ impl Cluster {
         let mut put = |node: &NodeId, current: &VclusterName| {
             let place = self.places.get_mut(node).unwrap();
             (place.current, place.moved_at) = (current.clone(), now);
-            place.recalled_at = None;
+            place.reclaimed_at = None;
             // A plan that used the node is replaced.
             place.planned_for = None;
         };
         moves.returns.iter().for_each(|r| put(&r.node, &r.owner));
         moves.loans.iter().for_each(|l| put(&l.node, &l.borrower));
         for node in &moves.withdrawn {
-            self.places.get_mut(node).unwrap().recalled_at = None;
+            self.places.get_mut(node).unwrap().reclaimed_at = None;
         }
         for node in moves.reclaims.iter().flat_map(|r| &r.nodes) {
-            self.places.get_mut(node).unwrap().recalled_at = Some(now);
+            self.places.get_mut(node).unwrap().reclaimed_at = Some(now);
         }
     }
 }

@@ -112,7 +112,7 @@ impl World {
                 let is_open = |node: &NodeId| {
                     let place = &self.cluster.places[node];
                     let here = place.current == name(vcluster);
-                    here && place.recalled_at.is_none()
+                    here && place.reclaimed_at.is_none()
                         && (borrows || place.home == place.current)
                         && self.cluster.view.nodes[node].holder.is_none()
                 };

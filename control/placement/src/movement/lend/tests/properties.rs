@@ -147,8 +147,8 @@ prop_compose! {
             place.planned_for = planned.filter(|_| held.is_none() || promised).map(AllocationId);
             place.is_promised = promised && planned.is_some() && !returning;
             place.moved_at = if settled { UnixMillis(0) } else { NOW };
-            let is_recalled = returning && home != current && held.is_some();
-            place.recalled_at = is_recalled.then_some(place.moved_at);
+            let is_reclaimed = returning && home != current && held.is_some();
+            place.reclaimed_at = is_reclaimed.then_some(place.moved_at);
             cluster.view.nodes.insert(id(&node_name), view);
         }
         for (n, (work, running)) in (90..).zip(works) {
@@ -200,7 +200,7 @@ impl Cluster {
     /// Lent, and reclaimable.
     fn is_loan(&self, v: &str, node: &NodeView, place: &NodeOwnership) -> bool {
         let lent = place.home == name(v) && place.current != name(v);
-        let stays = |holder| place.recalled_at.is_none() && self.is_unstoppable(holder);
+        let stays = |holder| place.reclaimed_at.is_none() && self.is_unstoppable(holder);
         lent && !node.holder.is_some_and(stays)
     }
 
@@ -214,7 +214,7 @@ impl Cluster {
         let borrowed = place.home != name(v) && place.current == name(v);
         borrowed
             && node.holder.is_none()
-            && place.recalled_at.is_none()
+            && place.reclaimed_at.is_none()
             && place.planned_for.is_none_or(|id| id == job)
     }
 
@@ -296,7 +296,7 @@ proptest! {
         for job in moves.loans.iter().map(|loan| loan.job).collect::<BTreeSet<_>>() {
             let v = moves.loans.iter().find(|loan| loan.job == job).unwrap().borrower.as_str();
             let has = after.count(job, |node, place| {
-                let coming = place.home == name(v) && place.recalled_at.is_some();
+                let coming = place.home == name(v) && place.reclaimed_at.is_some();
                 after.is_own(v, job, node, place) || after.is_borrowed(v, job, node, place) || coming
             });
             prop_assert!(has >= cluster.view.pending[&job].nodes, "{job} has {has}");
@@ -322,7 +322,7 @@ proptest! {
             }
             let may_borrow = cluster.may_borrow(first);
             let has = after.count(job, |node, place| {
-                let coming = place.home == name(v) && place.recalled_at.is_some();
+                let coming = place.home == name(v) && place.reclaimed_at.is_some();
                 let borrowed = may_borrow && after.is_borrowed(v, job, node, place);
                 after.is_own(v, job, node, place) || coming || borrowed
             });
@@ -390,7 +390,7 @@ proptest! {
             // A job that could wait for its own nodes borrows to start at once.
             let usable = match node.holder {
                 None => rights >= needed || settled,
-                Some(_) => rights < needed && place.recalled_at.is_some(),
+                Some(_) => rights < needed && place.reclaimed_at.is_some(),
             };
             cluster.is_loan(v, node, place) && usable
         });

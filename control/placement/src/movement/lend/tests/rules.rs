@@ -472,7 +472,7 @@ fn who_waits_for_its_own_nodes_gets_all_of_them() {
         [(90, vec!["a000"]), (91, vec!["a001"])]
     );
     // Same while one of the nodes is on its way back.
-    cluster.places.get_mut(&id("a000")).unwrap().recalled_at = Some(NOW);
+    cluster.places.get_mut(&id("a000")).unwrap().reclaimed_at = Some(NOW);
     assert_eq!(reclaims(&cluster.decide()), [(91, vec!["a001"])]);
     // With a second idle node the job can start.
     cluster.add("c001", "c", "c");

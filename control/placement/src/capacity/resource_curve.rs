@@ -2,13 +2,13 @@
 
 /// Step function from now on. The remaining amount may be negative; then nothing more can be taken.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Profile {
+pub(crate) struct ResourceCurve {
     now: i128,
     /// Amount added (or removed, if negative) at a time, by time.
     steps: Vec<(u64, i128)>,
 }
 
-impl Profile {
+impl ResourceCurve {
     /// `left` now, with the amounts returned later, in any order.
     pub(crate) fn new(left: i64, mut returns: Vec<(u64, i128)>) -> Self {
         returns.sort_unstable();
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_least_over_a_time_is_told() {
-        let mut left = Profile::new(10, vec![(20, 5), (30, 1), (20, 1)]);
+        let mut left = ResourceCurve::new(10, vec![(20, 5), (30, 1), (20, 1)]);
         assert_eq!(left.least(0, Some(20)), 10);
         assert_eq!(left.least(20, Some(21)), 16);
         left.take(9, Some(25), Some(40));
@@ -123,7 +123,7 @@ mod tests {
             (
                 left.most(0),
                 left.most(30),
-                Profile::new(4, vec![(5, -1)]).most(0)
+                ResourceCurve::new(4, vec![(5, -1)]).most(0)
             ),
             (17, 17, 4)
         );
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_first_time_with_enough_is_the_first_of_all_that_are_tried() {
-        let mut left = Profile::new(3, vec![(10, 4), (40, 5), (60, -9), (70, 20)]);
+        let mut left = ResourceCurve::new(3, vec![(10, 4), (40, 5), (60, -9), (70, 20)]);
         left.take(6, Some(30), Some(50));
         for amount in 0..25 {
             for lasts in [Some(0), Some(1), Some(5), Some(12), Some(100), None] {

@@ -1,6 +1,6 @@
 //! Nodes that a job could get from its own vCluster.
 
-use super::{Ledger, Wants};
+use super::{LendingBalance, Wants};
 use crate::{
     bits::BitSet,
     movement::preempt::{Saves, Work, by_nature},
@@ -21,7 +21,7 @@ pub(in crate::movement::lend) struct Pools {
     pub(in crate::movement::lend) borrowed: BitSet,
 }
 
-impl Ledger<'_> {
+impl LendingBalance<'_> {
     /// Whether the node is planned for another job.
     fn is_planned_for_others(&self, n: usize, job: &Wants<'_>) -> bool {
         let planned = self.places[n].and_then(|place| place.planned_for);

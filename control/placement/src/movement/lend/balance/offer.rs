@@ -1,13 +1,13 @@
 //! Spare nodes of other vClusters for a job.
 
-use super::{Ledger, Wants};
+use super::{LendingBalance, Wants};
 use crate::{
     bits::BitSet,
     movement::lend::NotLent,
     selection::choose::{Ask, Between, choose_modest},
 };
 
-impl Ledger<'_> {
+impl LendingBalance<'_> {
     /// Nodes that the job's vCluster borrows for it: `missing` nodes or none.
     pub(in crate::movement::lend) fn offer(
         &self,

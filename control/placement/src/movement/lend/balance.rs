@@ -59,7 +59,7 @@ impl Wants<'_> {
 }
 
 /// State of one decision. vClusters are numbered by the order of their names.
-pub(super) struct Ledger<'a> {
+pub(super) struct LendingBalance<'a> {
     pub(super) input: Input<'a>,
     machine: Machine,
     queue: Queue,
@@ -83,10 +83,14 @@ pub(super) struct Ledger<'a> {
     borrowed: Vec<u32>,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> LendingBalance<'a> {
     pub(super) fn new(input: Input<'a>) -> Self {
         let mut machine = Machine::new(input.view);
-        for (name, _) in input.places.iter().filter(|(_, p)| p.recalled_at.is_some()) {
+        for (name, _) in input
+            .places
+            .iter()
+            .filter(|(_, p)| p.reclaimed_at.is_some())
+        {
             if let Some(n) = machine.index.find(name) {
                 machine.condition.in_service.insert(n);
             }
@@ -131,7 +135,7 @@ impl<'a> Ledger<'a> {
         let (home, here) = (self.number(&place.home), self.number(&place.current));
         self.places[n] = Some(place);
         self.planned.put(n, place.planned_for.is_some());
-        self.returning.put(n, place.recalled_at.is_some());
+        self.returning.put(n, place.reclaimed_at.is_some());
         if let Some(home) = home {
             self.home[home].insert(n);
             self.lent[home] += u32::from(place.home != place.current);
@@ -326,8 +330,8 @@ impl<'a> Ledger<'a> {
                 )
             };
             let stays = work.is_some_and(stays);
-            let recalled_at = self.places[*n].and_then(|place| place.recalled_at);
-            let is_settled = recalled_at.is_some_and(|at| self.has_settled(at));
+            let reclaimed_at = self.places[*n].and_then(|place| place.reclaimed_at);
+            let is_settled = reclaimed_at.is_some_and(|at| self.has_settled(at));
             let is_moving = home(*n).is_some_and(|home| moving.contains(home));
             stays && is_settled && !is_moving && !self.taken.contains(*n)
         };
