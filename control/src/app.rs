@@ -10,10 +10,9 @@ use crate::{
 use lattice_conformance::Class;
 use lattice_engine::{
     bmc::{self, BmcPlan},
-    cells,
     core::{Core, Parts},
     decisions::Decisions,
-    fold,
+    fold, gossip_cells,
     history::History,
     inputs::Sources,
     tasks::{
@@ -25,13 +24,13 @@ use lattice_engine::{
         checkpoints::Checkpoints,
         class_merge::Unite,
         conformance::Conformance,
+        deadline_resume::Moves,
         dispatch::Dispatch,
         faults::Readmit,
         history::ReadHistories,
         history_events::NoteNodes,
         lease::{self, Lease},
         liveness::Pings,
-        moves::Moves,
         node_loss::NodeLoss,
         reboots::Reboots,
         reconciler::{self, Reconciler, kept},
@@ -247,13 +246,13 @@ impl App {
         let gossip = Gossip::new();
         let router = gossip.route(Router::new()).serving_trust(&self.mesh);
         self.mesh.serve(reports::route(router, &core))?;
-        let cells = cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
+        let cells = gossip_cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
         let running = Running {
             dispatch: lease("dispatch", &holder)?,
             schedulers: Schedulers::new(core.clone(), holder),
             core,
-            cells,
+            gossip_cells,
             cancel: cancel.clone(),
             unserved: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -346,7 +345,9 @@ impl App {
         });
         for cell in &running.cells {
             let (core, cell) = (core(), cell.clone());
-            running.keep("gossip", move || cells::follow(core.clone(), cell.clone()));
+            running.keep("gossip", move || {
+                gossip_cells::follow(core.clone(), cell.clone())
+            });
         }
         running.keep("lease", {
             let (core, lease) = (core(), dispatch.clone());

@@ -1,10 +1,10 @@
 //! Functions on the PCI bus, in address order.
 
-mod way;
+mod path;
 
 #[cfg(test)]
-pub(crate) use way::parse_way;
-pub(crate) use way::{Switches, Way, way};
+pub(crate) use path::parse_way;
+pub(crate) use path::{Switches, Way, way};
 
 use crate::Root;
 use lattice_conformance::{Reading, Value, text};

@@ -4,26 +4,26 @@
 //! Each becomes a failure with its reason, in bounded time and memory. A read that blocks in the kernel cannot be
 //! bounded here; the parent process ends it ([`crate::probe_isolated`]).
 
+mod access_record;
 mod bounds;
 mod file;
-mod touch;
-mod way;
+mod path;
 
+pub(crate) use access_record::{Touched, Touches, Trace, UNREADABLE};
 pub use bounds::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES};
 pub(crate) use file::{read_all, read_record};
-pub(crate) use touch::{Touched, Touches, Trace, UNREADABLE};
 
+use access_record::Unread;
 use bounds::Budget;
 use file::open_file;
 use lattice_conformance::{Digest, Reading, text};
+use path::Ways;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use touch::Unread;
-use way::Ways;
 
 /// Derivation context of a file's hash; it never equals another kind of digest.
 const HASH_CONTEXT: &str = "lattice file content";

@@ -8,7 +8,7 @@ use crate::{
     edges::{Edges, check_identity},
     leadership::{handover, watchdog},
     member::{
-        Addresses, Member, contacts::Contacts, leader_contact::LeaderContact, lineage::Lineage,
+        Addresses, Member, contacts::Contacts, incarnation::Lineage, leader_contact::LeaderContact,
     },
     membership::{self, formation, overview},
     operations,

@@ -2,14 +2,14 @@
 
 pub(crate) mod contacts;
 mod handover_lock;
+pub(crate) mod incarnation;
 pub(crate) mod leader_contact;
-pub(crate) mod lineage;
 mod term_floor;
 
 use crate::{
     member::{
-        contacts::Contacts, handover_lock::HandoverLock, leader_contact::LeaderContact,
-        lineage::Lineage, term_floor::Floor,
+        contacts::Contacts, handover_lock::HandoverLock, incarnation::Lineage,
+        leader_contact::LeaderContact, term_floor::Floor,
     },
     raft::types::{LogId, Raft, RaftMetrics},
     state_machine::replica::Replica,

@@ -2,9 +2,9 @@
 //! files, agents enrolled with a join token.
 
 mod addresses;
+mod jobs;
 mod plan;
 mod prepare;
-mod work;
 
 pub(crate) use addresses::free as free_addresses;
 pub use plan::{Hook, Plan};

@@ -3,12 +3,12 @@
 //! Every daemon runs [`keep_renewed`] with its own [`RenewalSource`]. Most daemons request certificates from quorum
 //! members over the mesh ([`AskMembers`]); a quorum member signs its own.
 
-mod ask;
 mod handlers;
+mod quorum_source;
 mod schedule;
 mod task;
 
-pub use ask::AskMembers;
+pub use quorum_source::AskMembers;
 
 use crate::{Issued, Mesh, RenewRefused, SignedBundle, Standing, TrustState};
 use futures::future::BoxFuture;

@@ -1,7 +1,7 @@
 //! Driver event listener: events of GPU and NIC drivers, on a separate thread.
 
 use super::NodeHealth;
-use super::said::HealthSummary;
+use super::announcement::HealthSummary;
 use lattice_conformance::{
     Class, State,
     driver_events::{GpuEvent, GpuEventSource},

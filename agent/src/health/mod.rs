@@ -7,20 +7,20 @@
 //!
 //! Invariant: this module only reports. It depends on no consumer and never drains a node.
 
-mod ask;
+mod announcement;
 mod gpus;
 mod listen;
 mod nics;
 mod pass;
-mod said;
+mod requests;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+pub(crate) use announcement::HealthSummary;
 pub(crate) use pass::Reads;
-pub(crate) use said::HealthSummary;
 
 use crate::node::NodeEvents;
 use lattice_conformance::{

@@ -1,8 +1,8 @@
 //! Health state machine: the stored memory, and its changes by reads and events. Pure.
 
+use super::announcement::HealthSummary;
 use super::gpus::GpuNames;
 use super::nics::{self, KnownNics};
-use super::said::HealthSummary;
 use lattice_conformance::{
     ClassRecord, ClassState, Inventory, Outcome, Reading,
     driver_events::{GpuEvent, SAME_WITHIN_MS},

@@ -3,7 +3,7 @@
 //! The job writes into a pipe and never opens the file. So no path of the user is opened with the supervisor's rights.
 //! A job that prints without end costs processor time but no disk space.
 
-use super::complain::complain;
+use super::supervisor_log::complain;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;

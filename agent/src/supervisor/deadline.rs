@@ -1,6 +1,6 @@
 //! Walltime of a job, including changes while the job runs.
 
-use super::complain::complain;
+use super::supervisor_log::complain;
 use crate::attempt::{AttemptDir, LaunchRecord};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

@@ -3,8 +3,8 @@
 use super::deadline::Deadline;
 use super::processes::kill::Killing;
 use super::processes::reap::{exit_of, reap};
+use super::start_report::Telling;
 use super::starter::{self, Cut, Limits, Starting};
-use super::telling::Telling;
 use super::{Signals, capture};
 use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
 use lattice_quorum_types::allocation::RankExit;

@@ -14,7 +14,6 @@
 
 mod capture;
 mod checkpoint;
-mod complain;
 mod deadline;
 mod hook;
 mod mounts;
@@ -23,9 +22,10 @@ mod prepare;
 mod processes;
 mod program;
 mod start;
+mod start_report;
 mod starter;
 mod stop;
-mod telling;
+mod supervisor_log;
 #[cfg(test)]
 mod testing;
 
@@ -37,7 +37,6 @@ pub(crate) use processes::process_tree::signal_process;
 pub use processes::process_tree::{Process, process};
 
 use crate::attempt::{AttemptDir, ExitRecord, HookName, LaunchRecord, RecordError};
-use complain::complain;
 use hook::Outcome;
 use lattice_agent_rpc::LogStream;
 use lattice_quorum_types::UnixMillis;
@@ -46,6 +45,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use supervisor_log::complain;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Hidden subcommand: `program __supervise <attempt folder>`.

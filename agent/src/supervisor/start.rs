@@ -1,14 +1,14 @@
 //! Job start: from the launch record to a running job, without blocking the supervisor.
 
-use super::complain::complain;
 use super::deadline::Deadline;
 use super::processes::cgroup::Cgroup;
 use super::processes::process_tree;
 use super::program::job;
-use super::program::places;
+use super::program::job_paths;
 use super::program::privileges;
+use super::start_report::Telling;
 use super::starter::{Cut, Limits};
-use super::telling::Telling;
+use super::supervisor_log::complain;
 use super::{Signals, SupervisorError, capture, checkpoint, notify, stop};
 use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
 use lattice_agent_rpc::LogStream;
@@ -126,7 +126,7 @@ fn copy(
 
 /// Writes a note into the captured output that names the user's output file.
 fn say_where(file: &mut File, launch: &LaunchRecord, stream: LogStream) {
-    if let Ok(Some(path)) = places::output_file(launch, stream) {
+    if let Ok(Some(path)) = job_paths::output_file(launch, stream) {
         let _ = writeln!(
             file,
             "[lattice: this output is in {} on {}]",

@@ -1,7 +1,7 @@
-//! Health checks of complete agents on copied hosts: findings, gossip and answers to control. `health/kept.rs` covers
-//! the stored state.
+//! Health checks of complete agents on copied hosts: findings, gossip and answers to control. `health/stored_state.rs`
+//! covers the stored state.
 
-mod kept;
+mod stored_state;
 
 use crate::cluster;
 use crate::cluster::Cluster;

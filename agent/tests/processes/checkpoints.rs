@@ -2,14 +2,14 @@
 //! other cases.
 
 mod ends;
+mod fixture;
 mod killed;
 mod orders;
 mod page;
-mod places;
-mod scene;
+mod user_folders;
 
 use crate::support::{recorded_pid, runs, status_of};
-use scene::*;
+use fixture::*;
 use std::ffi::OsString;
 
 /// Job of most tests: this test program again, because Cargo passes a test no path of another package's programs.

@@ -31,7 +31,7 @@ pub use cluster::{event, quorum, status};
 pub use jobs::allocation::{AllocationRequest, AllocationView, Submitted};
 pub use jobs::{allocation, dag, dependency, explanation, outlook};
 pub use nodes::{baseline, claim, conformance, health, history, inventory, node};
-pub use notation::{amount, begin, duration, nearest, schema, text, yaml};
+pub use notation::{amount, begin, duration, schema, suggestion, text, yaml};
 pub use page::Page;
 pub use problem::Problem;
 pub use tenancy::{accounting, movement, project, reservation, scheduler, tenant, usage, vcluster};

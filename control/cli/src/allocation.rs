@@ -1,7 +1,7 @@
 //! `lattice status · cancel · hold · release · requeue · suspend · resume · extend · checkpoint · logs · why`:
 //! allocations after their submit.
 
-mod one;
+mod details;
 
 use crate::{
     connect::Connection,
@@ -166,7 +166,7 @@ fn waits(a: &AllocationView) -> bool {
 /// Runs `lattice status`.
 pub async fn status(args: &StatusArgs, connection: &Connection) -> Result<(), Failure> {
     if let Some(id) = args.id {
-        return one::show(id, connection).await;
+        return details::show(id, connection).await;
     }
     let states = match (args.all, args.states.is_empty()) {
         (true, _) => Vec::new(),

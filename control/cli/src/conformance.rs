@@ -3,7 +3,7 @@
 mod baseline;
 mod brake;
 mod changes;
-mod only;
+mod selection;
 
 use crate::{
     connect::Connection,
@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use lattice_api::conformance::{DriftView, UnknownView};
 use lattice_conformance::Scope;
 use lattice_quorum_types::{NodeId, hostlist};
-use only::OnlyArgs;
+use selection::OnlyArgs;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Conformance subcommands.

@@ -8,7 +8,7 @@ use crate::{
 use clap::{Args, Subcommand};
 use lattice_api::{
     dag::{DagEdgeView, DagJudged, DagRequest, DagView, GraphView, MemberRequest},
-    nearest::nearest,
+    suggestion::nearest,
     yaml,
 };
 use serde::Deserialize as _;

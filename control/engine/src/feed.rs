@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-mod weight;
+mod change_size;
 
 /// Number of changes kept for readers that resume: more than a minute at a hundred changes per second.
 const KEPT_CHANGES: usize = 8_192;
@@ -155,8 +155,8 @@ impl Feed {
         let end = {
             let mut ring = self.ring();
             for mut change in changes {
-                weight::slim(&mut change);
-                let weight = weight::of(&change);
+                change_size::slim(&mut change);
+                let weight = change_size::of(&change);
                 if let Change::Events(events) = &change
                     && let Some(last) = events.last()
                 {

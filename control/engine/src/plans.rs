@@ -1,11 +1,11 @@
 //! Plans of vClusters: the last plan of each scheduler, and plans made on request. Planning is a function of the view,
 //! so any control can compute the plan of the scheduling control, as far as their views are equal.
 
-mod asked;
+mod requested_plans;
 #[cfg(test)]
 mod tests;
 
-pub use asked::{Busy, PlanCache};
+pub use requested_plans::{Busy, PlanCache};
 
 use crate::view::View;
 use lattice_placement::{

@@ -4,8 +4,8 @@
 //! Gossip is a hint: a node may publish a digest without holding its preimage, or return other bytes. [`turns`] ensures
 //! that such nodes, however many, cannot prevent a fetch. [`kept`] bounds what they can make this process store.
 
+mod cache;
 mod fetch_queue;
-mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use crate::{
     view::{NodeEntry, View},
 };
 use bytes::Bytes;
-use kept::PreimageCache;
+use cache::PreimageCache;
 use lattice_conformance::{ClassRecord, Digest, NodeDocument, verify};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;

@@ -82,7 +82,7 @@ mod tests {
             RankExit::Lost { evidence },
         ] {
             let report = shortened_report(ended(exit));
-            assert!(lattice_quorum_types::weight::on_wire(&report) < 3 * MAX_FREE_TEXT_BYTES);
+            assert!(lattice_quorum_types::size::on_wire(&report) < 3 * MAX_FREE_TEXT_BYTES);
         }
         let other = RankReport::Ended {
             at: UnixMillis(1),

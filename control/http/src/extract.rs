@@ -9,8 +9,8 @@ use axum::{
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE, request::Parts},
 };
 use lattice_api::{
-    nearest::nearest,
     problem::{Kind, Problem},
+    suggestion::nearest,
     yaml,
 };
 use serde::de::DeserializeOwned;

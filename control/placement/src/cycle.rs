@@ -17,7 +17,7 @@ use crate::{
     eligibility::sets::Eligible,
     explain::Blocker,
     input::CycleInput,
-    limits::{headroom::Headroom, pool::Pool},
+    limits::{headroom::Headroom, sensitive_pool::Pool},
     plan::{
         Plan,
         placement::{Layout, Placement, PlannedReservation},

@@ -3,7 +3,7 @@
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, submit},
-    stage::Group,
+    scenario_groups::Group,
 };
 use lattice_cluster::LOOPBACK;
 use lattice_fake_waldur::{SeedItem, Version, Waldur};

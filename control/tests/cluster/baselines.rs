@@ -3,7 +3,7 @@
 
 use crate::{
     fixture::{ClusterFixture, TOKEN, node, shows, submit},
-    stage::Group,
+    scenario_groups::Group,
 };
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
 use lattice_engine::{By, Core, NodeEntry, View};

@@ -2,7 +2,7 @@
 
 use crate::{
     fixture::{ClusterFixture, TOKEN},
-    stage::Group,
+    scenario_groups::Group,
 };
 use lattice_client::context::{ContextFile, VARIABLE};
 use std::{fs, os::unix::fs::PermissionsExt as _, process::ExitCode};

@@ -2,7 +2,7 @@
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, node, shows, submit},
-    stage::Group,
+    scenario_groups::Group,
 };
 use axum::extract::{Path, Query};
 use lattice_cluster::LOOPBACK;

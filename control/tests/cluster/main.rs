@@ -14,8 +14,8 @@ mod loss;
 mod movement;
 mod relay;
 mod roll;
+mod scenario_groups;
 mod scenarios;
-mod stage;
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             .with_writer(std::io::stderr)
             .init();
     }
-    stage::run(vec![
+    scenario_groups::run(vec![
         scenarios::group(),
         baselines::group(),
         roll::group(),

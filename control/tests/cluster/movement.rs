@@ -2,7 +2,7 @@
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, node, shows, submit},
-    stage::Group,
+    scenario_groups::Group,
 };
 use lattice_client::LogOptions;
 use lattice_quorum_types::{

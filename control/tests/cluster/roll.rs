@@ -7,7 +7,7 @@
 
 use crate::{
     fixture::{ClusterFixture, PATIENCE, TOKEN, node, shows, submit},
-    stage::Group,
+    scenario_groups::Group,
 };
 use lattice_client::{
     HistoryQuery,

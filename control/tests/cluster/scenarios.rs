@@ -4,7 +4,7 @@ use crate::{
     faults,
     fixture::{ClusterFixture, PATIENCE, TOKEN, node, refused, shows, submit},
     loss,
-    stage::Group,
+    scenario_groups::Group,
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};

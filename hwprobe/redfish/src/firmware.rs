@@ -2,8 +2,8 @@
 
 mod component;
 
+use crate::chassis_managers;
 use crate::documents::ResourcePath;
-use crate::own;
 use crate::systems::{System, Systems};
 use crate::walk::{Member, Walk, link, links, text};
 use component::{Component, Role};
@@ -175,7 +175,7 @@ struct Images {
 impl Images {
     fn of<'a>(walk: &mut Walk<'a>, root: &Value, system: &System<'a>) -> Self {
         let mut images = Self::default();
-        let (managers, _) = own::managers(walk, root, system);
+        let (managers, _) = chassis_managers::managers(walk, root, system);
         for (_, manager) in managers.iter().take(1) {
             images.bmc = images.note(manager);
         }
@@ -210,7 +210,7 @@ pub(crate) fn record<'a>(
     power: &Power,
     record: &mut ClassRecord,
 ) {
-    let (managers, silent) = own::managers(walk, root, system);
+    let (managers, silent) = chassis_managers::managers(walk, root, system);
     record.require("bmc.firmware", version(&managers, &silent, inventory));
     let manager = managers.first().map(|(_, value)| *value);
     let model = manager.map_or_else(

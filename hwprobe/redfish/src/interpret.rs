@@ -5,7 +5,7 @@ use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope};
 use crate::selection::Unselected;
 use crate::systems::{self, System, Systems};
 use crate::walk::Walk;
-use crate::{bios, firmware, own, power, vitals};
+use crate::{bios, chassis_managers, firmware, power, vitals};
 use lattice_conformance::{
     Class, ClassRecord, Finding, FindingCode, LimitState, Power, Reading, Vitals,
 };
@@ -85,7 +85,7 @@ fn node<'a>(
     if scope.breadth == Breadth::Systems {
         return node;
     }
-    let (chassis, silent) = own::chassis(walk, root, systems, system);
+    let (chassis, silent) = chassis_managers::chassis(walk, root, systems, system);
     let route = power::find(walk, system, &chassis);
     let readout = power::read(walk, Some(&system.path), &route.sources);
     node.power = readout.power.clone();

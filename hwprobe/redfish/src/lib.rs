@@ -12,12 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod bios;
-mod deeds;
+mod bmc_events;
+mod chassis_managers;
 pub mod documents;
 mod firmware;
 pub mod http;
 mod interpret;
-mod own;
 mod power;
 pub mod recorded;
 mod report;
@@ -27,7 +27,7 @@ mod versions;
 mod vitals;
 mod walk;
 
-pub use deeds::{
+pub use bmc_events::{
     Deed, DeedOf, DeedRoute, DeedSeverity, DeedsFound, DeedsRead, DeedsSeen, find_deeds, read_deeds,
 };
 pub use documents::{Documents, ResourcePath};

@@ -1,6 +1,6 @@
 //! Live values of a BMC other than power: health, log entry counts, limits of accelerators.
 
-use crate::own::{self, Chassis};
+use crate::chassis_managers::{self, Chassis};
 use crate::power::{self, Readout, SourcePower};
 use crate::systems::System;
 use crate::walk::{Walk, link, string, text};
@@ -25,7 +25,7 @@ pub(crate) fn collect<'a>(
     let status = system.value.get("Status").unwrap_or(&Value::Null);
     vitals.put("bmc.health", text(status, "Health"));
     vitals.put("bmc.health_rollup", text(status, "HealthRollup"));
-    let (managers, _) = own::managers(walk, root, system);
+    let (managers, _) = chassis_managers::managers(walk, root, system);
     if let Some((_, manager)) = managers.first() {
         let status = manager.get("Status").unwrap_or(&Value::Null);
         vitals.put("bmc.manager.health", text(status, "Health"));

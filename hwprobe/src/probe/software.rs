@@ -3,11 +3,11 @@
 //! Install times, build dates and packages outside the list are omitted: they differ between nodes that should be
 //! equal. For a listed configuration file, only its hash leaves the node.
 
+mod capture_filter;
 mod image;
-mod keep;
 mod packages;
 
-pub(crate) use keep::{
+pub(crate) use capture_filter::{
     answer as kept_answer, command_line as kept_command_line, file as kept_file,
 };
 pub use packages::{Packages, dpkg_packages, rpm_packages};

@@ -11,8 +11,8 @@ use lattice_quorum_types::{
     Applied, Envelope, Refusal, Revision,
     audit::AuditHead,
     membership::MemberStatus,
+    size,
     view::{Answer, Query},
-    weight,
     wire::{Read, SignAudit, Unavailable},
 };
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
@@ -86,7 +86,7 @@ impl QuorumClient {
         while rest.peek().is_some() {
             let (mut part, mut bytes) = (Vec::new(), 0);
             while let Some(next) = rest.peek() {
-                bytes += weight::on_wire(next);
+                bytes += size::on_wire(next);
                 if !part.is_empty() && (part.len() >= MAX_COMMANDS || bytes > propose::MAX_BYTES) {
                     break;
                 }

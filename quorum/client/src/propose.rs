@@ -8,7 +8,7 @@ use crate::{
     members::Members,
 };
 use lattice_mesh::CallError;
-use lattice_quorum_types::{Applied, Envelope, Refusal, weight, wire::Propose};
+use lattice_quorum_types::{Applied, Envelope, Refusal, size, wire::Propose};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
@@ -41,7 +41,7 @@ pub(crate) struct Job {
 
 impl Job {
     fn weight(&self) -> usize {
-        self.envelopes.iter().map(weight::on_wire).sum()
+        self.envelopes.iter().map(size::on_wire).sum()
     }
     fn has_keys(&self) -> bool {
         self.envelopes.iter().all(|envelope| envelope.key.is_some())
@@ -147,7 +147,7 @@ async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
             Attempt::Answer(replies) => return answer(jobs, replies),
             Attempt::Rejected(CallError::TooLarge { bytes, .. }) if jobs.len() > 1 => {
                 // A length other than the request's is that of the reply, so the request was executed.
-                let was_done = bytes != weight::on_wire(&request) as u64;
+                let was_done = bytes != size::on_wire(&request) as u64;
                 return deliver_singly(members, config, jobs, was_done).await;
             }
             Attempt::Rejected(error) => {

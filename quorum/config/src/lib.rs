@@ -22,8 +22,8 @@
 mod de;
 mod env;
 pub mod log;
-mod nearest;
 mod problem;
+mod suggestion;
 
 #[cfg(test)]
 mod tests;
@@ -118,7 +118,7 @@ fn report_unknown(seen: &SeenKeys, overrides: &env::Overrides, problems: &mut Pr
     for path in &seen.unknown {
         let key = path.last().map(String::as_str).unwrap_or_default();
         let known = seen.fields_above(path);
-        let hint = nearest::nearest(key, known.iter().copied());
+        let hint = suggestion::nearest(key, known.iter().copied());
         if let Some(variable) = overrides.variable(path) {
             if path.len() == 1 && overrides.text(path).is_some() && hint.is_none() {
                 continue;

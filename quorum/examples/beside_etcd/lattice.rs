@@ -14,9 +14,9 @@ use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, ProjectPath, VclusterName,
     command::{Principal, Privilege, SCHEMA},
     limit::Limits,
+    size,
     spec::{AllocationSpec, Workload},
     view::{Answer, Query},
-    weight,
 };
 use std::{
     net::SocketAddr,
@@ -250,7 +250,7 @@ impl LatticeClient {
 
     /// Returns the encoded size of one record's command on the wire, bytes.
     pub fn command_bytes(bytes: usize) -> usize {
-        weight::on_wire(&record("w63-100000".to_owned(), bytes))
+        size::on_wire(&record("w63-100000".to_owned(), bytes))
     }
 }
 

@@ -27,6 +27,7 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+mod endurance;
 mod etcd;
 mod kills;
 mod lattice;
@@ -34,7 +35,6 @@ mod machine;
 mod rpc;
 mod side;
 mod speed;
-mod steady;
 mod writer;
 
 use clap::{Args, Parser, Subcommand};
@@ -71,7 +71,7 @@ enum Command {
     /// Measure the time from the kill of a leader to the first write that is accepted again.
     Kills(kills::Options),
     /// Put full load on the Lattice members alone for a long time.
-    Steady(steady::Options),
+    Steady(endurance::Options),
     /// Run one Lattice member.
     #[command(hide = true)]
     Member {
@@ -127,7 +127,7 @@ async fn main() {
     match Cli::parse().command {
         Command::Speed(options) => speed::run(&options).await,
         Command::Kills(options) => kills::run(&options).await,
-        Command::Steady(options) => steady::run(&options).await,
+        Command::Steady(options) => endurance::run(&options).await,
         Command::Member { id, root, addrs } => lattice::member(id, &root, &addrs).await,
         Command::Writer {
             to,

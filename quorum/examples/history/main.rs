@@ -6,7 +6,7 @@
 //! The member is the real binary.
 #![allow(clippy::unwrap_used, reason = "an example for a terminal")]
 
-mod past;
+mod generator;
 
 use lattice_mesh::{Authority, Clock, Credentials, Mesh, MeshConfig, Role, SystemClock, Validity};
 use lattice_quorum::Settings;
@@ -36,7 +36,7 @@ fn main() {
 async fn measure(count: u64) {
     let folder = tempfile::tempdir().unwrap();
     let begun = Instant::now();
-    let past = past::write(&folder.path().join("history.backup"), count);
+    let past = generator::write(&folder.path().join("history.backup"), count);
     let applied = begun.elapsed();
     println!(
         "{count} allocations ended, with {} commands in {:.0} s",
@@ -229,7 +229,7 @@ impl Site {
                 key: Some(format!("{batch}-{n}-{}", SystemClock.now().0)),
                 at: SystemClock.now(),
                 fence: None,
-                command: past::submit(n),
+                command: generator::submit(n),
             });
             for reply in client.propose_all(commands.collect()).await.unwrap() {
                 reply.unwrap();

@@ -11,6 +11,7 @@
 // Without the feature there is no clock to pause, and this library is empty.
 #![cfg(feature = "paused-clock")]
 
+mod agreed_history;
 mod clients;
 mod disk;
 mod invariants;
@@ -22,13 +23,12 @@ mod run;
 mod scene;
 mod schedule;
 mod table;
-mod truth;
 mod world;
 
+pub use agreed_history::Counted;
 #[cfg(debug_assertions)]
 pub use lattice_quorum_types::planted::{Bug, plant};
 pub use network::Carried;
 pub use run::{Plan, Report, run};
 pub use scene::Scene;
 pub use table::{Sum, run_many};
-pub use truth::Counted;

@@ -1,6 +1,6 @@
 //! Observer of a member: passes on what the member applies and installs to the agreed history of the world.
 
-use crate::{disk::Power, truth::CommandPosition, world::World};
+use crate::{agreed_history::CommandPosition, disk::Power, world::World};
 use lattice_quorum::Observer;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{Applied, Envelope, Refusal};

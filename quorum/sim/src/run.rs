@@ -1,11 +1,11 @@
 //! Run of one seed: members, clients and faults for some time. Then the faults stop, and the cluster must heal.
 
 use crate::{
+    agreed_history::Counted,
     clients::{self, Client, registers},
     member::{self, Handle},
     network::Carried,
     schedule,
-    truth::Counted,
     world::{World, note_panics, panics},
 };
 use lattice_rng::Rng;

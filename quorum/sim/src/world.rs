@@ -1,6 +1,6 @@
 //! World of one run: network, disks, clocks, agreed history and trace.
 
-use crate::{disk::Disk, network::Network, registers::Registers, truth::Truth};
+use crate::{agreed_history::Truth, disk::Disk, network::Network, registers::Registers};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{UnixMillis, VoterId};

@@ -1,6 +1,6 @@
 //! Raft RPCs between members. They carry entries, snapshots and segments in their on-disk form, so the method names
 //! contain the format of the data directory. Members of two formats reject each other's calls and never misread them.
-//! Each call carries the incarnation of the calling member: see `member/lineage.rs`.
+//! Each call carries the incarnation of the calling member: see `member/incarnation.rs`.
 
 use crate::raft::types::{LogId, SnapshotMeta, Types, Vote};
 use bytes::Bytes;

@@ -12,9 +12,9 @@
 
 mod dir;
 mod error;
+mod incarnation_marker;
 mod index;
 mod log;
-mod marked;
 mod marker;
 mod recover;
 mod restored;
@@ -28,8 +28,8 @@ mod tests;
 
 pub use dir::DataDir;
 pub use error::OpenError;
+pub use incarnation_marker::Marked;
 pub use log::LogStore;
-pub use marked::Marked;
 pub use marker::FORMAT;
 pub use restored::Restored;
 pub use segments::SegmentDir;

@@ -4,7 +4,7 @@ use crate::{
     member::{
         Addresses,
         contacts::{Contact, Contacts, News},
-        lineage::Lineage,
+        incarnation::Lineage,
     },
     raft::{
         rpc::{Append, RequestVote, SendSnapshot, SnapshotAnswer},

@@ -12,9 +12,9 @@ use lattice_quorum_types::{
     audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder, fits},
     dag::Dag,
     id::DagId,
+    size::on_wire,
     usage_record::{UsageRecord, UsageRecordsHead},
     view::Answer,
-    weight::on_wire,
 };
 use std::{
     collections::{BTreeMap, VecDeque},

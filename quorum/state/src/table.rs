@@ -4,7 +4,7 @@
 //! is therefore always in memory.
 
 use crate::segment::{Row, Sealed, Segment, seal};
-use lattice_quorum_types::weight::on_wire;
+use lattice_quorum_types::size::on_wire;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

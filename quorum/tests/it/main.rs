@@ -8,7 +8,7 @@ mod enrolment;
 mod members;
 mod membership;
 mod node_claim;
-mod one_way;
+mod one_way_partition;
 mod scrub;
 mod segments;
 mod trust;

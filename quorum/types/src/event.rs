@@ -16,8 +16,8 @@ use crate::{
     progress::Tally,
     project::Project,
     reservation::Reservation,
+    size::on_wire,
     vcluster::Vcluster,
-    weight::on_wire,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -27,12 +27,12 @@ mod principal;
 mod projects;
 pub mod refusal;
 pub mod rpc;
+pub mod size;
 pub mod text;
 pub mod time;
 pub mod usage_record;
 mod vclusters;
 pub mod view;
-pub mod weight;
 pub mod wire;
 
 pub use command::{Applied, Command, Envelope, Outcome};

@@ -4,7 +4,7 @@
 //! tests measure elections during a fault. The clusters of `it` would disturb them at the same time.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod door;
+mod enrolment_limits;
 mod partition;
 mod quorum_faults;
 mod split;

@@ -2,8 +2,9 @@
 
 use crate::{
     graphs::{millis_between, work},
-    people, step,
+    step,
     steps::{Step, StepMatch},
+    users,
     world::{Job, World},
 };
 use lattice_client::AllocationView;
@@ -60,7 +61,7 @@ fn words(world: &World, line: &str, job: &lattice_tests::script::Script) -> Vec<
 fn run(world: &mut World, said: &StepMatch) -> Output {
     let script = world.script();
     let words = words(world, said.text(1), &script);
-    people::cli(world, said.text(0), &words)
+    users::cli(world, said.text(0), &words)
 }
 
 /// Largest number of an array's elements that had a rank at the same time, according to the events in order.
@@ -107,7 +108,7 @@ fn lines() -> Vec<Step> {
         step!("{word} runs {text} as {text}", |world, said| {
             let script = world.script();
             let words = words(world, said.text(1), &script);
-            let id: u64 = people::said(world, said.text(0), &words)
+            let id: u64 = users::said(world, said.text(0), &words)
                 .trim()
                 .parse()
                 .unwrap();

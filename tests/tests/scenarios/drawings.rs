@@ -1,6 +1,6 @@
 //! Steps for the drawing and listing of DAGs, with REST and on the command line.
 
-use crate::{people, step, steps::Step, world::World};
+use crate::{step, steps::Step, users, world::World};
 use lattice_api::dag::DagView;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub fn steps() -> Vec<Step> {
                     .lattice(&["dag", "graph", &id.to_string(), "--dot"]);
                 let path = format!("dags/{id}/graph?format=dot");
                 let get = (reqwest::Method::GET, path.as_str());
-                let (status, asked) = people::ask(world, "ada", get, "*/*", String::new()).await;
+                let (status, asked) = users::ask(world, "ada", get, "*/*", String::new()).await;
                 assert_eq!(status, 200, "{asked}");
                 assert_eq!(drawn.trim_end(), asked.trim_end());
                 let mut lines = drawn.lines().map(str::trim);
@@ -72,10 +72,10 @@ pub fn steps() -> Vec<Step> {
 
 /// DAGs of a tenant; REST and the command line must agree.
 async fn listed(world: &World, who: &str, tenant: &str) -> Vec<u64> {
-    let asked = people::client(world, who).dags(Some(tenant)).await.unwrap();
+    let asked = users::client(world, who).dags(Some(tenant)).await.unwrap();
     let asked: Vec<u64> = asked.iter().map(|dag| dag.id).collect();
     let args = ["dag", "list", "--all", "--tenant", tenant, "-o", "json"];
-    let printed: Vec<DagView> = serde_json::from_str(&people::said(world, who, &args)).unwrap();
+    let printed: Vec<DagView> = serde_json::from_str(&users::said(world, who, &args)).unwrap();
     let printed: Vec<u64> = printed.iter().map(|dag| dag.id).collect();
     assert_eq!(printed, asked);
     asked

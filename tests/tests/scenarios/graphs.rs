@@ -1,8 +1,9 @@
 //! Steps for DAGs and the jobs of their members.
 
 use crate::{
-    people, step,
+    step,
     steps::{Step, StepMatch},
+    users,
     world::{Job, World},
 };
 use lattice_api::dag::{DagRequest, DagView};
@@ -179,7 +180,7 @@ fn asks() -> Vec<Step> {
         }),
         step!("{word} submits it", |world, said| {
             let request: DagRequest = serde_json::from_value(world.graph.request.clone()).unwrap();
-            let client = people::client(world, said.text(0));
+            let client = users::client(world, said.text(0));
             let made = client.submit_dag(&request, None).await.unwrap();
             has(world, made.id).await;
         }),
@@ -187,27 +188,27 @@ fn asks() -> Vec<Step> {
             let file = world.scratch().join("graph.json");
             std::fs::write(&file, world.graph.request.to_string()).unwrap();
             let args = ["dag", "submit", file.to_str().unwrap()];
-            let id = people::said(world, said.text(0), &args);
+            let id = users::said(world, said.text(0), &args);
             has(world, id.trim().parse().unwrap()).await;
         }),
         step!(
             "{word} cancels the graph from the command line",
             |world, said| {
                 let id = world.graph.id().to_string();
-                people::said(world, said.text(0), &["dag", "cancel", &id]);
+                users::said(world, said.text(0), &["dag", "cancel", &id]);
             }
         ),
         step!(
             "{word} may not cancel the graph: {number}",
             |world, said| {
-                let client = people::client(world, said.text(0));
+                let client = users::client(world, said.text(0));
                 let error = client.cancel_dag(world.graph.id()).await.unwrap_err();
                 let problem = error.problem().unwrap();
                 assert_eq!(u64::from(problem.status), said.number(1), "{problem:?}");
             }
         ),
         step!("{word} cancels {text}", |world, said| {
-            let client = people::client(world, said.text(0));
+            let client = users::client(world, said.text(0));
             client.cancel(world.job(said.text(1)).id).await.unwrap();
         }),
     ]

@@ -7,14 +7,14 @@ mod cluster;
 mod drawings;
 mod graphs;
 mod jobs;
-mod moves;
-mod people;
+mod movement_steps;
 mod refusals;
 mod runner;
 mod scaling;
 mod services;
 mod settings;
 mod steps;
+mod users;
 mod world;
 
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         drawings::steps(),
         graphs::steps(),
         jobs::steps(),
-        moves::steps(),
+        movement_steps::steps(),
         refusals::steps(),
         scaling::steps(),
         services::steps(),

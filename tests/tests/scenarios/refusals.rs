@@ -1,6 +1,6 @@
 //! Steps for refusals: the same mistake with REST, gRPC and on the command line, each with the field's name.
 
-use crate::{people, step, steps::Step, world::World};
+use crate::{step, steps::Step, users, world::World};
 use lattice_api::{
     AllocationRequest, Problem,
     dag::{AfterBody, DagRequest, MemberRequest},
@@ -74,15 +74,15 @@ async fn graph(world: &World, text: &str) -> (Problem, Output) {
     let members = yaml(text);
     let members = members.as_array().unwrap().iter().cloned().map(with_rest);
     let body = json!({"name": "refused", "members": members.collect::<Vec<_>>()});
-    let asked = people::refused(world, "alice", "dags", &body).await;
+    let asked = users::refused(world, "alice", "dags", &body).await;
     let typed: DagRequest = serde_json::from_value(body.clone()).unwrap();
     let request = v1::SubmitDagRequest {
         name: typed.name,
         members: typed.members.into_iter().map(member).collect(),
         ..v1::SubmitDagRequest::default()
     };
-    let mut client = DagsClient::new(people::channel(world).await);
-    let status = client.submit(people::by("alice", request)).await;
+    let mut client = DagsClient::new(users::channel(world).await);
+    let status = client.submit(users::by("alice", request)).await;
     let called = Problem::from_grpc(&status.unwrap_err()).unwrap();
     assert_eq!(
         (&called.field, &called.detail, called.status),
@@ -91,7 +91,7 @@ async fn graph(world: &World, text: &str) -> (Problem, Output) {
     let file = world.scratch().join("refused.yaml");
     std::fs::write(&file, serde_yaml_ng::to_string(&body).unwrap()).unwrap();
     let args = ["dag", "submit", file.to_str().unwrap()];
-    (asked, people::cli(world, "alice", &args))
+    (asked, users::cli(world, "alice", &args))
 }
 
 /// Error output of a command, which must have failed.
@@ -185,11 +185,11 @@ pub fn steps() -> Vec<Step> {
                 for row in said.rows() {
                     let [settings, field, text] = [0, 1, 2].map(|place| row[place].1.as_str());
                     let (request, body) = service(settings);
-                    let problem = people::refused(world, "alice", "allocations", &body).await;
+                    let problem = users::refused(world, "alice", "allocations", &body).await;
                     let is_number = !body.to_string().contains("null");
                     says(&problem, field, if is_number { text } else { "" });
-                    let mut client = AllocationsClient::new(people::channel(world).await);
-                    let status = client.submit(people::by("alice", message(request))).await;
+                    let mut client = AllocationsClient::new(users::channel(world).await);
+                    let status = client.submit(users::by("alice", message(request))).await;
                     let called = Problem::from_grpc(&status.unwrap_err()).unwrap();
                     says(&called, field, text);
                     let file = world.scratch().join("service.yaml");
@@ -197,7 +197,7 @@ pub fn steps() -> Vec<Step> {
                     let graph = format!("{{\"members\": [{member}]}}").replace("null", ".nan");
                     std::fs::write(&file, graph).unwrap();
                     let done =
-                        people::cli(world, "alice", &["dag", "submit", file.to_str().unwrap()]);
+                        users::cli(world, "alice", &["dag", "submit", file.to_str().unwrap()]);
                     let printed = complained(&done);
                     // A value that is not a number is found before the field's name is checked.
                     let named = if is_number { field } else { "scale" };
@@ -216,11 +216,11 @@ pub fn steps() -> Vec<Step> {
                         .parse::<u32>()
                         .map_or_else(|_| json!(value), |n| json!(n));
                     let body = with_rest(json!({ field: given }));
-                    let problem = people::refused(world, "alice", "allocations", &body).await;
+                    let problem = users::refused(world, "alice", "allocations", &body).await;
                     says(&problem, field, text);
                     let request = message(serde_json::from_value(body).unwrap());
-                    let mut client = AllocationsClient::new(people::channel(world).await);
-                    let status = client.submit(people::by("alice", request)).await;
+                    let mut client = AllocationsClient::new(users::channel(world).await);
+                    let status = client.submit(users::by("alice", request)).await;
                     let called = Problem::from_grpc(&status.unwrap_err()).unwrap();
                     assert_eq!(
                         (called.field, called.detail),
@@ -228,7 +228,7 @@ pub fn steps() -> Vec<Step> {
                     );
                     let flag = format!("--{field}={value}");
                     let args = ["submit", "--project", "acme", &flag, "--", "true"];
-                    let done = people::cli(world, "alice", &args);
+                    let done = users::cli(world, "alice", &args);
                     let printed = complained(&done);
                     let named = format!("--{field}");
                     assert!(
@@ -246,7 +246,7 @@ pub fn steps() -> Vec<Step> {
                 let text = body.to_string().replace("null", "NaN");
                 let post = (Method::POST, "allocations");
                 let (status, told) =
-                    people::ask(world, "alice", post, "application/json", text).await;
+                    users::ask(world, "alice", post, "application/json", text).await;
                 assert_eq!(u64::from(status), said.number(0), "{told}");
             }
         ),

@@ -3,8 +3,9 @@
 use crate::{
     cluster::checkpoint_directory,
     graphs::{millis_between, work},
-    jobs, people, step,
+    jobs, step,
     steps::{Step, StepMatch},
+    users,
     world::{Job, World},
 };
 use lattice_api::allocation::{MetricBody, ScaleBody};
@@ -51,7 +52,7 @@ fn changes(view: &AllocationView) -> Vec<String> {
 /// Control's metrics by series.
 async fn page(world: &World) -> BTreeMap<String, f64> {
     let get = (reqwest::Method::GET, "/metrics");
-    let (status, text) = people::ask(world, "ada", get, "*/*", String::new()).await;
+    let (status, text) = users::ask(world, "ada", get, "*/*", String::new()).await;
     assert_eq!(status, 200, "{text}");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let number = |line: &str| {

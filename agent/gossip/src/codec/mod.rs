@@ -10,8 +10,8 @@
 //! may send): it shows when a payload could not be decoded. One payload is in flight at a time. A self-test verifies
 //! all of this when the codec is opened; if it fails, gossip does not start.
 
-mod shape;
-mod twin;
+mod outer_format;
+mod socket_handle;
 
 use crate::{
     admission::{Door, Inbound},
@@ -114,7 +114,7 @@ impl Codec {
             outer.set_nonblocking(true)?;
             outer.connect(inner_addr)?;
             let outer_addr = outer.local_addr()?;
-            let twin = twin::of(&inner, inner_addr)?;
+            let twin = socket_handle::of(&inner, inner_addr)?;
             twin.set_nonblocking(true)?;
             twin.connect(outer_addr)?;
             Ok((outer_addr, twin))
@@ -236,7 +236,7 @@ impl Codec {
     fn is_acceptable(&self, bytes: &[u8]) -> bool {
         let magic = self.mark.first_chunk::<2>();
         bytes.len() <= MAX_PAYLOAD_BYTES
-            && magic.is_some_and(|magic| shape::is_acceptable(*magic, bytes))
+            && magic.is_some_and(|magic| outer_format::is_acceptable(*magic, bytes))
     }
 
     /// Verifies that messages have the expected form, the longest payload fits, other processes are kept out, and the

@@ -6,8 +6,8 @@
 //! - `journal`: id of the journal.
 //! - `<number>.damaged`: a segment as found, if its content had been altered.
 
-use super::contents::{Contents, make_folder};
 use super::line::{Scan, encode, scan};
+use super::preimage_files::{Contents, make_folder};
 use crate::attempt::write_durably;
 use bytes::Bytes;
 use lattice_conformance::{

@@ -4,10 +4,10 @@
 //! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`Status`] reports the
 //! fault.
 
-mod contents;
 mod journal;
 mod line;
 mod page;
+mod preimage_files;
 mod reopen;
 
 pub use journal::Limits;
@@ -358,7 +358,7 @@ impl NodeHistory {
         let turn = self.turn().await?;
         let folder = self.0.folder.join("content");
         let read = tokio::task::spawn_blocking(move || {
-            let read = contents::read(&folder, &digest);
+            let read = preimage_files::read(&folder, &digest);
             drop(turn);
             read
         });

@@ -1,7 +1,7 @@
 //! Journals that were unreadable at the start and become readable later.
 
-use super::contents;
 use super::journal::Journal;
+use super::preimage_files;
 use super::{NodeHistory, RECENT, Restored};
 use lattice_conformance::history::{Event, Folded, Happening, History, Line, Record};
 use std::collections::VecDeque;
@@ -62,7 +62,7 @@ pub(super) fn restore(
     let mut preimages = Vec::new();
     let content = folder.join("content");
     let history = History::restore(checkpoint.unwrap_or_default(), |digest| {
-        let (bytes, record) = contents::read(&content, digest)?;
+        let (bytes, record) = preimage_files::read(&content, digest)?;
         preimages.push((record.class, *digest, bytes));
         Some(record)
     });

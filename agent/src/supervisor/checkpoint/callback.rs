@@ -1,7 +1,7 @@
 //! Checkpoint mode `callback`: a gRPC service of the supervisor on a Unix socket for the job. The agent may restart
 //! while the job is connected; the supervisor lives as long as the job.
 
-use super::word::{CheckpointMessage, Refused, Word};
+use super::report::{CheckpointMessage, Refused, Word};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::UnixListener as Listener;
@@ -70,7 +70,9 @@ pub(super) fn serve(
         .serve_with_incoming(ReceiverStream::new(connections));
     let server = async move {
         if let Err(error) = server.await {
-            super::super::complain::complain(format_args!("the job cannot be served: {error}"));
+            super::super::supervisor_log::complain(format_args!(
+                "the job cannot be served: {error}"
+            ));
         }
     };
     let accepting = tokio::spawn(accept(listener, uid, hand_on));

@@ -7,20 +7,21 @@ mod callback;
 mod clock;
 mod files;
 mod polling;
+mod processing;
+mod report;
 mod shared;
 mod shared_folder;
 mod signal_handlers;
 mod state_file;
 mod timing;
-mod turn;
 mod user_files;
-mod word;
 
-use super::complain::complain;
 use super::processes::process_tree::{self, Process};
+use super::supervisor_log::complain;
 use crate::attempt::{AttemptDir, CheckpointPlan, LaunchRecord};
 use callback::{RequestSender, Serving};
 use lattice_quorum_types::checkpoint::CheckpointMode;
+use report::CheckpointMessage;
 use rustix::process::{Pid, geteuid};
 use shared::SharedFile;
 use std::os::unix::net::UnixListener;
@@ -29,7 +30,6 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use user_files::Eyes;
-use word::CheckpointMessage;
 
 /// Channel to the job, by mode.
 enum Channel {
@@ -141,7 +141,7 @@ impl Prepared {
         }
         let (look, job_ended) = (Arc::new(Notify::new()), CancellationToken::new());
         look.notify_one();
-        let task = turn::serve(self, dir.clone(), look.clone(), job_ended.clone());
+        let task = processing::serve(self, dir.clone(), look.clone(), job_ended.clone());
         Checkpoints {
             look,
             job_ended,

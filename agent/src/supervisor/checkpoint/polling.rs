@@ -2,10 +2,10 @@
 
 use super::callback::{RequestSender, v1};
 use super::files::{Part, Sight};
+use super::report::{Teller, Word};
 use super::shared::{SharedFile, Stored};
 use super::signal_handlers::{Fate, fate};
 use super::user_files::Eyes;
-use super::word::{Teller, Word};
 use crate::supervisor::processes::process_tree::{Process, signal_process};
 use lattice_quorum_types::checkpoint::CheckpointFailure;
 use rustix::process::{Pid, Signal};

@@ -1,7 +1,7 @@
 //! Checkpoint status records.
 
 use crate::attempt::{AttemptDir, CheckpointState};
-use crate::supervisor::complain::complain;
+use crate::supervisor::supervisor_log::complain;
 use lattice_agent_rpc::CheckpointStatus;
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::checkpoint::CheckpointOutcome;

@@ -1,6 +1,6 @@
 //! Process tree below a supervisor, read from `/proc`.
 
-use crate::supervisor::complain::complain;
+use crate::supervisor::supervisor_log::complain;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::io;

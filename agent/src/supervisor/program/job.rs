@@ -2,12 +2,12 @@
 
 use super::child::{Becomes, Child, Directory, Step};
 use super::environment::environment;
-use super::places::Places;
+use super::job_paths::Places;
 use super::privileges;
 use super::script::{self, Script};
 use crate::attempt::{LaunchRecord, LocalUser};
-use crate::supervisor::complain::complain;
 use crate::supervisor::starter::{self, Starting};
+use crate::supervisor::supervisor_log::complain;
 use rustix::fs::fchown;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Gid, Uid, geteuid, getpid};

@@ -3,7 +3,7 @@
 pub(super) mod child;
 pub(super) mod environment;
 pub(super) mod job;
+pub(super) mod job_paths;
 mod keyring;
-pub(super) mod places;
 pub(super) mod privileges;
 mod script;

@@ -1,6 +1,6 @@
 //! Privileges of a supervisor and of a job.
 
-use crate::supervisor::complain::complain;
+use crate::supervisor::supervisor_log::complain;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,

@@ -1,6 +1,6 @@
 //! Checkpoints across agent restarts and job ends.
 
-use super::scene::*;
+use super::fixture::*;
 use crate::support::recorded_pid;
 use lattice_agent::attempt::{AttemptDir, OrderRecord};
 use lattice_mesh::{Clock, SystemClock};

@@ -1,6 +1,6 @@
 //! Agent in a separate process, killed while jobs write checkpoints.
 
-use super::scene::*;
+use super::fixture::*;
 use crate::cluster::Cluster;
 use crate::daemon::{Daemon, configure};
 use crate::support::program;

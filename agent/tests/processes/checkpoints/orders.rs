@@ -1,6 +1,6 @@
 //! Checkpoint orders that an agent accepts and rejects.
 
-use super::scene::*;
+use super::fixture::*;
 use crate::support::{pid_in, runs};
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Programs that `CHECKPOINTS.md` shows to users.
 
-use super::scene::*;
+use super::fixture::*;
 
 /// Program of the user page in this language.
 fn shown(language: &str) -> String {

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-mod act;
+mod actions;
 mod constraints;
 mod demand;
+mod field_checks;
 mod progress;
-mod said;
 mod sight;
 mod terms;
 mod view;
-pub use act::{CheckpointRequest, ExtendRequest, Walltime};
+pub use actions::{CheckpointRequest, ExtendRequest, Walltime};
 pub use constraints::ConstraintsBody;
 pub use demand::{InvalidBandwidth, read_bandwidth, write_bandwidth};
 pub use progress::{

@@ -3,9 +3,9 @@
 pub mod amount;
 pub mod begin;
 pub mod duration;
-pub mod nearest;
 pub(crate) mod nullable;
 pub(crate) mod number;
 pub mod schema;
+pub mod suggestion;
 pub mod text;
 pub mod yaml;

@@ -5,7 +5,7 @@
 //! holds all settings, can check how they fit together.
 
 use crate::{
-    notation::{nearest::nearest, nullable::given, number::sendable},
+    notation::{nullable::given, number::sendable, suggestion::nearest},
     problem::FieldError,
     v1,
 };

@@ -1,8 +1,8 @@
 //! Audit entries as shown and exported. The hash chain can be verified from these fields alone.
 
-mod words;
+mod summary;
 
-pub use words::summary;
+pub use summary::summary;
 
 use super::authority::AuthorityView;
 use crate::notation::text;

@@ -1,6 +1,6 @@
 //! `lattice conformance changes`: changes on all nodes.
 
-use super::only::OnlyArgs;
+use super::selection::OnlyArgs;
 use crate::{
     connect::Connection,
     failure::Failure,

@@ -10,7 +10,7 @@ mod cluster;
 mod fixtures;
 mod folder;
 mod groups;
-mod play;
+mod job_submission;
 mod scenario;
 mod verdict;
 mod workload;
@@ -26,10 +26,10 @@ use clap::Args;
 use cluster::Cluster;
 use fixtures::{DemoNode, Fixtures};
 use folder::Folder;
+use job_submission::Played;
 use lattice_client::Client;
 use lattice_cluster::UNPRIVILEGED_ID;
 use lattice_quorum_types::NodeId;
-use play::Played;
 use std::{
     future::Future,
     io::IsTerminal as _,
@@ -212,7 +212,7 @@ impl Demo {
         scenario::create_tree(&client).await?;
         let refusal = scenario::refused_submit(&client).await?;
         progress.say(&format!("refused, as expected:\n{refusal}"));
-        let mut played = play::play(&client, &self.jobs, progress).await?;
+        let mut played = job_submission::play(&client, &self.jobs, progress).await?;
         played.refusals.insert(0, refusal);
         let endings = endings(&self.jobs, &played);
         let mut outcome = self.outcome(&client, cluster, played).await?;

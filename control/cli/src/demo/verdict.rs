@@ -4,7 +4,7 @@ use super::{
     change::Changed,
     fixtures::{DemoNode, PLANTED},
     groups::GroupLine,
-    play::Played,
+    job_submission::Played,
 };
 use crate::output::{self, Columns, Format};
 use lattice_api::conformance::DriftView;

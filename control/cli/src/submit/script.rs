@@ -9,9 +9,9 @@
 mod gpus;
 mod header;
 mod pattern;
+mod shell_split;
 mod slurm;
 mod values;
-mod words;
 
 use super::flags::{CommandLineFlags, Flags, GivenFlag};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -193,7 +193,7 @@ pub fn in_words(error: &clap::Error) -> String {
 
 /// Reads the flags of a `#LATTICE` line. A flag that takes a single value may occur once.
 fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> {
-    let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
+    let words = shell_split::split(line.text).map_err(|reason| fault(line, "", reason))?;
     let command = Flags::command();
     let matches = command.clone().try_get_matches_from(words);
     let matches = matches.map_err(|error| fault(line, "", lattice_reason(&error)))?;

@@ -8,7 +8,6 @@
 //! - [`ask`] handles requests for an immediate reading.
 //! - [`Readings`] publishes the results to the rest of control.
 
-mod ask;
 mod config;
 mod events;
 mod flapping;
@@ -17,18 +16,19 @@ mod host;
 mod node;
 mod node_match;
 mod parts;
+mod reading_requests;
 mod readings;
 mod supervision;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use ask::BROKE_DOWN;
-pub use ask::Looked;
 pub use config::{BmcFileError, BmcPlan, BmcTarget};
 pub use host::Host;
 pub use parts::{Parts, SILENT};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use reading_requests::BROKE_DOWN;
+pub use reading_requests::Looked;
 pub use readings::Readings;
 pub use supervision::run;
 pub use worker::Edges;

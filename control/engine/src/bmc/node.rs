@@ -4,12 +4,12 @@
 mod tests;
 
 use super::{
-    ask::{Ask, Looked},
     flapping::{Turns, Unwritten},
     health::Wrong,
     host::Host,
     node_match::whose,
     parts::Parts,
+    reading_requests::{Ask, Looked},
 };
 use crate::history::{self, HistoryError};
 use lattice_conformance::{

@@ -1,8 +1,8 @@
 //! Latest BMC readings by node, and requests for an immediate reading.
 
 use super::{
-    ask::{Ask, Asks, Looked},
     parts::Parts,
+    reading_requests::{Ask, Asks, Looked},
 };
 use lattice_conformance::{LimitState, Power};
 use lattice_quorum_types::{NodeId, UnixMillis};
@@ -84,7 +84,7 @@ impl Readings {
     /// Answers requests for this node in place of a worker, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
-        let (worker, mut asks) = mpsc::channel::<Ask>(super::ask::MOST_WAITING);
+        let (worker, mut asks) = mpsc::channel::<Ask>(super::reading_requests::MOST_WAITING);
         self.put_worker(node, worker);
         tokio::spawn(async move {
             while let Some(ask) = asks.recv().await {

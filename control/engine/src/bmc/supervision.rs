@@ -2,9 +2,9 @@
 //! panics is restarted; until then its nodes are reported as silent, with the reason.
 
 use super::{
-    ask::{Ask, Looked},
     config::{BmcPlan, BmcTarget},
     node::{Look, Node, no_power},
+    reading_requests::{Ask, Looked},
     worker::{AGAIN_AFTER, Edges, Shared, Worker, asks, nodes, tell},
 };
 use lattice_host::error_text::with_causes;

@@ -18,10 +18,10 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-mod deeds;
-mod kept;
+mod events;
 mod power;
 mod slow;
+mod supervision;
 
 /// Timeout of requests for a reading.
 const LONG: Duration = Duration::from_secs(60);

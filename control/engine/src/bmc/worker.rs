@@ -1,12 +1,12 @@
 //! BMC worker: complete readings at long intervals, readings of power draw and limit at short ones.
 
 use super::{
-    ask::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
     config::{self, BmcPlan, BmcTarget, client},
     events::Deeds,
     health::Wrong,
     host::Hosts,
     node::{Look, Next, Node},
+    reading_requests::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
     readings::Readings,
 };
 use crate::history::History;

@@ -10,17 +10,17 @@
 
 mod bmc_events;
 mod cache;
+mod cached_queries;
 mod class_state;
 mod complete;
 mod entries;
 mod entry;
 mod event;
-mod last;
+mod last_known;
 mod line_kind;
 mod listing;
 mod notes;
-mod now;
-mod past;
+mod past_state;
 mod records;
 mod store;
 mod tables;
@@ -40,7 +40,7 @@ pub use tables::HistoryError;
 
 use lattice_conformance::{Class, ClassRecord, Digest, history::Record};
 use lattice_redfish::{Deed, ResourcePath};
-use past::{LOOKED_AT, last, of_bmc, then};
+use past_state::{LOOKED_AT, last, of_bmc, then};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

@@ -57,7 +57,7 @@ fn since(
     key: &str,
 ) -> Result<Option<Since>, HistoryError> {
     let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
-    Ok(past::since(store, schemas, &told, (class, key))?.0)
+    Ok(past_state::since(store, schemas, &told, (class, key))?.0)
 }
 
 fn store() -> HistoryStore {

@@ -1,12 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod asked;
 mod energy;
 mod metrics;
 mod prices;
 mod readiness;
+mod readiness_requests;
 mod site;
 mod solver;
 mod storage;
+mod storage_usage;
 mod token;
-mod used;

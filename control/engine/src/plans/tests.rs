@@ -64,7 +64,7 @@ async fn few_dry_runs_wait_for_their_plan_and_whoever_comes_then_is_told_so() {
         let (core, dry) = (world.core.clone(), dry.clone());
         tokio::spawn(async move { core.plan_with(&dry).await })
     };
-    let asking: Vec<_> = (0..asked::DRY_RUNS).map(|_| ask()).collect();
+    let asking: Vec<_> = (0..requested_plans::DRY_RUNS).map(|_| ask()).collect();
     let all_wait = async {
         while asked.dry_runs.available_permits() > 0 {
             tokio::task::yield_now().await;

@@ -14,7 +14,7 @@ mod users;
 
 pub use users::{prove, unasked};
 
-use crate::{core::Core, observe, view::View};
+use crate::{core::Core, observed_state, view::View};
 use lattice_quorum_types::{
     NodeId,
     attestation::Proof,
@@ -98,7 +98,7 @@ impl Attestations {
             .map(|(node, _)| (node, None))
             .collect();
         if !cleared.is_empty() {
-            observe::attestations(&self.core, &cleared);
+            observed_state::attestations(&self.core, &cleared);
         }
     }
 
@@ -186,7 +186,7 @@ impl Attestations {
     fn refuse(&mut self, node: NodeId, reason: String) {
         tracing::warn!(%node, reason, "node excluded from sensitive allocations for now");
         let refused = BTreeMap::from([(node.clone(), Some(reason))]);
-        observe::attestations(&self.core, &refused);
+        observed_state::attestations(&self.core, &refused);
         self.known
             .insert(node, (Instant::now(), AttestationResult::Refused));
     }

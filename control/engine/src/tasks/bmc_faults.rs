@@ -5,7 +5,7 @@
 
 use crate::{
     core::Core,
-    observe,
+    observed_state,
     tasks::activation::{Activation, News},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -50,7 +50,7 @@ impl NameFaults {
         let news: BTreeMap<_, _> = news.collect();
         match news.is_empty() {
             true => 0,
-            false => observe::named(&self.core, news),
+            false => observed_state::named(&self.core, news),
         }
     }
 }
@@ -71,7 +71,7 @@ mod tests {
         let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
         let seen = |_| crate::view::GossipedNode::before(BTreeMap::new());
         let cell = names.iter().map(|node| (node.clone(), seen(node)));
-        observe::cell(&world.core, "c0", cell.collect());
+        observed_state::cell(&world.core, "c0", cell.collect());
         let running = NameFaults::new(world.core.clone()).run();
         let _running = AbortOnDropHandle::new(tokio::spawn(running));
         sleep(PERIOD * 3 / 2).await;

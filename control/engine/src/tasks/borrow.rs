@@ -13,7 +13,7 @@ use crate::{
     tasks::{
         activation::due,
         reconciler::{Pace, Reconciler},
-        schedule::room,
+        schedule::preemption_search,
     },
     view::View,
 };
@@ -439,7 +439,7 @@ impl Sharing {
         let bursts = bursts(view);
         let work = |held: &Allocation| Work {
             burst: bursts.contains(&held.id),
-            ..room::work_of(core, view, held)
+            ..preemption_search::work_of(core, view, held)
         };
         sharing.work = held.map(|held| (held.id, work(held))).collect();
         sharing

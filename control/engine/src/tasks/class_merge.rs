@@ -5,7 +5,7 @@
 use crate::{
     bmc::Parts,
     core::Core,
-    observe,
+    observed_state,
     tasks::activation::{Activation, News, due},
     view::{NodeEntry, United, View},
 };
@@ -109,7 +109,7 @@ impl Unite {
                 next = all.next() => next,
                 () = due(tell_at) => {
                     tell_at = None;
-                    observe::united(core, std::mem::take(&mut found));
+                    observed_state::united(core, std::mem::take(&mut found));
                     continue;
                 }
             };
@@ -124,7 +124,7 @@ impl Unite {
             self.done.insert(node, done);
         }
         if !found.is_empty() {
-            observe::united(core, found);
+            observed_state::united(core, found);
         }
         count
     }

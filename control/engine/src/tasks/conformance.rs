@@ -12,7 +12,7 @@ use crate::{
     core::Core,
     drift::{self, Judged},
     history::{HistoryError, Then},
-    observe,
+    observed_state,
     tasks::activation::{Activation, due},
     view::{GossipedNode, NodeEntry, View},
 };
@@ -160,7 +160,7 @@ impl Conformance {
             return;
         }
         self.untold_since = None;
-        observe::judged(&self.core, found);
+        observed_state::judged(&self.core, found);
     }
 
     /// Runs one round until no fetch is under way, including fetches that failed before.
@@ -193,7 +193,7 @@ async fn promptly(core: &Core) {
     loop {
         core.unjudged().await;
         if timeout(PROMPTLY, core.judged()).await.is_err() {
-            observe::judged(core, compare(core, &core.view()).0);
+            observed_state::judged(core, compare(core, &core.view()).0);
         }
     }
 }
@@ -237,7 +237,7 @@ impl Conformance {
             }
             self.recalled.insert(node.clone());
         }
-        observe::recalled(&self.core, found);
+        observed_state::recalled(&self.core, found);
     }
 }
 

@@ -6,9 +6,9 @@ use crate::{
     error::ProposeError,
     sanitize,
     tasks::{
-        gate::{self, ReportedFailure},
+        node_evidence::Freshness,
+        readmission::{self, ReportedFailure},
         reconciler::{Pace, Reconciler},
-        told::Freshness,
     },
     view::{NodeEntry, View},
 };
@@ -231,8 +231,8 @@ pub(crate) async fn let_in(
     let mut drains = entry.record.iter().flat_map(|record| &record.drain);
     let passed = match drains.any(|drain| drain.owner != OWNER) {
         // Other objections to the node are the responsibility of the owners of the other reasons.
-        true => gate::check_site(core, node).await,
-        false => gate::check(core, node, &Freshness::NOW).await,
+        true => readmission::check_site(core, node).await,
+        false => readmission::check(core, node, &Freshness::NOW).await,
     };
     let (command, says) = match &passed {
         Ok(()) => {

@@ -9,9 +9,9 @@ use crate::{
     sanitize,
     tasks::{
         faults,
-        gate::{self, GateError, ReportedFailure},
+        node_evidence::Freshness,
+        readmission::{self, GateError, ReportedFailure},
         reconciler::{Pace, Reconciler},
-        told::Freshness,
     },
     view::{NodeEntry, View},
 };
@@ -176,7 +176,7 @@ impl Register {
             let (core, node) = (self.core.clone(), entry.id.clone());
             self.progress.insert(node.clone(), Progress::Asking);
             self.gates.spawn(async move {
-                let passed = gate::check(&core, &node, &Freshness::Recent).await;
+                let passed = readmission::check(&core, &node, &Freshness::Recent).await;
                 (node, passed)
             });
             asked += 1;

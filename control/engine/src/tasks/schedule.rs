@@ -20,7 +20,7 @@ use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner, record::Outc
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Envelope, NodeId, Refusal, Revision, VclusterName,
     command::{ExpectedNode, Fence},
-    weight,
+    size,
     wire::MAX_COMMAND_BYTES,
 };
 use lattice_view::Home;
@@ -39,15 +39,15 @@ use std::{
 };
 use tokio::time::{Instant, timeout};
 
-mod late;
+mod earlier_placement;
+mod late_jobs;
+pub mod preemption_search;
 mod promises;
-pub mod room;
-mod sooner;
 mod unassigned;
 
-use late::Turns;
+use late_jobs::Turns;
+use preemption_search::{Search, Sought};
 use promises::Refused;
-use room::{Search, Sought};
 use unassigned::{Of, Unassigned, Why, pending};
 
 /// Longest time between two plans: walltimes elapse, and estimates change with them.
@@ -259,7 +259,7 @@ impl Schedule {
         let most = self.max_command_bytes;
         let (fit, too_long): (Vec<_>, Vec<_>) = ready
             .into_iter()
-            .map(|(of, envelope)| (weight::on_wire(&envelope), of, envelope))
+            .map(|(of, envelope)| (size::on_wire(&envelope), of, envelope))
             .partition(|(bytes, ..)| *bytes <= most);
         for (bytes, of, _) in too_long {
             let blocker = Blocker::TooMuchToProve {
@@ -386,7 +386,7 @@ impl Schedule {
             };
             planner.set_policy(policy);
             let plan = (!rests).then(|| {
-                let promised = sooner::waiting(&view, &vcluster, now);
+                let promised = earlier_placement::waiting(&view, &vcluster, now);
                 let written = is_kept.then(|| Written {
                     vcluster: &vcluster,
                     at: now,

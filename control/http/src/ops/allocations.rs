@@ -1,6 +1,6 @@
 //! Allocation operations: list, show and act.
 
-use super::{elements, paging, propose, read, unexpected, waits::Waits};
+use super::{elements, paging, propose, read, unexpected, wait_causes::Waits};
 use crate::caller::Caller;
 use lattice_api::{
     AllocationView,
@@ -311,7 +311,7 @@ pub(crate) async fn explanation(
     let plan = core.plan_for(&view, [&*record]).await;
     let mut explained = explanation::explain(&view, &plan, &record, sight);
     if let Some(waits) = Waits::new(&view).of(&record) {
-        explained.summary = super::waits::in_words(&record, &waits);
+        explained.summary = super::wait_causes::in_words(&record, &waits);
     }
     Ok(explained)
 }
@@ -341,7 +341,7 @@ pub(crate) fn shown(
     let mut shown = AllocationView::new(a, sight(view, caller, a));
     shown.reason = explanation::reason(view, plan, a);
     if let Some(waits) = waits.of(a) {
-        shown.reason = Some(super::waits::in_words(a, &waits));
+        shown.reason = Some(super::wait_causes::in_words(a, &waits));
         shown.waits_for = Some((&waits).into());
     }
     if let Some(workload) = &mut shown.workload {

@@ -1,11 +1,11 @@
 //! Baselines: the required state of nodes. [`beside`] compares a baseline with a node or another baseline, and
 //! [`model`] builds one from a node or a group. The brake is in `ops/brake`.
 
-mod beside;
+mod comparison;
 mod model;
-mod standing;
+mod preview;
 
-pub(crate) use beside::diff;
+pub(crate) use comparison::diff;
 
 use super::{propose_judged, read, time, unexpected};
 use crate::caller::{Caller, Role};
@@ -214,7 +214,7 @@ pub(crate) async fn set(
         classes: model::rules(&wanted, &model)?,
     };
     let classes = definition.classes.keys().cloned().collect();
-    let (next, standing) = standing::of(core, &name, definition.clone());
+    let (next, standing) = preview::of(core, &name, definition.clone());
     let command = Command::SetBaseline {
         name: name.clone(),
         definition: Box::new(definition),

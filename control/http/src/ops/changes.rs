@@ -1,6 +1,6 @@
 //! Event stream changes, as shown to one caller.
 
-use super::{allocations, nodes, time, waits::Waits};
+use super::{allocations, nodes, time, wait_causes::Waits};
 use crate::caller::Caller;
 use lattice_api::{
     event::{Change, Changes, Compacted, Exhausted, Observed, StreamEvent, Waiting},

@@ -10,8 +10,8 @@ use lattice_engine::{
     Core, View,
     tasks::{
         faults,
-        gate::{self, GateError},
-        told::{Freshness, bmc},
+        node_evidence::{Freshness, bmc},
+        readmission::{self, GateError},
     },
 };
 use lattice_quorum_types::{
@@ -231,7 +231,7 @@ fn has_own(caller: &Caller, record: &Node) -> Result<(), Problem> {
 /// Runs the gate; a failure becomes a problem with the reason and the remedy.
 async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem> {
     let by = Some(caller.name.to_string());
-    let Err(error) = gate::check(core, node, &Freshness::Now { by }).await else {
+    let Err(error) = readmission::check(core, node, &Freshness::Now { by }).await else {
         return Ok(());
     };
     let conflict = |code| Problem::new(Kind::Conflict, code, error.to_string());

@@ -34,7 +34,7 @@ pub(crate) mod tokens;
 mod trust;
 pub(crate) mod usage;
 pub(crate) mod vclusters;
-mod waits;
+mod wait_causes;
 
 use crate::caller::Caller;
 use lattice_api::{

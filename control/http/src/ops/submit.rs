@@ -2,7 +2,7 @@
 
 use super::{
     job_refs, judge, propose, read, unexpected,
-    waits::{Waits, in_words},
+    wait_causes::{Waits, in_words},
 };
 use crate::caller::Caller;
 use lattice_api::{

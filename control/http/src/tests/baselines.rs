@@ -6,7 +6,7 @@ use lattice_client::{
     api::baseline::{BaselineRequest, BaselineView, ClassForm},
 };
 use lattice_conformance::{Class, ClassRecord, Digest, Reading};
-use lattice_engine::observe::{self, PingOutcome};
+use lattice_engine::observed_state::{self, PingOutcome};
 use lattice_engine::tasks::conformance::Conformance;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, Outcome, command::Fence, id::LeaseName};
@@ -51,7 +51,7 @@ pub(super) fn kernels(fixture: &ApiFixture) -> Digest {
         seen.marks.insert(Class::Kernel, mark);
         Some((id.clone(), seen))
     });
-    observe::cell(&fixture.core, "cell-0", nodes.collect());
+    observed_state::cell(&fixture.core, "cell-0", nodes.collect());
     usual.state().digest().unwrap()
 }
 
@@ -63,7 +63,7 @@ fn answers(fixture: &ApiFixture, name: &str) {
         reached_at: None,
     };
     let node = NodeId::new(name).unwrap();
-    observe::liveness(&fixture.core, &BTreeMap::from([(node, found)]));
+    observed_state::liveness(&fixture.core, &BTreeMap::from([(node, found)]));
 }
 
 /// Baseline request modelled on the kernel of the group with this digest.

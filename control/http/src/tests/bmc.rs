@@ -12,7 +12,7 @@ use lattice_conformance::{
     Class, ClassMark, ClassRecord, Milliwatts, Power, Reading,
     health::{Action, Reason, Severity},
 };
-use lattice_engine::{bmc::Parts, observe, tasks::bmc_faults::NameFaults, view::United};
+use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::NameFaults, view::United};
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
         earlier: None,
     };
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observe::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
+    observed_state::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete"]);
@@ -281,7 +281,7 @@ async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
     fixture.core.bmc.put_parts(id.clone(), parts);
     let untold = United::unknown(fixture.core.view().node(&id).unwrap().said(Class::Bmc));
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observe::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
+    observed_state::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let mut shown = eye.node("gpu001").await.unwrap().health.reasons;
     let health = eye.health("gpu001", false).await.unwrap();
     let mut told: Vec<String> = health.reasons.iter().map(|r| r.code.clone()).collect();
@@ -309,7 +309,7 @@ async fn a_node_without_a_configured_bmc_is_not_unknown_in_groups_of_bmcs() {
         }
         (id.clone(), seen)
     };
-    observe::cell(
+    observed_state::cell(
         &fixture.core,
         "cell-0",
         view.nodes.iter().map(off).collect(),

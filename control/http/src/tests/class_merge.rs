@@ -9,18 +9,18 @@ use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_engine::{
     Core, Drifted, Look, Unknown,
     bmc::{Looked, Parts},
-    observe,
+    observed_state,
     tasks::{
         attestations::Attestations,
         autodrain::AutoDrain,
         class_merge::{self, SPACING, Unite, together},
         conformance::Conformance,
-        gate,
+        node_evidence::Freshness,
+        readmission,
         testing::{
             id,
             world::{NODE, World},
         },
-        told::Freshness,
     },
     view::GossipedNode,
 };
@@ -309,7 +309,7 @@ async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does
     let mut fixture = UniteFixture::new().await;
     let core = fixture.world.core.clone();
     let passes = async |freshness: &Freshness| {
-        let passed = gate::check(&core, &id(NODE), freshness).await;
+        let passed = readmission::check(&core, &id(NODE), freshness).await;
         passed.map_err(|error| error.to_string())
     };
     let looked = |fixture: &UniteFixture| fixture.looks.lock().unwrap().0;
@@ -497,7 +497,7 @@ async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
     let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
     let seen = |_| GossipedNode::before(BTreeMap::new());
     let cell = names.iter().map(|node| (node.clone(), seen(node)));
-    observe::cell(&world.core, "c0", cell.collect());
+    observed_state::cell(&world.core, "c0", cell.collect());
     for node in &names {
         world.core.bmc.put_parts(node.clone(), parts(on()));
     }

@@ -12,7 +12,7 @@ use lattice_client::{
     },
 };
 use lattice_conformance::{Class, ClassMark, ClassRecord, Identity, NodeDocument, Reading};
-use lattice_engine::{observe, tasks::conformance::Conformance};
+use lattice_engine::{observed_state, tasks::conformance::Conformance};
 use lattice_quorum_types::NodeId;
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
@@ -27,7 +27,7 @@ fn announce(fixture: &ApiFixture, nodes: &[&str], class: Class, mark: ClassMark)
         }
         Some((id.clone(), seen))
     });
-    observe::cell(&fixture.core, "cell-0", all.collect());
+    observed_state::cell(&fixture.core, "cell-0", all.collect());
 }
 
 fn of_class<'a>(diff: &'a DiffView, class: &str) -> Vec<&'a DifferenceView> {
@@ -75,7 +75,7 @@ fn documents(fixture: &ApiFixture, nodes: impl Iterator<Item = u32>) {
         let (digest, _) = document.encode().unwrap();
         (NodeId::new(node).unwrap(), (digest, Arc::new(document)))
     };
-    observe::documents(&fixture.core, nodes.map(document).collect());
+    observed_state::documents(&fixture.core, nodes.map(document).collect());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::{
     fixture::{ApiFixture, MAX_DAG_SIZE, ask, job},
     grpc::{by, channel, submit},
-    submits::read_some,
+    submission::read_some,
 };
 use lattice_api::v1::{self, dags_client::DagsClient};
 use lattice_client::{

@@ -6,7 +6,7 @@ use lattice_client::{
     SubmitOptions,
     api::event::{Change, Changes, StreamEvent},
 };
-use lattice_engine::observe::{self, PingOutcome};
+use lattice_engine::observed_state::{self, PingOutcome};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{NodeId, Revision};
 use std::collections::BTreeMap;
@@ -209,7 +209,7 @@ async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
         reached_at: None,
     };
     let found = BTreeMap::from([(node, found)]);
-    assert_eq!(observe::liveness(&fixture.core, &found), 1);
+    assert_eq!(observed_state::liveness(&fixture.core, &found), 1);
     fixture.open();
     let told = tokio::time::timeout(PATIENCE, events.next_event()).await;
     let StreamEvent::Observed(observed) = told.unwrap().unwrap() else {

@@ -10,7 +10,7 @@ use lattice_agent_rpc::{
 };
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
 use lattice_conformance::{Class, ClassMark, Digest, Inventory};
-use lattice_engine::{Core, core::Parts, fold, observe, view::GossipedNode};
+use lattice_engine::{Core, core::Parts, fold, observed_state, view::GossipedNode};
 use lattice_mesh::{
     Authority, Clock, Credentials, Mesh, MeshConfig, Pin, Role, Router, SystemClock, Validity,
 };
@@ -400,7 +400,7 @@ impl ApiFixture {
                 (NodeId::new(format!("gpu{n:03}")).unwrap(), seen)
             })
             .collect();
-        observe::cell(&self.core, "cell-0", members);
+        observed_state::cell(&self.core, "cell-0", members);
     }
 
     /// Acquires the scheduler lease of `default`.

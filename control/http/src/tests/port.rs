@@ -7,7 +7,7 @@ use crate::{
     state::{Api, Bounds},
 };
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading, health::Severity};
-use lattice_engine::{Report, drift::Judged, observe};
+use lattice_engine::{Report, drift::Judged, observed_state};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::BTreeSet,
@@ -234,7 +234,7 @@ async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
         report,
         ..Judged::default()
     };
-    observe::judged(&fixture.core, judged);
+    observed_state::judged(&fixture.core, judged);
     let (lines, status) = told().await;
     let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_judged 22"];
     assert_eq!(

@@ -6,7 +6,7 @@
 //!
 //! `LATTICE_BLESS=1` rewrites the table; `just rbac` prints it.
 
-mod acts;
+mod actions;
 
 use super::{
     fixture::{ApiFixture, PATIENCE},
@@ -16,7 +16,7 @@ use super::{
     projects::request,
 };
 use crate::oidc::Issuer;
-use acts::{Act, Acts};
+use actions::{Act, Acts};
 use futures::{StreamExt as _, stream};
 use lattice_api::{
     Problem,
@@ -137,11 +137,11 @@ impl Site {
         fixture
             .member_answer(Command::AddAuthority { certificate })
             .unwrap();
-        for (place, (who, project)) in acts::WORK.into_iter().enumerate() {
+        for (place, (who, project)) in actions::WORK.into_iter().enumerate() {
             let id = fixture.submit(who, project, 1).await;
             assert_eq!(id.0, place as u64 + 1);
         }
-        for (project, id) in acts::DAGS {
+        for (project, id) in actions::DAGS {
             let dag = json!({"members": [{"name": "a", "project": project, "nodes": 1, "argv": ["true"]}]});
             let dag = serde_json::from_value(dag).unwrap();
             let made = fixture.client("bob").submit_dag(&dag, None).await.unwrap();
@@ -149,14 +149,14 @@ impl Site {
         }
         fixture
             .assign(
-                AllocationId(acts::HELD_IN_OCEAN.0),
-                &[acts::HELD_IN_OCEAN.1],
+                AllocationId(actions::HELD_IN_OCEAN.0),
+                &[actions::HELD_IN_OCEAN.1],
             )
             .await;
         fixture
             .assign(
-                AllocationId(acts::HELD_IN_ATLAS.0),
-                &[acts::HELD_IN_ATLAS.1],
+                AllocationId(actions::HELD_IN_ATLAS.0),
+                &[actions::HELD_IN_ATLAS.1],
             )
             .await;
         let course = json!({"nodes": "gpu024", "from": "now+1day", "duration": "1h", "users": ["alice"],
@@ -169,7 +169,7 @@ impl Site {
         if act.needs_baseline() {
             baseline(&fixture).await;
         }
-        for (project, node) in acts::CLAIMS {
+        for (project, node) in actions::CLAIMS {
             fixture.settled().await;
             fixture.claim("bob", project, node).await;
         }

@@ -12,7 +12,7 @@
     reason = "a comparison starts programs and measures time; the solver does not"
 )]
 
-mod ours;
+mod lattice_side;
 mod slurm;
 
 use anyhow::{Context, ensure};
@@ -87,7 +87,7 @@ fn main() -> anyhow::Result<()> {
     for nodes in args.nodes {
         ensure!(nodes > 0, "--nodes has a 0; a machine has nodes");
         let jobs = jobs(args.jobs, nodes);
-        for row in ours::rows(nodes, &jobs)? {
+        for row in lattice_side::rows(nodes, &jobs)? {
             print(row);
         }
         for select in [Select::Tres, Select::Linear] {

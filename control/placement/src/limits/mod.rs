@@ -1,4 +1,4 @@
 //! Limits of projects and of the cluster during a plan.
 
 pub(crate) mod headroom;
-pub(crate) mod pool;
+pub(crate) mod sensitive_pool;

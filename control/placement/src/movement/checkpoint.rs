@@ -5,20 +5,20 @@
 //! [`progress`] tracks a checkpoint that was requested. The terms are explained in `0004-checkpoints-and-scaling.md`.
 
 mod cost;
+mod obstacles;
 mod policy;
 #[cfg(test)]
 mod properties;
 mod request;
 #[cfg(test)]
 mod tests;
-mod why;
 
 pub use cost::{Cost, Holding, Value, Waiting};
+pub use obstacles::Why;
 pub use policy::{Bounds, InvalidPolicy, Policy};
 pub use request::{
     CheckpointReport, Deadlines, GaveUp, Phase, Purpose, Request, Step, Then, progress,
 };
-pub use why::Why;
 
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};

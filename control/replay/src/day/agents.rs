@@ -2,12 +2,12 @@
 
 use super::{
     event::Event,
+    job_behavior::Nature,
     machine::{Machine, Process, Write},
-    nature::Nature,
-    plant::Plant,
+    planted_bug::Plant,
     scene::{DAY_MS, START},
     site::{Inner, Site},
-    truth::{Attempt, Content, Work},
+    true_progress::{Attempt, Content, Work},
 };
 use lattice_agent_rpc::{
     AttemptKey, AttemptStatus, CheckpointRefused, CheckpointStatus, Launch, LaunchRefused,

@@ -2,15 +2,15 @@
 //! compare the state with the one before. They share no rule with the deciding side: each rule is written again here,
 //! from the documented promises.
 
+mod jobs;
 mod nodes;
-mod room;
+mod preemption;
 mod waiting;
-mod work;
 
 use super::{
     machine::{Machine, PingState},
     scene::{SENSITIVE, Scene},
-    truth::Truth,
+    true_progress::Truth,
 };
 use lattice_quorum_state::State;
 use lattice_quorum_types::{

@@ -1,6 +1,6 @@
 //! Simulated node: power state, boot, and processes of its agent.
 
-use super::nature::{Answers, Nature};
+use super::job_behavior::{Answers, Nature};
 use lattice_agent_rpc::{AttemptKey, CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::{
     UnixMillis,

@@ -11,21 +11,21 @@
 
 mod agents;
 mod checks;
-mod deeds;
+mod day_events;
 mod event;
+mod job_behavior;
 mod machine;
-mod nature;
-mod plant;
+mod planted_bug;
 mod report;
 mod scene;
 mod site;
 #[cfg(test)]
 mod tests;
-mod truth;
+mod true_progress;
 
+pub use job_behavior::{Answers, Nature};
 pub use machine::PingState;
-pub use nature::{Answers, Nature};
-pub use plant::Plant;
+pub use planted_bug::Plant;
 pub use report::{Report, Sum};
 pub use scene::{BORROWER, DAY_MS, Deed, OWNER, Part, SENSITIVE, SERVICES, START, Scene};
 pub use site::Site;

@@ -2,7 +2,7 @@
 //! failures.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
-use super::nature::{Answers, Nature};
+use super::job_behavior::{Answers, Nature};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis, VclusterName,
     checkpoint::CheckpointMode,

@@ -4,10 +4,10 @@ use super::{
     checks::Checks,
     event::Event as Deeds,
     machine::{Machine, PingState},
-    plant::Plant,
+    planted_bug::Plant,
     report::{Counts, Report},
     scene::{START, Scene},
-    truth::Truth,
+    true_progress::Truth,
 };
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_state::State;

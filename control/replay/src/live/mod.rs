@@ -5,7 +5,7 @@
 //! scheduler does, and its placements are proposed in the order of the plan. A job starts when it is assigned and runs
 //! as long as recorded, at most for its estimate. `0002-replay.md` lists the limits of the replay.
 
-mod books;
+mod counting_ledger;
 mod ledger;
 mod quorum;
 #[cfg(test)]
@@ -126,7 +126,7 @@ pub fn run(
             serve(cluster, workload, options, shift, ledger, watch, skipped)
         }
         Judge::Nobody => {
-            let ledger = books::Books::new(cluster, more);
+            let ledger = counting_ledger::Books::new(cluster, more);
             serve(cluster, workload, options, shift, ledger, watch, skipped)
         }
     }

@@ -6,14 +6,14 @@
 //! placements have their consequences, so a difference affects all later cycles. Starts, nodes, makespan and waits are
 //! compared. If all cycles are equal, both comparisons find no difference.
 
-mod again;
+mod cycle_replay;
 mod record;
 #[cfg(test)]
 mod tests;
 
 pub use record::{About, Record, RecordError, open};
 
-use again::Again;
+use cycle_replay::Again;
 use lattice_placement::{
     Planner,
     record::{Cycle, Line, Outcome, Placed, Reserved},

@@ -11,7 +11,7 @@ mod entry;
 mod event;
 mod fold;
 mod journal;
-mod past;
+mod past_state;
 mod state;
 
 pub use cause::Cause;
@@ -21,7 +21,7 @@ pub use entry::{Entry, KeyChange};
 pub use event::{Event, Happening, Record, Turn};
 pub use fold::{Fold, Folded, Rule};
 pub use journal::{Checkpoint, Line, Standing};
-pub use past::{Past, in_force, record_at};
+pub use past_state::{Past, in_force, record_at};
 pub use state::{History, Observed, ReadContext};
 
 #[cfg(test)]

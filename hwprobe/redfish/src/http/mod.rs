@@ -16,10 +16,10 @@ mod environment;
 mod error;
 mod limit;
 mod pin;
+mod request_handling;
 mod session;
 mod settings;
 mod trust;
-mod turn;
 mod wire;
 
 pub use bmc::Bmc;

@@ -1,10 +1,10 @@
 //! Power draw and power limit of one node: the resources that report them, and the interpretation of each kind.
 
+mod forms;
 mod part;
 mod precedence;
 mod read;
 mod sources;
-mod told;
 
 use crate::documents::{Documents, ResourcePath};
 use crate::walk::Walk;
@@ -12,9 +12,9 @@ use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+pub(crate) use forms::{SourcePower, control, environment, power_control_index};
 pub(crate) use read::{Readout, read};
 pub(crate) use sources::{find, power_controls};
-pub(crate) use told::{SourcePower, control, environment, power_control_index};
 
 /// Resources that report one system's power: the result of a full pass, so that the next reading takes one or two
 /// requests. The route is valid until a reading with it is [`RoutedPower::is_stale`].

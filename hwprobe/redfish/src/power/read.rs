@@ -1,8 +1,8 @@
 //! Merging of power sources: the first source with a value takes precedence.
 
 use super::Source;
+use super::forms::{Limit, SourcePower, tell};
 use super::precedence::keep_better;
-use super::told::{Limit, SourcePower, tell};
 use crate::documents::ResourcePath;
 use crate::walk::{Walk, string};
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading};

@@ -6,8 +6,8 @@
 use super::part::is_of_a_part;
 use super::read::read;
 use super::{Route, Shape, Source};
+use crate::chassis_managers::Chassis;
 use crate::documents::ResourcePath;
-use crate::own::Chassis;
 use crate::systems::System;
 use crate::walk::{Walk, link, number, string};
 use lattice_conformance::Reading;

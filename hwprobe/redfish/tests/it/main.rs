@@ -6,7 +6,7 @@
     reason = "tests"
 )]
 
-mod deeds;
+mod bmc_events;
 mod digests;
 mod fuzz;
 mod http_faults;

@@ -12,7 +12,7 @@ mod watch;
 pub use connect::{mesh, quorum};
 pub use watch::watch;
 
-use crate::{registers::TENANT, truth::hash, world::World};
+use crate::{agreed_history::hash, registers::TENANT, world::World};
 use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{

@@ -1,6 +1,6 @@
 //! Scenes: a member that lost its disk meets a leader that was cut off. See `leadership/vote_guard.rs` of the quorum.
 
-use super::stage::{BEYOND_THE_LOG, Stage, StagePlaces};
+use super::founded_cluster::{BEYOND_THE_LOG, Stage, StagePlaces};
 use crate::member::Order;
 use lattice_quorum_types::Revision;
 use std::ops::RangeInclusive;

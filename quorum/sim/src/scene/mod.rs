@@ -1,15 +1,15 @@
 //! Scenes: scripted sequences of events that certain rules of the product protect against. Random runs meet them only
 //! once in thousands of seeds. A scene has three members and one client; everything else is as in any run.
 
+mod founded_cluster;
 mod lost_disk;
 mod snapshot;
-mod stage;
 
 use crate::{
     run::{Report, on_this_thread},
     world::World,
 };
-use stage::Stage;
+use founded_cluster::Stage;
 use std::sync::Arc;
 
 /// A scene.
@@ -48,7 +48,7 @@ impl Scene {
             Self::BlankHalfWay { cut_at } => lost_disk::half_way(stage, cut_at).await,
             Self::SnapshotCutShort { cut_at } => snapshot::cut_short(stage, cut_at).await,
         };
-        stage::play(world, script).await
+        founded_cluster::play(world, script).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Scene: a power cut of a member while it receives a snapshot. See `Replica::keep` of the quorum.
 
-use super::stage::{BEYOND_THE_LOG, Stage};
+use super::founded_cluster::{BEYOND_THE_LOG, Stage};
 use crate::member::Order;
 
 /// Plays [`super::Scene::SnapshotCutShort`].

@@ -15,8 +15,8 @@ use lattice_quorum_types::{
     },
     hostlist::{self, Hosts},
     id::BaselineName,
+    size,
     text::{MAX_FREE_TEXT_BYTES, truncated},
-    weight,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -273,7 +273,7 @@ fn check_size(
     named: usize,
 ) -> Result<u64, Refusal> {
     let baselines = &state.baselines;
-    let bytes = weight::on_wire(definition) as u64;
+    let bytes = size::on_wire(definition) as u64;
     let is_new = baselines.current(name).is_none();
     let count = baselines.all().count() + usize::from(is_new);
     let all_named = baselines.named_without(name) + named;

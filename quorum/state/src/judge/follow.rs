@@ -6,10 +6,11 @@
 
 mod array;
 mod dag;
-mod standing;
+mod dependency_standing;
 
 use super::{Case, array::give_up_rest, transition::entering};
 use crate::{change::Change, dependency_index::has_mutex};
+use dependency_standing::Standing;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, UnixMillis,
     allocation::StopCause,
@@ -18,7 +19,6 @@ use lattice_quorum_types::{
     id::DagId,
     node::{Lifecycle, Node},
 };
-use standing::Standing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Appends the consequences of `changes` to `changes`.

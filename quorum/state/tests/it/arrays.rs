@@ -1,6 +1,6 @@
 //! Arrays: one record for many elements; an element gets its own record only with its nodes.
 
-use crate::common::{self, Cluster, work::*};
+use crate::common::{self, Cluster, dependencies::*};
 use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,

@@ -1,6 +1,6 @@
 //! Job checkpoints: requested by number, complete when every rank has written its part, resumed from when complete.
 
-use crate::common::{self, Cluster, work::*};
+use crate::common::{self, Cluster, dependencies::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,

@@ -1,6 +1,6 @@
 //! DAGs: accepted completely or not at all, driven by the ends of their members, over when the last member ends.
 
-use crate::common::{self, Cluster, work::*};
+use crate::common::{self, Cluster, dependencies::*};
 use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,

@@ -1,6 +1,6 @@
 //! Dependencies, mutexes and times: which allocations wait, become eligible, or can never start.
 
-use crate::common::{self, Cluster, node, work::*};
+use crate::common::{self, Cluster, dependencies::*, node};
 use lattice_quorum_types::{
     AllocationId, AllocationState,
     AllocationState::*,

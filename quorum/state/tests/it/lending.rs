@@ -1,6 +1,6 @@
 //! Lent and recalled nodes, and the allocations that run on them.
 
-use crate::common::{Cluster, node, room::*, work::*};
+use crate::common::{Cluster, dependencies::*, node, preemption::*};
 use lattice_quorum_types::{
     AllocationState::*, Applied, Command, Refusal, VclusterName, allocation::RankExit,
     node::TakenBy, progress::MoveReason, vcluster::VclusterPatch,

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod arrays;
-mod asked;
 mod audit;
 mod baselines;
 mod checkpoints;
@@ -13,10 +12,10 @@ mod dependencies;
 mod force;
 mod lending;
 mod life;
-mod making_room;
 mod never_started;
 mod node_claim;
 mod overcommit;
+mod preemption;
 mod properties;
 mod quota_cases;
 mod reservations;
@@ -24,6 +23,7 @@ mod resize;
 mod schedulers;
 mod segments;
 mod sensitive;
+mod sensitive_audit;
 mod services;
 mod trust;
 mod usage_records;

@@ -1,6 +1,6 @@
 //! Reservations: nodes reserved for a time window, and allocations that must not overlap them.
 
-use crate::common::{self, Cluster, node, work::*};
+use crate::common::{self, Cluster, dependencies::*, node};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,

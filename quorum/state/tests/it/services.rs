@@ -1,6 +1,6 @@
 //! Services that scale by a metric: their number of nodes after preemption and loss of nodes.
 
-use crate::common::{self, Cluster, node, spec, work::*};
+use crate::common::{self, Cluster, dependencies::*, node, spec};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::{self, *},

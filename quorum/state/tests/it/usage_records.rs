@@ -1,6 +1,6 @@
 //! Usage records: node usage by user and duration, and soft limits of tenants.
 
-use crate::common::{self, Cluster, limits, node, path, principal, work::*};
+use crate::common::{self, Cluster, dependencies::*, limits, node, path, principal};
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,

@@ -1,7 +1,7 @@
 //! Audit search: pages of matching entries, from entries stored as a whole or in segments that are read only if needed.
 
 use super::{AuditEntry, AuditFilter, AuditHead, Segment};
-use crate::weight::on_wire;
+use crate::size::on_wire;
 use serde::{Deserialize, Serialize};
 
 /// Largest number of entries on a page.

@@ -4,7 +4,7 @@
 
 mod fold;
 mod numbers;
-mod places;
+mod positions;
 mod set;
 mod text;
 

@@ -6,7 +6,7 @@
 //! and `LATTICE_SCRIPT_KIB` is the size of each script.
 
 mod cost;
-mod told;
+mod watched_events;
 
 use cost::Costs;
 use lattice_api::{
@@ -21,7 +21,7 @@ use lattice_tests::{
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
-use told::{SubmitWatch, WatchReport};
+use watched_events::{SubmitWatch, WatchReport};
 
 /// Members that may run at the same time: each depends on two earlier ones.
 const WIDTH: usize = 20;

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::node::history::contents;
+use crate::node::history::preimage_files;
 use lattice_conformance::{
     Class, ClassRecord, Reading,
     history::{Cause, History, ReadContext},
@@ -93,7 +93,7 @@ fn what_was_written_is_found_again_and_goes_on() {
     assert_eq!(&again.journal.checkpoint, node.history.checkpoint());
     assert_eq!((again.journal.id, again.journal.segments.len()), (42, 1));
     let digest = again.journal.checkpoint.digests().next().unwrap();
-    let content = contents::read(&at.join("content"), &digest);
+    let content = preimage_files::read(&at.join("content"), &digest);
     assert!(content.is_some());
 }
 
@@ -197,7 +197,7 @@ fn too_many_bytes_of_preimages_cost_the_oldest_but_never_what_is_published() {
         .sum();
     assert!(bytes <= 300, "{bytes}");
     let published = found.journal.checkpoint.digests().next().unwrap();
-    assert!(contents::read(&content, &published).is_some());
+    assert!(preimage_files::read(&content, &published).is_some());
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_preimage_that_was_changed_is_not_handed_out() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    assert!(contents::read(&folder.path().join("content"), &digest).is_none());
+    assert!(preimage_files::read(&folder.path().join("content"), &digest).is_none());
     assert!(!path.exists());
 }
 
@@ -279,7 +279,7 @@ fn a_flood_of_events_costs_no_entry_and_makes_room_for_itself() {
         "{files}: segments without anything are removed"
     );
     let digest = again.journal.checkpoint.digests().next().unwrap();
-    assert!(contents::read(&folder.path().join("content"), &digest).is_some());
+    assert!(preimage_files::read(&folder.path().join("content"), &digest).is_some());
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Options of sbatch and their translation. The options are those of Slurm 22.05 to 24.11.
 
 use super::{
-    Fault, Line, fault, gpus, in_words, pattern,
+    Fault, Line, fault, gpus, in_words, pattern, shell_split,
     values::{self, Job, Word},
-    words,
 };
 use Argument::{Bare, Optional, Required};
 use Meaning::{Always, Flag, Read, Refused};
@@ -431,7 +430,7 @@ fn command() -> Command {
 
 /// Reads the options of one line.
 pub(super) fn line<'a>(line: &'a Line<'a>, all: &mut Vec<SlurmDirective<'a>>) -> Result<(), Fault> {
-    let words = words::split(line.text).map_err(|reason| fault(line, "", reason))?;
+    let words = shell_split::split(line.text).map_err(|reason| fault(line, "", reason))?;
     if let Some(word @ ("hetjob" | "packjob")) = words.first().map(String::as_str) {
         let reason = "heterogeneous jobs are not supported; submit each part, one after the other";
         return Err(fault(line, word, reason));

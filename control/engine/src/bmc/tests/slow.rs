@@ -1,6 +1,6 @@
 //! A BMC with complete readings that take longer than a request waits.
 
-use super::{super::ask::Ask, *};
+use super::{super::reading_requests::Ask, *};
 use tokio::sync::mpsc;
 
 #[tokio::test]

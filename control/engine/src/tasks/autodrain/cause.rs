@@ -6,7 +6,7 @@ use crate::{
     core::Core,
     tasks::{
         faults,
-        told::{self, Answer, Freshness, bmc::Bmc},
+        node_evidence::{self, Answer, Freshness, bmc::Bmc},
     },
     view::{EXECUTOR_REASONS, NodeEntry, View},
 };
@@ -84,8 +84,10 @@ impl Cause {
         let (node, now) = (&entry.id, &Freshness::NOW);
         let bmc = Bmc::new(core, node, now, self.owner());
         let said = match self {
-            Self::Health => told::health::ask(core, view, node, now, &bmc).await,
-            Self::Conformance => told::conformance::ask(core, view, entry, now, &bmc).await,
+            Self::Health => node_evidence::health::ask(core, view, node, now, &bmc).await,
+            Self::Conformance => {
+                node_evidence::conformance::ask(core, view, entry, now, &bmc).await
+            }
         };
         said.unwrap_or_else(|error| Answer::Unknown(error.to_string()))
     }

@@ -10,11 +10,11 @@
 //! current view, so a silent node delays no other.
 //!
 //! Each cause has its own drain reason and never changes that of another. Clearing the last reason returns the node to
-//! service, so the node passes the gate (`tasks/gate.rs`) first.
+//! service, so the node passes the gate (`tasks/readmission.rs`) first.
 
-mod asking;
 mod brake;
 mod cause;
+mod node_queries;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +26,10 @@ use crate::{
     },
     view::View,
 };
-use asking::{Asking, DrainIntent, NodeAnswer, candidates, is_member};
 use brake::Brake;
 pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
+use node_queries::{Asking, DrainIntent, NodeAnswer, candidates, is_member};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Longest time between two passes.

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
     tasks::testing::{self, id, world::World},
 };
 use lattice_placement::Liveness;
@@ -282,14 +282,14 @@ async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank
     is_lent(&world, "b");
     let core = &world.core;
     let seen = ["a", "b"].map(|node| (id(node), testing::seen(1)));
-    observe::cell(core, "c0", seen.into());
+    observed_state::cell(core, "c0", seen.into());
     let found = PingOutcome {
         liveness: Liveness::Alive,
         reason: None,
         boot: Some(("b1".to_owned(), Instant::now())),
         reached_at: None,
     };
-    observe::liveness(core, &[(lent.clone(), found)].into());
+    observed_state::liveness(core, &[(lent.clone(), found)].into());
     let scale = Scale {
         min_nodes: 1,
         max_nodes: 2,

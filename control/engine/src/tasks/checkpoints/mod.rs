@@ -3,8 +3,8 @@
 //! Agents are called repeatedly; a repeated order returns the current status and changes nothing. Their answers are
 //! committed. The quorum decides what follows: the job continues, or frees its nodes.
 
-mod ask;
-mod pays;
+mod requests;
+mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +16,6 @@ use crate::{
     },
     view::View,
 };
-use ask::{Part, RequestOutcome};
 use lattice_agent_rpc::CheckpointStatus;
 use lattice_placement::movement::checkpoint::Policy;
 use lattice_quorum_types::{
@@ -25,6 +24,7 @@ use lattice_quorum_types::{
     command::{Fence, RankReport},
     progress::RankCheckpoint,
 };
+use requests::{Part, RequestOutcome};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -159,7 +159,7 @@ impl Checkpoints {
         let now = Instant::now();
         if self.weighed_at.is_none_or(|at| now >= at + period) {
             self.weighed_at = Some(now);
-            for command in pays::due(&self.core, &view) {
+            for command in selection::due(&self.core, &view) {
                 report.begun += usize::from(self.propose(fence, command).await);
             }
         }
@@ -168,7 +168,7 @@ impl Checkpoints {
 
     /// Starts every call that is due and not under way.
     fn ask(&mut self, view: &Arc<View>, fence: &Fence) -> usize {
-        let wanted = ask::wanted(view);
+        let wanted = requests::wanted(view);
         self.parts.retain(|part, _| wanted.contains_key(part));
         let now = Instant::now();
         let mut begun = 0;
@@ -181,7 +181,7 @@ impl Checkpoints {
             self.parts.insert(part.clone(), Progress::UnderWay { last });
             let (core, view, epoch) = (self.core.clone(), view.clone(), fence.epoch);
             self.calls.spawn(async move {
-                let asked = ask::call(&core, &view, &part, order, epoch).await;
+                let asked = requests::call(&core, &view, &part, order, epoch).await;
                 (part, asked)
             });
             begun += 1;
@@ -202,20 +202,23 @@ impl Checkpoints {
                 let number = part.number;
                 let of = RankCheckpoint { number, outcome };
                 self.commit(&part, of).await;
-                (heard(true), ask::SETTLE)
+                (heard(true), requests::SETTLE)
             }
-            RequestOutcome::Stands(CheckpointStatus::Asked { .. }) => (last, ask::pause(&part, at)),
+            RequestOutcome::Stands(CheckpointStatus::Asked { .. }) => {
+                (last, requests::pause(&part, at))
+            }
             RequestOutcome::Stands(
                 CheckpointStatus::Writing { .. } | CheckpointStatus::Deferred { .. },
-            ) => (heard(true), ask::pause(&part, at)),
-            RequestOutcome::Stands(CheckpointStatus::Gone) => (last, ask::SETTLE),
+            ) => (heard(true), requests::pause(&part, at)),
+            RequestOutcome::Stands(CheckpointStatus::Gone) => (last, requests::SETTLE),
             RequestOutcome::Failed(reason) => {
-                self.commit(&part, ask::failed(&part, at, reason)).await;
-                (last, ask::SETTLE)
+                self.commit(&part, requests::failed(&part, at, reason))
+                    .await;
+                (last, requests::SETTLE)
             }
             RequestOutcome::NotReached(error) => {
                 tracing::info!(node = %part.node, %error, "agent unreachable; trying again");
-                (last, ask::SETTLE)
+                (last, requests::SETTLE)
             }
         };
         let until = Instant::now() + pause;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     exposition::Exposition,
-    tasks::{schedule::room::work_of, testing::world::World},
+    tasks::{schedule::preemption_search::work_of, testing::world::World},
 };
 use lattice_agent_rpc::WriteCheckpoint;
 use lattice_mesh::Router;
@@ -108,7 +108,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     checkpoints.weighed_at = Some(Instant::now());
     let due = || async {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        pays::due(&core, &core.view()).len()
+        selection::due(&core, &core.view()).len()
     };
     let saves = || {
         let view = core.view();
@@ -150,7 +150,7 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
     saver(&world);
     let core = world.core.clone();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    assert_eq!(pays::due(&core, &core.view()).len(), 1);
+    assert_eq!(selection::due(&core, &core.view()).len(), 1);
     let recalled = |at: Option<UnixMillis>| {
         core.restart(|view| {
             for entry in Arc::make_mut(&mut view.nodes).values_mut() {
@@ -160,10 +160,10 @@ async fn what_is_to_leave_lent_nodes_begins_none_of_its_own() {
     };
     recalled(Some(UnixMillis(1)));
     assert_eq!(
-        pays::due(&core, &core.view()).len(),
+        selection::due(&core, &core.view()).len(),
         0,
         "it writes one when it goes"
     );
     recalled(None);
-    assert_eq!(pays::due(&core, &core.view()).len(), 1);
+    assert_eq!(selection::due(&core, &core.view()).len(), 1);
 }

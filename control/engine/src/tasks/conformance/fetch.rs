@@ -3,7 +3,7 @@
 
 use crate::{
     core::Core,
-    observe,
+    observed_state,
     preimages::Preimages,
     view::{NodeEntry, View},
 };
@@ -159,7 +159,7 @@ impl Fetches {
         });
         let new: Vec<_> = new.collect();
         let found = came.into_iter().map(|(found, _)| found).collect();
-        observe::documents(&self.core, found);
+        observed_state::documents(&self.core, found);
         if new.is_empty() {
             return;
         }

@@ -79,7 +79,7 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
         ..GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
     };
     let cell = BTreeMap::from([(id(NODE), seen)]);
-    observe::cell(&world.core, "", cell);
+    observed_state::cell(&world.core, "", cell);
     let mut conformance = Conformance::new(world.core.clone());
     let report = conformance.reconcile().await;
     assert_eq!(report.documents, 1);
@@ -92,7 +92,7 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
         ..entry.seen.clone().unwrap()
     };
     let cell = BTreeMap::from([(id(NODE), other)]);
-    observe::cell(&world.core, "", cell);
+    observed_state::cell(&world.core, "", cell);
     assert_eq!(conformance.reconcile().await.documents, 0);
     let digest = nic().state().digest().unwrap();
     let missing = BTreeSet::from([digest]);
@@ -128,10 +128,10 @@ async fn who_gossips_nothing_is_what_it_was() {
             .is_none()
     );
     // The stored state is applied only where the node gossips nothing.
-    observe::recalled(&world.core, vec![was.clone()]);
+    observed_state::recalled(&world.core, vec![was.clone()]);
     let gossips = world.core.view();
     assert!(gossips.node(&id(NODE)).unwrap().was.is_none());
-    observe::cell(
+    observed_state::cell(
         &world.core,
         &view.node(&id(NODE)).unwrap().seen.as_ref().unwrap().cell,
         BTreeMap::new(),
@@ -185,7 +185,7 @@ async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_a
     let mut conformance = Conformance::new(world.core.clone());
     let report = conformance.reconcile().await;
     assert_eq!(report.missing, 1);
-    observe::cell(&world.core, "c0", BTreeMap::new());
+    observed_state::cell(&world.core, "c0", BTreeMap::new());
     let report = conformance.reconcile().await;
     assert_eq!((report.records, report.missing), (0, 0));
     let is_pending = || world.core.view().judged.pending.contains(&id(NODE));
@@ -217,7 +217,7 @@ async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
         GossipedNode::before(BTreeMap::from([(Class::Nic, record.state().mark())]))
     };
     let cell = BTreeMap::from([(id(NODE), seen(&other)), (id("b"), seen(&nic()))]);
-    observe::cell(&world.core, "c0", cell);
+    observed_state::cell(&world.core, "c0", cell);
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     let is_judged = async {
         let is_b = |d: &drift::Drifted| d.node == id("b");
@@ -254,7 +254,7 @@ async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_an
     fetches.next().await;
     assert!(!ask(&mut fetches));
     let seen = GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
-    observe::cell(&world.core, "c1", BTreeMap::from([(id("b"), seen)]));
+    observed_state::cell(&world.core, "c1", BTreeMap::from([(id("b"), seen)]));
     assert!(ask(&mut fetches));
 }
 
@@ -267,7 +267,7 @@ async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
         document,
         ..GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]))
     };
-    observe::cell(&world.core, "c0", BTreeMap::from([(id(NODE), seen)]));
+    observed_state::cell(&world.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     for policy in [Policy::Warn, Policy::Deprioritise] {
         world.asks_for_firmware(
@@ -292,7 +292,7 @@ async fn who_sets_a_baseline_is_told_of_a_node_whose_record_can_be_had() {
     registers(&world, "b");
     keeps_of(&world.core, "b", 1).await;
     let seen = GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));
-    observe::cell(&world.core, "c0", BTreeMap::from([(id("b"), seen)]));
+    observed_state::cell(&world.core, "c0", BTreeMap::from([(id("b"), seen)]));
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     // The node has nothing to be judged by, so its record is not fetched.
     tokio::time::sleep(SPACING * 2).await;

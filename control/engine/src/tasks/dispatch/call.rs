@@ -1,6 +1,6 @@
 //! Agent calls for one rank, and whether a launch may have arrived.
 
-use super::{Need, Target, what};
+use super::{Need, Target, workload};
 use crate::{core::Core, error::AgentError, sanitize, view::View};
 use lattice_agent_rpc::{
     AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
@@ -104,12 +104,12 @@ async fn launch(
         project: allocation.spec.project.to_string(),
         nodes: present(allocation),
         rank: target.rank,
-        workload: what::workload(view, allocation),
+        workload: workload::workload(view, allocation),
         walltime_ms: allocation.walltime_left_ms(),
         boot,
         sensitive: allocation.spec.sensitive,
         gpus: allocation.spec.constraints.gpus_per_node.unwrap_or(0),
-        checkpoint: what::checkpoint(core, allocation),
+        checkpoint: workload::checkpoint(core, allocation),
     };
     let before = std::mem::replace(may_run, true);
     let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);

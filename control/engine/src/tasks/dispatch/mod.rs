@@ -10,7 +10,7 @@
 
 mod call;
 mod refused;
-mod what;
+mod workload;
 
 use crate::{
     core::Core,

@@ -4,7 +4,7 @@ use super::Target;
 use crate::{
     core::Core,
     error::ProposeError,
-    observe, sanitize,
+    observed_state, sanitize,
     tasks::{faults, lease::Lease, reboots},
     view::View,
 };
@@ -125,7 +125,7 @@ async fn other_boot(
 ) {
     let Target { node, key, .. } = what.target;
     let at = Instant::now();
-    observe::boot(core, node, now, at);
+    observed_state::boot(core, node, now, at);
     let named = boots.named(node, now, at);
     if named > MAX_BOOTS {
         let reason = format!("it named {named} boots within {BOOTS_WITHIN:?}, {now} at last");

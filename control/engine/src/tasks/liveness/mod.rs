@@ -7,7 +7,7 @@
 
 use crate::{
     core::Core,
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
     sanitize,
     timings::Timings,
     view::{NodeEntry, View},
@@ -29,7 +29,7 @@ use tokio::{
 };
 
 mod judge;
-mod witness;
+mod peer_pings;
 
 /// Time between two judgements.
 const TICK: Duration = Duration::from_millis(250);
@@ -185,7 +185,7 @@ impl Pings {
             }
         }
         if !found.is_empty() {
-            observe::liveness(&self.core, &found);
+            observed_state::liveness(&self.core, &found);
         }
     }
 
@@ -239,7 +239,7 @@ impl Pings {
         });
         let news: BTreeMap<NodeId, PingOutcome> = news.collect();
         if !news.is_empty() {
-            report.changed = observe::liveness(&self.core, &news);
+            report.changed = observed_state::liveness(&self.core, &news);
         }
         report
     }
@@ -313,7 +313,7 @@ impl Pings {
             track.answers.ever_answered && silence(track) < self.timings.suspect_after
         };
         let alive = self.tracks.iter().filter(|(_, track)| answers_now(track));
-        let mut alive: witness::Alive = alive
+        let mut alive: peer_pings::Alive = alive
             .map(|(id, track)| (id.clone(), track.answers.cell.clone()))
             .collect();
         alive.sort();
@@ -327,11 +327,11 @@ impl Pings {
             };
             track.next_witness = now + self.timings.witness_every;
             self.turn = self.turn.wrapping_add(1);
-            let chosen = witness::choose(&alive, &id, &track.answers.cell, self.turn);
+            let chosen = peer_pings::choose(&alive, &id, &track.answers.cell, self.turn);
             let addrs = addrs(entry, track);
             let (core, view) = (self.core.clone(), view.clone());
             self.rounds
-                .spawn(witness::ask(core, view, id, addrs, chosen));
+                .spawn(peer_pings::ask(core, view, id, addrs, chosen));
             asked += 1;
         }
         asked

@@ -6,7 +6,7 @@ use crate::{
     core::Wakes,
     exposition::Exposition,
     inputs::Metrics,
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
     plans::Planned,
     tasks::testing::{
         self, id,
@@ -196,7 +196,7 @@ impl ScaleFixture {
             };
             (name.clone(), seen)
         };
-        observe::cell(core, "c0", names.iter().map(seen).collect());
+        observed_state::cell(core, "c0", names.iter().map(seen).collect());
         let found = |name: &NodeId| {
             let found = PingOutcome {
                 liveness: Liveness::Alive,
@@ -206,7 +206,7 @@ impl ScaleFixture {
             };
             (name.clone(), found)
         };
-        observe::liveness(core, &names.iter().map(found).collect());
+        observed_state::liveness(core, &names.iter().map(found).collect());
         core.publish(Wakes::Readers, |view| {
             let definition = VclusterDefinition {
                 scheduler: *settings,

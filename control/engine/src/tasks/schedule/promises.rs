@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, Refusal, UnixMillis, VclusterName,
     command::{ExpectedNode, Fence},
     node::{Lifecycle, Node},
-    weight,
+    size,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
@@ -184,7 +184,7 @@ impl Schedule {
     ) -> Result<(), String> {
         let core = &self.core;
         let envelope = core.envelope(core.service(), None, Some(fence.clone()), command);
-        let (bytes, most) = (weight::on_wire(&envelope), self.max_command_bytes);
+        let (bytes, most) = (size::on_wire(&envelope), self.max_command_bytes);
         if bytes > most {
             return Err(format!(
                 "its assignment is {bytes} bytes; the quorum accepts at most {most} per command"

@@ -14,7 +14,7 @@ use lattice_view::{BaseView, Hours, UsedTime};
 use std::collections::BTreeMap;
 
 mod inputs;
-mod late;
+mod late_jobs;
 mod promised;
 mod refused;
 
@@ -319,7 +319,7 @@ fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensi
 #[tokio::test]
 async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     use crate::{
-        observe::{self, PingOutcome},
+        observed_state::{self, PingOutcome},
         tasks::testing::{self, world::World},
         view::GossipedNode,
     };
@@ -364,9 +364,9 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
     };
     let each = names.map(testing::id);
     let gossip = each.iter().map(|id| (id.clone(), seen.clone()));
-    observe::cell(&world.core, "c0", gossip.collect());
+    observed_state::cell(&world.core, "c0", gossip.collect());
     let pings = each.iter().map(|id| (id.clone(), found.clone()));
-    observe::liveness(&world.core, &pings.collect());
+    observed_state::liveness(&world.core, &pings.collect());
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
     let mut schedule = Schedule::new(world.core.clone(), lease, vcluster());
     schedule.max_command_bytes = 2_000;

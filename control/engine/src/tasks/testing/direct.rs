@@ -8,13 +8,13 @@ use crate::tasks::{
     attempts::Attempts,
     attestations::Attestations,
     faults,
-    gate::{self, GateError},
+    node_evidence::Freshness,
     node_loss::NodeLoss,
     orphans,
+    readmission::{self, GateError},
     reboots::Reboots,
     register::Register,
     reports,
-    told::Freshness,
 };
 use lattice_agent_rpc::{AttemptKey, AttemptStatus, GateFailed, Report, ReportAnswer};
 use lattice_conformance::{Class, ClassMark, Digest};
@@ -79,14 +79,14 @@ async fn what_runs_for_its_holder_is_no_orphan_and_passes_the_gate() {
     let node = id(NODE);
     assert_eq!(orphans::of(&world.core, &node).await.unwrap(), []);
     assert!(
-        gate::check(&world.core, &node, &Freshness::NOW)
+        readmission::check(&world.core, &node, &Freshness::NOW)
             .await
             .is_ok()
     );
     world.says.lock().unwrap().gate = Err(GateFailed {
         reason: "exit code 3: a link is down".to_owned(),
     });
-    let failed = gate::check(&world.core, &node, &Freshness::NOW)
+    let failed = readmission::check(&world.core, &node, &Freshness::NOW)
         .await
         .unwrap_err();
     assert!(failed.to_string().contains("a link is down"), "{failed}");
@@ -115,7 +115,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
         drains.map(|drain| drain.owner).collect()
     };
     assert_eq!(owners(&world), ["root", faults::OWNER]);
-    let refused = gate::check(&world.core, &id(NODE), &Freshness::NOW)
+    let refused = readmission::check(&world.core, &id(NODE), &Freshness::NOW)
         .await
         .unwrap_err();
     assert!(
@@ -124,7 +124,7 @@ async fn an_orphan_is_ended_and_its_node_kept_out_until_it_is_gone() {
     );
     world.says.lock().unwrap().attempts.clear();
     assert!(
-        gate::check(&world.core, &id(NODE), &Freshness::NOW)
+        readmission::check(&world.core, &id(NODE), &Freshness::NOW)
             .await
             .is_ok()
     );
@@ -154,7 +154,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
     assert_eq!(loss.reconcile(&world.fence).await, 0);
     // The node is not reachable at its gossiped address, but there is a connection with it.
     assert!(
-        gate::check(&world.core, &id(NODE), &Freshness::NOW)
+        readmission::check(&world.core, &id(NODE), &Freshness::NOW)
             .await
             .is_ok()
     );
@@ -345,7 +345,7 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
     assert_eq!((report.asked, report.silent, report.stopped), (0, 1, 0));
     let runs = world.allocation(key.allocation).state;
     assert_eq!(runs, AllocationState::Running);
-    let refused = gate::check(&world.core, &id(NODE), &Freshness::NOW)
+    let refused = readmission::check(&world.core, &id(NODE), &Freshness::NOW)
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("10001 attempts"), "{refused}");
@@ -362,9 +362,11 @@ async fn health_told_at_too_great_length_is_no_answer() {
     };
     let (node, now) = (id(NODE), Freshness::NOW);
     told(256 << 10);
-    assert!(gate::check(&world.core, &node, &now).await.is_ok());
+    assert!(readmission::check(&world.core, &node, &now).await.is_ok());
     told(512 << 10);
-    let refused = gate::check(&world.core, &node, &now).await.unwrap_err();
+    let refused = readmission::check(&world.core, &node, &now)
+        .await
+        .unwrap_err();
     let refused = refused.to_string();
     assert!(
         refused.contains("is above the limit of 524288 bytes"),

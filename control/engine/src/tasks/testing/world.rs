@@ -8,7 +8,7 @@ use crate::{
     Store, Timings,
     core::{Core, Parts},
     fold,
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_agent_rpc::{AttemptKey, HistoryPage};
@@ -31,10 +31,10 @@ use lattice_quorum_types::{
     id::{BaselineName, LeaseName},
     limit::Limits,
     node::{Lifecycle, Node},
+    size,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     terms::Terms,
     view::{Answer, Query, WatchItem},
-    weight,
     wire::Unavailable,
 };
 use std::{
@@ -67,7 +67,7 @@ impl Store for Copy {
         &self,
         envelopes: Vec<Envelope>,
     ) -> Result<Vec<Result<Applied, Refusal>>, Unavailable> {
-        let longest = envelopes.iter().map(weight::on_wire).max().unwrap_or(0);
+        let longest = envelopes.iter().map(size::on_wire).max().unwrap_or(0);
         let mut known = self.longest.lock().unwrap();
         *known = longest.max(*known);
         drop(known);
@@ -267,7 +267,7 @@ impl World {
             boot: Some((boot.to_owned(), at)),
             reached_at: Some(self.agent.local_addr()),
         };
-        observe::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
+        observed_state::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
     }
 
     /// Stops the agent and waits until control has noticed.
@@ -308,7 +308,7 @@ impl World {
     fn gossip_is(&self, seen: crate::view::GossipedNode) {
         let addr = self.agent.local_addr();
         let seen = crate::view::GossipedNode { addr, ..seen };
-        observe::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
+        observed_state::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     }
 
     /// Sets the journal of the node, and gossips its last entry.
@@ -338,7 +338,7 @@ impl World {
             facts: Default::default(),
         };
         let document = (Digest([1; 32]), Arc::new(document));
-        observe::documents(&self.core, BTreeMap::from([(id(NODE), document)]));
+        observed_state::documents(&self.core, BTreeMap::from([(id(NODE), document)]));
     }
 
     /// Updates the view from the state.

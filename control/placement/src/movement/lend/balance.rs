@@ -1,7 +1,7 @@
 //! Lending ledger: locations of nodes, and the nodes that this decision has already assigned.
 
-mod offer;
 mod pools;
+mod spare_nodes;
 
 pub(super) use pools::Pools;
 

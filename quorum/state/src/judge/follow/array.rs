@@ -2,7 +2,7 @@
 
 use super::{
     Desk, Standing,
-    standing::{Met, goes_by_index, met},
+    dependency_standing::{Met, goes_by_index, met},
 };
 use crate::judge::array::{number_of, settled};
 use lattice_quorum_types::{

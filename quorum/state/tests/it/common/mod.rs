@@ -1,7 +1,7 @@
 //! A cluster of one state machine, driven as a leader would.
 
-pub mod room;
-pub mod work;
+pub mod dependencies;
+pub mod preemption;
 
 use lattice_quorum_state::State;
 use lattice_quorum_types::{

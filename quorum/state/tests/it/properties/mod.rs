@@ -1,18 +1,19 @@
 //! Properties after any sequence of commands, refused ones included.
 
 mod checks;
+mod dependency_invariants;
+mod dependency_steps;
 mod movement;
-mod moves;
+mod random_steps;
 mod reach;
 mod resolve;
 mod segments;
-mod steps;
 mod usage_records;
-mod waits;
 
 use crate::common::{self, Cluster, envelope, node, path, principal};
 use bytes::Bytes;
 use checks::*;
+use dependency_invariants::*;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Envelope, NodeId, ProjectPath, UnixMillis,
@@ -33,11 +34,10 @@ use lattice_quorum_types::{
     spec::{Demand, Requeue},
     view::{Answer, CertificateView, Query, TrustView},
 };
-use moves::*;
 use proptest::prelude::*;
+use random_steps::*;
 use resolve::*;
 use std::collections::{BTreeMap, BTreeSet};
-use waits::*;
 
 const PROJECTS: [&str; 6] = ["t", "t/a", "t/b", "t/a/c", "t/a/d", "u"];
 const NODES: usize = 8;
@@ -174,7 +174,7 @@ proptest! {
 
     #[test]
     fn who_waits_has_what_to_wait_for_and_nobody_else_does(
-        steps in prop::collection::vec(steps::busy(), 1..160),
+        steps in prop::collection::vec(dependency_steps::busy(), 1..160),
     ) {
         let mut c = founded();
         for step in &steps {
@@ -204,7 +204,7 @@ proptest! {
 
     #[test]
     fn any_log_replays_to_the_same_bytes_also_through_a_snapshot(
-        steps in steps::sequences(1..120),
+        steps in dependency_steps::sequences(1..120),
         cut in any::<prop::sample::Index>(),
     ) {
         let mut c = founded();

@@ -1,7 +1,7 @@
 //! Commands that random steps stand for when they are taken.
 
 use super::{
-    steps::{ExtraRequest, Step},
+    dependency_steps::{ExtraRequest, Step},
     *,
 };
 use lattice_quorum_types::{

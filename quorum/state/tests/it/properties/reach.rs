@@ -7,7 +7,7 @@ use lattice_quorum_types::{allocation::StopCause, progress::SavedCheckpoint};
 fn random_work_gets_everywhere() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let strategy = prop::collection::vec(steps::busy(), 200);
+    let strategy = prop::collection::vec(dependency_steps::busy(), 200);
     let mut met = BTreeSet::new();
     for _ in 0..120 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();
@@ -108,7 +108,7 @@ fn note_met(met: &mut BTreeSet<String>, c: &Cluster, is_new: bool, from: usize) 
             note("suspended for room");
         }
     }
-    for dag in waits::dags(&c.state) {
+    for dag in dependency_invariants::dags(&c.state) {
         note(&format!("{} graph", dag.state));
     }
     let Answer::Allocations(all) = c.state.query(&Query::Allocations {

@@ -219,7 +219,7 @@ proptest! {
 
     #[test]
     fn what_is_in_segments_is_answered_as_if_it_were_in_memory(
-        steps in steps::sequences(1..300),
+        steps in dependency_steps::sequences(1..300),
         bounds in 0..BOUNDS.len(),
         restarts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
     ) {
@@ -259,7 +259,7 @@ fn random_moves_seal_every_table_in_each_way() {
     use lattice_quorum_state::Table;
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let strategy = prop::collection::vec(steps::busy(), 700);
+    let strategy = prop::collection::vec(dependency_steps::busy(), 700);
     let mut most: BTreeMap<(usize, Table), u32> = BTreeMap::new();
     for _ in 0..20 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();

@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: crate::common::cases(96), ..ProptestConfig::default() })]
 
     #[test]
-    fn facts_tell_what_is_used_and_no_node_is_used_twice(steps in steps::sequences(1..200)) {
+    fn facts_tell_what_is_used_and_no_node_is_used_twice(steps in dependency_steps::sequences(1..200)) {
         let mut c = founded();
         for step in &steps {
             take(&mut c, step);
@@ -142,7 +142,7 @@ proptest! {
 fn random_moves_make_every_kind_of_fact() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
-    let strategy = steps::sequences(200..400);
+    let strategy = dependency_steps::sequences(200..400);
     let mut made = BTreeSet::new();
     for _ in 0..60 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();

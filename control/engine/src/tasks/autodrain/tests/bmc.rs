@@ -3,9 +3,9 @@
 use super::*;
 use crate::tasks::{
     bmc_faults::NameFaults,
-    gate,
+    node_evidence::Freshness,
+    readmission,
     testing::bmc::{Bmc, CRITICAL_DRAINS, FIRMWARE, NAMED},
-    told::Freshness,
 };
 use lattice_placement::Health;
 
@@ -139,7 +139,7 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
     assert!(it.bmc.looks() > before, "it was looked at for this");
     assert_eq!(it.reasons(), [format!("service:health: {NAMED}")]);
     let core = &it.fixture.world.core;
-    let refused = gate::check(core, &id(NODE), &Freshness::NOW).await;
+    let refused = readmission::check(core, &id(NODE), &Freshness::NOW).await;
     assert_eq!(
         refused.unwrap_err().to_string(),
         format!(

@@ -91,7 +91,7 @@ fn placed(nodes: &[Arc<NodeEntry>], waits: &[Arc<Allocation>]) -> Vec<(u64, Vec<
     let view = folded(1, nodes, waits);
     let given = whole(&view, &vcluster(), 7);
     let mut planner = Planner::new(given.clone());
-    let promised = sooner::waiting(&view, &vcluster(), UnixMillis(1000));
+    let promised = earlier_placement::waiting(&view, &vcluster(), UnixMillis(1000));
     let plan = planner.plan_with_promised(promised, UnixMillis(1000));
     assert_eq!(planner.view(), &given, "the queue is as it was");
     let names = |nodes: &[ExpectedNode]| nodes.iter().map(|at| at.node.to_string()).collect();

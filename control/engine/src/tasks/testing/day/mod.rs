@@ -2,12 +2,12 @@
 //! one, over the real view, folded from the real state's events. Only the network is simulated: the day's agents answer
 //! in this process. The invariants are documented there.
 
-mod hand;
-mod in_place;
+mod day_control;
+mod mutable_view;
 mod wire;
 
 use crate::decisions::Decisions;
-use hand::Hand;
+use day_control::Hand;
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, event::AllocationChange};
 use lattice_replay::{

@@ -1,6 +1,6 @@
 //! Reports of a hanging start, to the agent and the log.
 
-use super::complain::complain;
+use super::supervisor_log::complain;
 use super::{notify, now};
 use crate::attempt::{AttemptDir, StartingRecord};
 use lattice_quorum_types::UnixMillis;

@@ -152,7 +152,7 @@ pub enum Move {
         pool: Option<u64>,
         flat: bool,
     },
-    Movement(steps::Step),
+    Movement(dependency_steps::Step),
     Wait {
         ms: u64,
     },

@@ -8,7 +8,7 @@ use lattice_conformance::{
 };
 use lattice_engine::{
     history::Cursor,
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
 };
 
 use lattice_placement::Liveness;
@@ -101,7 +101,7 @@ async fn beside_a_class_that_is_not_known_it_is_told_what_it_was() {
         seen.marks.insert(Class::Kernel, ClassMark::Incomplete);
         Some((id.clone(), seen))
     });
-    observe::cell(&fixture.core, "cell-0", nodes.collect());
+    observed_state::cell(&fixture.core, "cell-0", nodes.collect());
     let lost = kernel().await;
     assert_eq!((&*lost.state, &lost.digest), ("incomplete", &None));
     assert_eq!(lost.last_digest.as_deref(), Some("07".repeat(32).as_str()));
@@ -141,7 +141,7 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         reached_at: None,
     };
     let gone = BTreeMap::from([(NodeId::new("gpu002").unwrap(), gone)]);
-    observe::liveness(&fixture.core, &gone);
+    observed_state::liveness(&fixture.core, &gone);
     let health = eye.health("gpu002", false).await.unwrap();
     assert!(health.agent_error.is_some());
     let as_of = lattice_api::text::read_time(health.as_of.as_deref().unwrap());

@@ -1,7 +1,7 @@
 //! Preemption search: victims for a job of a higher class that would wait too long. The quorum promises the chosen
 //! nodes to the job; `promises.rs` handles the promise.
 
-use super::late::Late;
+use super::late_jobs::Late;
 use crate::{core::Core, view::View};
 use lattice_placement::{
     ClusterView, Plan, PlannedReservation, Policy,

@@ -1,7 +1,7 @@
 //! One control: its core over the day's state, and one pass of each of its reconcilers.
 
 use super::{
-    in_place::InPlace,
+    mutable_view::InPlace,
     wire::{DayClock, Office, answer, digest},
 };
 use crate::{
@@ -9,10 +9,11 @@ use crate::{
     core::{Core, Parts},
     decisions::Decisions,
     fold,
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
     tasks::{
-        borrow::Borrow, checkpoints::Checkpoints, dispatch::Dispatch, lease::Lease, moves::Moves,
-        node_loss::NodeLoss, reconciler::Reconciler, scale::Scale, schedule::Schedule, testing,
+        borrow::Borrow, checkpoints::Checkpoints, deadline_resume::Moves, dispatch::Dispatch,
+        lease::Lease, node_loss::NodeLoss, reconciler::Reconciler, scale::Scale,
+        schedule::Schedule, testing,
     },
     view::GossipedNode,
 };
@@ -188,7 +189,7 @@ impl Hand {
         };
         let scene = self.site.scene();
         let all = scene.nodes().map(|node| (node.clone(), seen()));
-        observe::cell(&self.core, "c0", all.collect());
+        observed_state::cell(&self.core, "c0", all.collect());
     }
 
     /// Applies the results of pings.
@@ -210,7 +211,7 @@ impl Hand {
         });
         let found: BTreeMap<_, _> = found.collect();
         if !found.is_empty() {
-            observe::liveness(&self.core, &found);
+            observed_state::liveness(&self.core, &found);
         }
     }
 

@@ -13,7 +13,7 @@ use lattice_conformance::{Facts, NodeDocument, Reading};
 use lattice_engine::{
     core::Wakes,
     inputs::System,
-    observe::{self, PingOutcome},
+    observed_state::{self, PingOutcome},
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, UnixMillis, node::Lifecycle};
@@ -40,7 +40,7 @@ pub(super) fn read_some(fixture: &ApiFixture) {
         let (digest, _) = document.encode().unwrap();
         (NodeId::new(node).unwrap(), (digest, Arc::new(document)))
     };
-    observe::documents(&fixture.core, (1..=16).map(document).collect());
+    observed_state::documents(&fixture.core, (1..=16).map(document).collect());
 }
 
 /// Makes every node alive.
@@ -55,7 +55,7 @@ fn all_answer(fixture: &ApiFixture) {
         };
         (id.clone(), found)
     };
-    observe::liveness(&fixture.core, &view.nodes.keys().map(alive).collect());
+    observed_state::liveness(&fixture.core, &view.nodes.keys().map(alive).collect());
 }
 
 fn asking(nodes: u32, constraints: ConstraintsBody) -> AllocationRequest {

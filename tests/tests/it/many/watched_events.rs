@@ -4,8 +4,8 @@ use futures::{Stream, StreamExt};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Event, Revision,
     event::{AllocationChange, EventKind},
+    size,
     view::WatchItem,
-    weight,
 };
 use lattice_tests::{observer::Observer, wait::eventually};
 use std::{
@@ -85,7 +85,7 @@ impl WatchReport {
     /// Counts an event; returns whether it is a start.
     fn count(&mut self, event: &Event, has_started: bool, now: Instant) -> bool {
         self.events += 1;
-        self.bytes += weight::on_wire(event) as u64;
+        self.bytes += size::on_wire(event) as u64;
         let EventKind::Allocation { change, record } = &event.kind else {
             return false;
         };

@@ -1,7 +1,7 @@
 //! True progress of the simulated jobs: contents of checkpoints, and losses with each attempt. The deciding side never
 //! reads it.
 
-use super::{machine::Process, nature::Nature};
+use super::{job_behavior::Nature, machine::Process};
 use lattice_agent_rpc::{AttemptKey, CheckpointStatus};
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! User folders, access rights, and failing filesystems.
 
-use super::scene::*;
+use super::fixture::*;
 use crate::hanging::{Hang, Hanging};
 use crate::support::{self, is_skipped_without_root, recorded_pid, status_of, threads};
 

@@ -4,7 +4,7 @@
 use super::{
     History, HistoryFilter, LOOKED_AT, Since, Then,
     cache::{Key, Missing},
-    past::{last, since},
+    past_state::{last, since},
     store::HistoryStore,
     tables::HistoryError,
 };

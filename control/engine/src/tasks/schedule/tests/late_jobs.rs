@@ -1,6 +1,6 @@
 //! Selection of late jobs, in turn.
 
-use super::super::late::Late;
+use super::super::late_jobs::Late;
 use super::{
     inputs::{edited, folded, id, well},
     *,

@@ -10,8 +10,8 @@ use lattice_quorum_types::{
     audit::{AuditAction, AuditEntry, AuditFilter, AuditSearch, MAX_PAGE_BYTES, verify_chain},
     command::Privilege,
     event::EventKind,
+    size::on_wire,
     view::{Answer, Query},
-    weight::on_wire,
 };
 
 /// Segments of four entries.

@@ -3,7 +3,7 @@
 use super::{
     event::Event,
     machine::{Machine, PingState},
-    plant::Plant,
+    planted_bug::Plant,
     scene::{Deed, START},
     site::{Inner, ended},
 };

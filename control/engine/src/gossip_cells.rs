@@ -1,7 +1,7 @@
 //! Gossip membership of control: it joins every configured cell, publishes only its version, and takes over what agents
 //! publish.
 
-use crate::{core::Core, observe, view::GossipedNode};
+use crate::{core::Core, observed_state, view::GossipedNode};
 use lattice_conformance::{Class, ClassMark, Earlier};
 use lattice_gossip::{
     Belief, Cell, CellConfig, Gossip, JoinError, Member, Published, Snapshot, Verdict,
@@ -33,7 +33,7 @@ pub async fn follow(core: Arc<Core>, cell: Cell) {
     let mut changes = cell.changes();
     loop {
         let snapshot = changes.borrow_and_update().clone();
-        observe::cell(&core, cell.name().as_str(), members(&snapshot));
+        observed_state::cell(&core, cell.name().as_str(), members(&snapshot));
         if changes.changed().await.is_err() {
             return;
         }

@@ -1,7 +1,7 @@
 //! Preemption and reclaim: victims release nodes for a higher class or for the owner, and the preemptor gets its
 //! promised nodes.
 
-use crate::common::{self, Cluster, node, room::*, work::*};
+use crate::common::{self, Cluster, dependencies::*, node, preemption::*};
 use lattice_quorum_types::{
     AllocationId,
     AllocationState::*,

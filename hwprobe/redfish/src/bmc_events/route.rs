@@ -1,7 +1,7 @@
 //! Locations of a BMC's task list and logs.
 
+use crate::chassis_managers;
 use crate::documents::{Documents, ResourcePath};
-use crate::own;
 use crate::systems::{self, System};
 use crate::walk::{Walk, link, string, type_name};
 use lattice_conformance::Reading;
@@ -74,8 +74,8 @@ fn find(walk: &mut Walk<'_>) -> Option<DeedRoute> {
             id: system.name.id.clone(),
             path: system.path.clone(),
         });
-        let (managers, _) = own::managers(walk, root, system);
-        let (chassis, _) = own::chassis(walk, root, &systems, system);
+        let (managers, _) = chassis_managers::managers(walk, root, system);
+        let (chassis, _) = chassis_managers::chassis(walk, root, &systems, system);
         let chassis = chassis.iter().filter(|one| !one.is_shared);
         let holders = [system.value].into_iter();
         let holders = holders

@@ -12,11 +12,11 @@ use crate::{
     sanitize,
     tasks::{
         autodrain::Cause,
-        orphans::{self, OrphansError},
-        told::{
+        node_evidence::{
             self, Answer, Freshness,
             bmc::{self, Bmc},
         },
+        orphans::{self, OrphansError},
     },
 };
 use lattice_agent_rpc::{AttemptKey, CheckHealth};
@@ -150,12 +150,12 @@ async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(),
     let name = || node.clone();
     // One BMC reading serves both checks.
     let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
-    let health = told::health::ask(core, &view, node, freshness, &bmc).await;
+    let health = node_evidence::health::ask(core, &view, node, freshness, &bmc).await;
     is_fine(health, node, |what| match bmc::is_bmcs(&what) {
         true => GateError::FaultyByBmc { node: name(), what },
         false => GateError::Faulty { node: name(), what },
     })?;
-    let conformance = told::conformance::ask(core, &view, entry, freshness, &bmc).await;
+    let conformance = node_evidence::conformance::ask(core, &view, entry, freshness, &bmc).await;
     is_fine(conformance, node, |what| GateError::Differs {
         node: name(),
         what,

@@ -8,8 +8,8 @@ use crate::{
     bmc::Readings,
     core::Core,
     tasks::{
-        gate,
-        told::{Answer, Freshness},
+        node_evidence::{Answer, Freshness},
+        readmission,
     },
     view::{NodeEntry, View},
 };
@@ -253,7 +253,7 @@ async fn may_clear(
             Answer::Drains(why) | Answer::Unknown(why) => Err(why),
         };
     }
-    let passed = gate::check(core, &entry.id, &Freshness::NOW).await;
+    let passed = readmission::check(core, &entry.id, &Freshness::NOW).await;
     passed
         .map(|()| String::new())
         .map_err(|error| error.to_string())

@@ -1,7 +1,7 @@
 //! Job invariants: queue order is kept, checkpoints are complete, and each end has a reason.
 
 use super::{AllocationSnapshot, Checks, was_moved};
-use crate::day::truth::Truth;
+use crate::day::true_progress::Truth;
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
