@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use lattice_agent_rpc::{AttemptKey, Launch, Ping, Report, ReportAnswer};
 use lattice_gossip::{Boot, Cell, CellConfig, Gossip, Health, Load, Published, Seed, Verdict};
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Expect, Identity, Mesh, MeshConfig, Role, Router,
+    Authority, Clock as _, Credentials, ExpectedIdentity, Identity, Mesh, MeshConfig, Role, Router,
     SystemClock, Validity,
 };
 use lattice_quorum_types::spec::Workload;
@@ -153,9 +153,10 @@ async fn launch(control: &Other, number: u64) -> anyhow::Result<()> {
         .cell
         .member(&identity)
         .context("the agent is not in the cell")?;
-    let peer = control
-        .mesh
-        .peer(member.addr, Expect::exactly(Role::Agent, "measured"));
+    let peer = control.mesh.peer(
+        member.addr,
+        ExpectedIdentity::exactly(Role::Agent, "measured"),
+    );
     peer.call(&Ping, DEADLINE).await?;
     let launch = Launch {
         key: AttemptKey {

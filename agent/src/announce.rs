@@ -194,7 +194,7 @@ pub(crate) async fn announce(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use lattice_conformance::{Class, ClassMark, Earlier};
+    use lattice_conformance::{Class, ClassMark, EarlierDigest};
 
     #[test]
     fn load_is_read_as_the_kernel_prints_it() {
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_said_beside_a_mark_has_a_name_that_no_class_has() {
         let digest = |byte: u8| lattice_conformance::Digest([byte; 32]);
-        let earlier = Earlier {
+        let earlier = EarlierDigest {
             schema: 2,
             digest: digest(1),
         };
@@ -226,7 +226,7 @@ mod tests {
         // A reader without support for earlier schemas takes the key for an unknown class.
         assert!("gpu.2".parse::<Class>().is_err());
         assert_eq!(said["gpu"].parse(), Ok(mark));
-        let read = |key: &str, text: &str| Earlier::read(key, text);
+        let read = |key: &str, text: &str| EarlierDigest::read(key, text);
         assert_eq!(read("gpu.2", &said["gpu.2"]), Some((Class::Gpu, earlier)));
         for (key, text) in [
             ("gpu", said["gpu"].as_str()),

@@ -10,7 +10,7 @@ use crate::health::{self, NodeHealth, Reads};
 use crate::join::{Member, NextCertificate, member};
 use crate::node::{
     Announcement, DeviceEvents, HistorySettings, Limits, NodeEvents, NodeHistory, NodeView, Prober,
-    Publication, Reader, Surroundings,
+    ProberDependencies, Publication, Reader,
 };
 use crate::serve::{Served, router};
 use crate::settings::{Edges, Settings};
@@ -137,7 +137,7 @@ impl App {
         );
         told.go_on_later(trigger.clone());
         let booted_at = booted_at(&settings.probe.host.root, &*edges.clock);
-        let surroundings = Surroundings {
+        let surroundings = ProberDependencies {
             clock: edges.clock.clone(),
             boot_id: edges.boot_id.clone(),
             history: history.clone(),
@@ -146,7 +146,7 @@ impl App {
         };
         let host = &settings.probe.host;
         let reads = Reads::new(edges.program.clone());
-        let around = health::Surroundings {
+        let around = health::HealthDependencies {
             clock: edges.clock.clone(),
             boot_id: edges.boot_id.clone(),
             file: data.health(),

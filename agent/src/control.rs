@@ -3,7 +3,7 @@
 use crate::executor::{Control, NotReported};
 use futures::future::BoxFuture;
 use lattice_agent_rpc::{Report, ReportAnswer};
-use lattice_mesh::{Expect, Mesh, Peer, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Peer, Role};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Controls {
     pub(crate) fn new(mesh: &Mesh, addrs: &[SocketAddr]) -> Self {
         let peers = addrs
             .iter()
-            .map(|addr| mesh.peer(*addr, Expect::role(Role::Control)));
+            .map(|addr| mesh.peer(*addr, ExpectedIdentity::role(Role::Control)));
         Self {
             peers: peers.collect(),
             preferred: AtomicUsize::new(0),

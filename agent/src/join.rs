@@ -5,9 +5,9 @@ use crate::error::StartError;
 use crate::settings::{Edges, JoinSettings, Settings};
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    AskMembers, Credentials, CredentialsError, Enrolled, Expect, Issued, Mesh, MeshConfig,
-    RenewError, RenewRefused, RenewalSource, Role, SignedBundle, Standing, WeakMesh, enrol_at_any,
-    enrol_key,
+    AskMembers, CertificateStanding, Credentials, CredentialsError, Enrolled, ExpectedIdentity,
+    Issued, Mesh, MeshConfig, RenewError, RenewRefused, RenewalSource, Role, SignedBundle,
+    WeakMesh, enrol_at_any, enrol_key,
 };
 use lattice_quorum_types::{NodeId, UnixMillis};
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -93,9 +93,11 @@ fn why_useless(
     now: UnixMillis,
 ) -> Result<Option<String>, CredentialsError> {
     Ok(match credentials.standing()? {
-        Standing::Revoked => Some("was revoked".to_owned()),
-        Standing::Untrusted => Some("is of an authority that is no longer trusted".to_owned()),
-        Standing::Good | Standing::Superseded => {
+        CertificateStanding::Revoked => Some("was revoked".to_owned()),
+        CertificateStanding::Untrusted => {
+            Some("is of an authority that is no longer trusted".to_owned())
+        }
+        CertificateStanding::Good | CertificateStanding::Superseded => {
             let ended_ms = now.since(credentials.expires_at());
             (ended_ms > 0).then(|| format!("ended {} s ago", ended_ms / 1000))
         }
@@ -138,7 +140,7 @@ impl NextCertificate {
         settings: &Settings,
         config: &MeshConfig,
     ) -> Self {
-        let of_quorum = |addr: &SocketAddr| mesh.peer(*addr, Expect::role(Role::Quorum));
+        let of_quorum = |addr: &SocketAddr| mesh.peer(*addr, ExpectedIdentity::role(Role::Quorum));
         let members: Vec<_> = quorum.iter().map(of_quorum).collect();
         Self {
             members: AskMembers::new(move || members.clone()),

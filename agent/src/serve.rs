@@ -6,11 +6,11 @@ use crate::health::NodeHealth;
 use crate::node::{NodeHistory, NodeView};
 use lattice_agent_rpc::{
     CheckHealth, GetAttestation, GetHealth, GetHistory, GetInventory, GetPreimage, GetUsage,
-    Launch, ListAttempts, Ping, PingPeer, Pong, ReadLog, SetWalltime, Terminate, Wipe,
+    Launch, ListAttempts, Ping, PingPeer, PingReply, ReadLog, SetWalltime, Terminate, Wipe,
     WriteCheckpoint,
 };
 use lattice_conformance::Digest;
-use lattice_mesh::{Clock, Expect, Failed, Role, Router, WeakMesh};
+use lattice_mesh::{Clock, ExpectedIdentity, HandlerFailed, Role, Router, WeakMesh};
 use lattice_quorum_types::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) fn router(served: Served) -> Router {
         view: view.clone(),
         mesh: mesh.clone(),
     };
-    let pong = move || Pong {
+    let pong = move || PingReply {
         node: node.clone(),
         boot_id: boot_id.clone(),
         at: clock.now(),
@@ -140,9 +140,9 @@ pub(crate) fn router(served: Served) -> Router {
 }
 
 /// Pings another agent from this agent.
-async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<Pong, String> {
+async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<PingReply, String> {
     let mesh = mesh.upgrade().ok_or("this agent is stopping")?;
-    let expect = Expect::exactly(Role::Agent, wanted.node.as_str());
+    let expect = ExpectedIdentity::exactly(Role::Agent, wanted.node.as_str());
     let deadline = Duration::from_millis(wanted.timeout_ms.min(PING_PEER_MS));
     let answer = mesh.peer(wanted.addr, expect).call(&Ping, deadline).await;
     answer.map_err(|error| error.to_string())
@@ -151,6 +151,6 @@ async fn ping_peer(mesh: &WeakMesh, wanted: PingPeer) -> Result<Pong, String> {
 /// Runs `work` to its end even if the call that started it is dropped.
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Failed> {
-    tokio::spawn(work).await.map_err(Failed::new)
+) -> Result<T, HandlerFailed> {
+    tokio::spawn(work).await.map_err(HandlerFailed::new)
 }

@@ -22,13 +22,13 @@ use lattice_engine::{
         bmc_faults::NameFaults,
         borrow::Borrow,
         checkpoints::Checkpoints,
-        class_merge::Unite,
+        class_merge::ClassMerge,
         conformance::Conformance,
-        deadline_resume::Moves,
+        deadline_resume::DeadlineResumeTask,
         dispatch::Dispatch,
         faults::Readmit,
         history::ReadHistories,
-        history_events::NoteNodes,
+        history_events::HistoryEventsTask,
         lease::{self, Lease},
         liveness::Pings,
         node_loss::NodeLoss,
@@ -46,8 +46,8 @@ use lattice_gossip::{Cell, CellConfig, Gossip};
 use lattice_host::error_text::with_causes;
 use lattice_http::{self as http, Auth, Issuer};
 use lattice_mesh::{
-    AskMembers, Clock, Expect, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role, Router,
-    keep_renewed,
+    AskMembers, Clock, ExpectedIdentity, Mesh, MeshConfig, Pin, Renewal, RenewalSettings, Role,
+    Router, keep_renewed,
 };
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_client::{Addresses, QuorumClient};
@@ -86,10 +86,10 @@ pub struct App {
     /// Connection to the accounting system; `None` disables accounting.
     accounting: Option<Arc<AccountingConnection>>,
     sources: Sources,
-    running: Option<Running>,
+    running: Option<RunningControl>,
 }
 
-struct Running {
+struct RunningControl {
     core: Arc<Core>,
     dispatch: Arc<Lease>,
     schedulers: Arc<Schedulers>,
@@ -248,7 +248,7 @@ impl App {
         self.mesh.serve(reports::route(router, &core))?;
         let cells = gossip_cells::join(&gossip, &self.mesh, &self.cell_configs()).await?;
         let holder = format!("{}.{:016x}", self.name, rand::random::<u64>());
-        let running = Running {
+        let running = RunningControl {
             dispatch: lease("dispatch", &holder)?,
             schedulers: Schedulers::new(core.clone(), holder),
             core,
@@ -310,7 +310,7 @@ impl App {
                 return Vec::new();
             };
             let addrs = told.with(&members).into_iter();
-            let peer = |addr| mesh.peer(addr, Expect::role(Role::Quorum));
+            let peer = |addr| mesh.peer(addr, ExpectedIdentity::role(Role::Quorum));
             addrs.map(peer).collect()
         });
         Ok(keep_renewed(&self.mesh, source, settings))
@@ -329,7 +329,7 @@ impl App {
         self.settings.cells.iter().map(config).collect()
     }
 
-    fn spawn_tasks(&self, running: &Running) {
+    fn spawn_tasks(&self, running: &RunningControl) {
         let core = || running.core.clone();
         let dispatch = &running.dispatch;
         running.keep("fold", {
@@ -417,7 +417,7 @@ impl App {
             });
             running.keep("unite", {
                 let core = core();
-                move || Unite::new(core.clone()).run()
+                move || ClassMerge::new(core.clone()).run()
             });
         }
         self.sources.begin(&running.core);
@@ -431,14 +431,14 @@ impl App {
         });
         running.keep("notes", {
             let core = core();
-            move || NoteNodes::new(core.clone()).run()
+            move || HistoryEventsTask::new(core.clone()).run()
         });
         let of_dispatch = dispatch.clone();
         running.reconcile(dispatch, move |core| {
             Dispatch::new(core, of_dispatch.clone())
         });
         running.reconcile(dispatch, Checkpoints::new);
-        running.reconcile(dispatch, Moves::new);
+        running.reconcile(dispatch, DeadlineResumeTask::new);
         running.reconcile(dispatch, Borrow::new);
         running.reconcile(dispatch, Attempts::new);
         running.reconcile(dispatch, Reboots::new);
@@ -475,9 +475,9 @@ impl App {
     }
 }
 
-impl Running {
-    /// Runs the reconciler that `make` returns while this control holds the lease. Restarts it as [`Running::keep`]
-    /// does.
+impl RunningControl {
+    /// Runs the reconciler that `make` returns while this control holds the lease. Restarts it as
+    /// [`RunningControl::keep`] does.
     fn reconcile<R: Reconciler>(
         &self,
         lease: &Arc<Lease>,

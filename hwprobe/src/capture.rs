@@ -17,7 +17,7 @@ use crate::child::traced_isolated;
 use crate::gpu_driver::{self, Envelope, REPORT_VERSION};
 use crate::kernel::{ipmi, net};
 use crate::probe::nic;
-use crate::root::{Touched, Touches};
+use crate::root::{TouchedPath, TouchedPaths};
 use crate::source::Answers;
 use crate::{Host, NvmlSource, probe_all};
 use lattice_conformance::{Inventory, Loss, Reading};
@@ -111,7 +111,7 @@ pub fn capture_isolated(
 fn write_down(
     host: &Host,
     inventory: &Inventory,
-    touched: &Touches,
+    touched: &TouchedPaths,
     out: &Path,
     privacy: Privacy,
 ) -> Result<Captured, CaptureError> {
@@ -147,12 +147,12 @@ fn write_down(
 }
 
 /// File and directory names of every touched path.
-fn names(touched: &Touches) -> impl Iterator<Item = &str> {
+fn names(touched: &TouchedPaths) -> impl Iterator<Item = &str> {
     touched.places.iter().flat_map(|(path, what)| {
         let parts = path.iter().filter_map(|part| part.to_str());
         let listed: &[String] = match what {
-            Touched::Dir(names) => names,
-            Touched::File(_) | Touched::Link(_) => &[],
+            TouchedPath::Dir(names) => names,
+            TouchedPath::File(_) | TouchedPath::Link(_) => &[],
         };
         parts.chain(listed.iter().map(String::as_str))
     })

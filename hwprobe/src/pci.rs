@@ -4,7 +4,7 @@ mod path;
 
 #[cfg(test)]
 pub(crate) use path::parse_way;
-pub(crate) use path::{Switches, Way, way};
+pub(crate) use path::{PciPath, Switches, way};
 
 use crate::Root;
 use lattice_conformance::{Reading, Value, text};

@@ -9,15 +9,15 @@ mod bounds;
 mod file;
 mod path;
 
-pub(crate) use access_record::{Touched, Touches, Trace, UNREADABLE};
+pub(crate) use access_record::{TouchedPath, TouchedPaths, Trace, UNREADABLE};
 pub use bounds::{LONGEST_FILE, MOST_ACCESSES, MOST_BYTES, MOST_ENTRIES};
 pub(crate) use file::{read_all, read_record};
 
-use access_record::Unread;
+use access_record::UnreadablePath;
 use bounds::Budget;
 use file::open_file;
 use lattice_conformance::{Digest, Reading, text};
-use path::Ways;
+use path::ResolvedFolders;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -41,10 +41,10 @@ const GONE: [i32; 2] = [6, 19];
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub struct Root {
     path: PathBuf,
-    unreadable: Arc<OnceLock<BTreeMap<PathBuf, Unread>>>,
+    unreadable: Arc<OnceLock<BTreeMap<PathBuf, UnreadablePath>>>,
     budget: Option<Arc<Budget>>,
     trace: Option<Trace>,
-    ways: Option<Arc<Ways>>,
+    ways: Option<Arc<ResolvedFolders>>,
 }
 
 impl From<PathBuf> for Root {
@@ -103,7 +103,7 @@ impl Root {
     }
 
     /// Paths that could not be read when this tree was captured.
-    fn unreadable(&self) -> &BTreeMap<PathBuf, Unread> {
+    fn unreadable(&self) -> &BTreeMap<PathBuf, UnreadablePath> {
         self.unreadable.get_or_init(|| {
             let list = (self.path != Path::new("/"))
                 .then(|| open_file(&self.path.join(UNREADABLE)).ok())
@@ -143,7 +143,7 @@ impl Root {
         }
         let resolved = self.resolve(path)?;
         let bytes = self.content(&mut open_file(&self.on_disk(&resolved))?)?;
-        self.touch(&resolved, || Touched::File(bytes.clone().into()));
+        self.touch(&resolved, || TouchedPath::File(bytes.clone().into()));
         Ok(bytes)
     }
 
@@ -172,7 +172,7 @@ impl Root {
         });
         if let Reading::Present(hash) = &hash {
             let kept = format!("{KEPT_HASH}{hash}\n").into_bytes();
-            self.touch(path, || Touched::File(kept.into()));
+            self.touch(path, || TouchedPath::File(kept.into()));
         }
         self.touch_unread(path, &hash);
         hash
@@ -225,14 +225,14 @@ impl Root {
                         .raw_os_error()
                         .is_some_and(|code| GONE.contains(&code))
                     {
-                        self.note_unread(path, Unread(Reading::Absent));
+                        self.note_unread(path, UnreadablePath(Reading::Absent));
                     }
                     Reading::from_io(&path.to_string_lossy(), &error)
                 }
             },
         };
         if matches!(reading, Reading::Absent) && self.unreadable().contains_key(path) {
-            self.note_unread(path, Unread(Reading::Absent));
+            self.note_unread(path, UnreadablePath(Reading::Absent));
         }
         self.touch_unread(path, &reading);
         reading
@@ -252,7 +252,7 @@ impl Root {
             names.push(name);
         }
         names.sort();
-        self.touch(&resolved, || Touched::Dir(names.clone()));
+        self.touch(&resolved, || TouchedPath::Dir(names.clone()));
         Ok(names)
     }
 
@@ -269,7 +269,7 @@ impl Root {
         };
         let link = parent.join(path.file_name().unwrap_or_default());
         let target = fs::read_link(self.on_disk(&link))?;
-        self.touch(&link, || Touched::Link(target.clone()));
+        self.touch(&link, || TouchedPath::Link(target.clone()));
         let name = target.file_name().unwrap_or_default().to_str();
         name.map_or_else(
             || Err(io::Error::other("leads to a name that is not text")),

@@ -8,11 +8,12 @@ use crate::{
     edges::{Edges, check_identity},
     leadership::{handover, watchdog},
     member::{
-        Addresses, Member, contacts::Contacts, incarnation::Lineage, leader_contact::LeaderContact,
+        Addresses, Member, contacts::Contacts, incarnation::MemberIncarnation,
+        leader_contact::LeaderContact,
     },
     membership::{self, formation, overview},
     operations,
-    platform::Ground,
+    platform::Platform,
     proposals,
     raft::types::Raft,
     reads,
@@ -54,16 +55,16 @@ const STOP_STEP: Duration = Duration::from_secs(3);
 /// ends.
 pub struct App {
     settings: Settings,
-    ground: Ground,
+    ground: Platform,
     edges: Edges,
     mesh: Mesh,
     data: DataDir,
     replica: Replica,
-    running: Option<Running>,
+    running: Option<RunningMember>,
     authorities: Authorities,
 }
 
-struct Running {
+struct RunningMember {
     member: Arc<Member>,
     cancel: CancellationToken,
     tasks: TaskTracker,
@@ -87,15 +88,15 @@ impl App {
     /// # Errors
     /// The data directory, the credentials or the port cannot be used.
     pub async fn bind(settings: Settings, edges: Edges) -> Result<Self, StartError> {
-        Self::bind_on(Ground::default(), settings, edges).await
+        Self::bind_on(Platform::default(), settings, edges).await
     }
 
-    /// As [`App::bind`], with another [`Ground`] than the host's.
+    /// As [`App::bind`], with another [`Platform`] than the host's.
     ///
     /// # Errors
     /// As [`App::bind`].
     pub async fn bind_on(
-        ground: Ground,
+        ground: Platform,
         settings: Settings,
         edges: Edges,
     ) -> Result<Self, StartError> {
@@ -261,7 +262,7 @@ impl App {
                 members,
             )));
         }
-        self.running = Some(Running {
+        self.running = Some(RunningMember {
             member,
             cancel,
             tasks,
@@ -302,7 +303,7 @@ impl App {
         };
         let config = config.validate().map_err(|e| failed(e.to_string()))?;
         let contacts = Contacts::default();
-        let lineage = Lineage::new(id, self.data.marked.clone());
+        let lineage = MemberIncarnation::new(id, self.data.marked.clone());
         let raft = Raft::new(
             id,
             Arc::new(config),

@@ -6,7 +6,7 @@ pub(crate) mod restored_trust;
 
 use crate::{audit_signer::Signer, segments, service::Service, state_machine::replica::Captured};
 use bytes::Bytes;
-use lattice_mesh::{Failed, ItemSender};
+use lattice_mesh::{HandlerFailed, ItemSender};
 use lattice_quorum_state::SegmentId;
 use lattice_quorum_types::{
     Command, Envelope, UnixMillis, VoterId,
@@ -34,10 +34,10 @@ pub(crate) async fn send(
     service: &Service,
     request: &GetBackup,
     items: ItemSender<Bytes>,
-) -> Result<(), Failed> {
+) -> Result<(), HandlerFailed> {
     let member = &service.member;
     // Includes every command that was acknowledged before the request.
-    service.reads.barrier().await.map_err(Failed::new)?;
+    service.reads.barrier().await.map_err(HandlerFailed::new)?;
     // A backup without a current signed audit head is better than none.
     if let Err(error) = Signer::of(service).sign().await {
         tracing::warn!(%error, "the audit in the backup is not signed up to its end");
@@ -50,7 +50,7 @@ pub(crate) async fn send(
         at: member.clock.now(),
     };
     let encoding = service.workers.run(move || encode(&captured, writer)).await;
-    let (header, state, segments) = encoding.map_err(Failed::new)?;
+    let (header, state, segments) = encoding.map_err(HandlerFailed::new)?;
     let action = AuditAction::BackedUp {
         revision: header.revision,
         number: header.audit_number,
@@ -72,8 +72,8 @@ pub(crate) async fn send(
         },
     };
     let noted = service.proposals.submit(member, vec![envelope]).await;
-    for reply in noted.map_err(Failed::new)? {
-        reply.map_err(Failed::new)?;
+    for reply in noted.map_err(HandlerFailed::new)? {
+        reply.map_err(HandlerFailed::new)?;
     }
     items.send(&Bytes::from(header.encode())).await?;
     let mut state = state;
@@ -82,7 +82,9 @@ pub(crate) async fn send(
         items.send(&piece).await?;
     }
     for id in segments {
-        let mut bytes = segments::read(member, id).await.map_err(Failed::new)?;
+        let mut bytes = segments::read(member, id)
+            .await
+            .map_err(HandlerFailed::new)?;
         while !bytes.is_empty() {
             let piece = bytes.split_to(PIECE_BYTES.min(bytes.len()));
             items.send(&piece).await?;

@@ -3,7 +3,7 @@
 //! For the demo and tests only. Every member holds the issuing key, and its certificate comes from that key directly,
 //! where members in service are configured with credentials that an operator issued.
 
-use crate::{App, Edges, Ground, Settings, StartError};
+use crate::{App, Edges, Platform, Settings, StartError};
 use lattice_mesh::{Authority, Credentials, Role, SystemClock, retry_while_in_use};
 use lattice_quorum_types::VoterId;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ pub struct MemberFounder {
     /// Longest wait for an address that another socket still holds; zero fails at once.
     pub bind_timeout: Duration,
     /// Files and threads of the members.
-    pub ground: Ground,
+    pub ground: Platform,
 }
 
 /// A quorum member could not be bound or started.
@@ -38,7 +38,7 @@ impl MemberFounder {
             authority,
             lifetime,
             bind_timeout: Duration::ZERO,
-            ground: Ground::default(),
+            ground: Platform::default(),
         }
     }
 

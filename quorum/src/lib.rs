@@ -39,7 +39,7 @@ mod transport;
 
 pub use app::App;
 pub use audit_signer::CheckpointSettings;
-pub use backup::restore::{RestoreFailed, Restored, restore, verify_backup};
+pub use backup::restore::{RestoreFailed, RestoreResult, restore, verify_backup};
 pub use backup::restored_trust::{RevokedSince, TrustedAgain, advice, utc};
 pub use certificates::authority::load_authorities;
 pub use certificates::issuer::EnrolmentSettings;
@@ -47,6 +47,6 @@ pub use config::{AuditConfig, CellConfig, Config, EnrolmentConfig, MemberConfig,
 pub use edges::{Edges, authorities};
 pub use error::StartError;
 pub use founder::{MemberFounder, MemberStartError};
-pub use platform::{Files, Ground, HostFiles, Observer, Workers};
+pub use platform::{Files, HostFiles, Observer, Platform, Workers};
 pub use segments::scrub::ScrubSettings;
 pub use store::OpenError;

@@ -8,8 +8,8 @@ mod term_floor;
 
 use crate::{
     member::{
-        contacts::Contacts, handover_lock::HandoverLock, incarnation::Lineage,
-        leader_contact::LeaderContact, term_floor::Floor,
+        contacts::Contacts, handover_lock::HandoverLock, incarnation::MemberIncarnation,
+        leader_contact::LeaderContact, term_floor::TermFloor,
     },
     raft::types::{LogId, Raft, RaftMetrics},
     state_machine::replica::Replica,
@@ -62,7 +62,7 @@ pub(crate) struct Member {
     pub(crate) addresses: Addresses,
     pub(crate) clock: Arc<dyn Clock>,
     /// Incarnation of the cluster to which the member belongs.
-    pub(crate) lineage: Lineage,
+    pub(crate) lineage: MemberIncarnation,
     /// Reachability of the other members.
     pub(crate) contacts: Contacts,
     /// Lock between proposals and a handover.
@@ -74,7 +74,7 @@ pub(crate) struct Member {
     /// Other members report that this member was removed.
     removed: AtomicBool,
     /// Term floor of a member that started without a log.
-    pub(crate) floor: Floor,
+    pub(crate) floor: TermFloor,
     metrics: watch::Receiver<RaftMetrics>,
 }
 
@@ -86,7 +86,7 @@ impl Member {
         heard: LeaderContact,
         (addresses, contacts): (Addresses, Contacts),
         clock: Arc<dyn Clock>,
-        lineage: Lineage,
+        lineage: MemberIncarnation,
     ) -> Self {
         let metrics = raft.metrics();
         Self {
@@ -103,7 +103,7 @@ impl Member {
             changing: tokio::sync::Mutex::default(),
             gate_looked: LeaderContact::never(),
             removed: AtomicBool::new(false),
-            floor: Floor::default(),
+            floor: TermFloor::default(),
             metrics,
         }
     }

@@ -5,7 +5,7 @@ pub(crate) mod formation;
 pub(crate) mod overview;
 
 use crate::{leadership::handover, member::Member, raft::types::RaftMetrics, service::Service};
-use lattice_mesh::{Expect, Mesh, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{
     Command, Envelope, VoterId,
     audit::AuditAction,
@@ -58,14 +58,14 @@ impl From<Unavailable> for Stop {
 }
 
 /// Current membership.
-struct Standing {
+struct CurrentMembership {
     /// Voters; two sets during a change.
     configs: Vec<BTreeSet<VoterId>>,
     /// All members with their addresses, including learners.
     nodes: BTreeMap<VoterId, String>,
 }
 
-impl Standing {
+impl CurrentMembership {
     fn of(member: &Member) -> Self {
         let metrics = member.metrics();
         let metrics = metrics.borrow();
@@ -186,7 +186,7 @@ impl Step<'_> {
     }
 
     async fn add(&self, id: VoterId, addr: SocketAddr) -> Result<Progress, Stop> {
-        let standing = Standing::of(self.member);
+        let standing = CurrentMembership::of(self.member);
         let mut wanted = standing.before();
         wanted.insert(id);
         standing.check_no_other(&wanted)?;
@@ -222,7 +222,7 @@ impl Step<'_> {
     /// Checks that member number and address are free.
     fn check_new(
         &self,
-        standing: &Standing,
+        standing: &CurrentMembership,
         id: VoterId,
         addr: SocketAddr,
     ) -> Result<(), ChangeRefused> {
@@ -248,7 +248,7 @@ impl Step<'_> {
 
     /// Checks by its certificate and its data that the process at `addr` may become a member.
     async fn check_newcomer(&self, id: VoterId, addr: SocketAddr) -> Result<(), ChangeRefused> {
-        let expect = Expect::exactly(Role::Quorum, id.to_string());
+        let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
         let peer = self.mesh.peer(addr, expect);
         let answer = peer.call(&GetMember, ASK_TIMEOUT).await;
         let account = answer.map_err(|error| ChangeRefused::NotReached {
@@ -290,7 +290,7 @@ impl Step<'_> {
     }
 
     async fn remove(&self, id: VoterId, force: bool, reason: &str) -> Result<Progress, Stop> {
-        let standing = Standing::of(self.member);
+        let standing = CurrentMembership::of(self.member);
         let mut wanted = standing.before();
         wanted.remove(&id);
         standing.check_no_other(&wanted)?;

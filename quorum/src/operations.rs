@@ -5,7 +5,7 @@ use crate::{
     membership::{self, overview},
     service::Service,
 };
-use lattice_mesh::{Failed, Router};
+use lattice_mesh::{HandlerFailed, Router};
 use lattice_quorum_types::membership::{ChangeQuorum, GetBackup, GetMember, GetQuorum};
 
 /// Adds the calls for quorum operations.
@@ -24,7 +24,7 @@ pub(crate) fn serve(router: Router, service: &Service) -> Router {
         .rpc(move |_, _: GetQuorum| {
             let service = view.clone();
             async move {
-                let closing = || Failed::new("this member is stopping");
+                let closing = || HandlerFailed::new("this member is stopping");
                 let mesh = service.mesh.upgrade().ok_or_else(closing)?;
                 Ok(overview::view(&service.member, &mesh).await)
             }

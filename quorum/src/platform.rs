@@ -129,7 +129,7 @@ pub trait Observer: Send + Sync + 'static {
 
 /// File system, executor and simulation hooks of a member.
 #[derive(Clone)]
-pub struct Ground {
+pub struct Platform {
     /// Files of the member.
     pub files: Arc<dyn Files>,
     /// Executor of blocking tasks.
@@ -142,13 +142,13 @@ pub struct Ground {
     pub segment_bounds: Bounds,
 }
 
-impl fmt::Debug for Ground {
+impl fmt::Debug for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ground({:?}, {:?})", self.files, self.workers)
     }
 }
 
-impl Default for Ground {
+impl Default for Platform {
     fn default() -> Self {
         Self {
             files: Arc::new(HostFiles),

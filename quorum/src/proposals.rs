@@ -5,7 +5,7 @@ mod speculative_state;
 
 use crate::{
     member::{Member, leading},
-    proposals::speculative_state::Ahead,
+    proposals::speculative_state::SpeculativeState,
     raft::types::{Batch, Results, Types},
     reads,
 };
@@ -30,16 +30,16 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// One result per command.
-pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
+pub(crate) type CommandReplies = Vec<Result<Applied, Refusal>>;
 
 /// Receiving end of a proposer.
-type Answer = oneshot::Receiver<Result<Replies, Unavailable>>;
+type Answer = oneshot::Receiver<Result<CommandReplies, Unavailable>>;
 
 /// Commands of one proposer, kept in one batch.
 pub(crate) struct Proposal {
     envelopes: Vec<Envelope>,
     bytes: usize,
-    done: oneshot::Sender<Result<Replies, Unavailable>>,
+    done: oneshot::Sender<Result<CommandReplies, Unavailable>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -66,7 +66,7 @@ impl Proposals {
         &self,
         member: &Member,
         envelopes: Vec<Envelope>,
-    ) -> Result<Replies, Unavailable> {
+    ) -> Result<CommandReplies, Unavailable> {
         if member.leads().is_none() {
             return Err(member.not_leader());
         }
@@ -140,20 +140,20 @@ async fn gather(queue: &mut ProposalQueue, held: &mut Option<Proposal>) -> Optio
 }
 
 /// Outcome of the validation of one command before it enters the log.
-enum Judged {
+enum ValidatedCommand {
     /// The command enters the log and should create this revision.
     Admitted(Revision),
     Refused(Refusal),
 }
 
-async fn propose(member: &Member, ahead: &mut Option<Ahead>, batch: Vec<Proposal>) {
+async fn propose(member: &Member, ahead: &mut Option<SpeculativeState>, batch: Vec<Proposal>) {
     let Some(term) = member.leads() else {
         *ahead = None;
         return fail(batch, &member.not_leader());
     };
     if ahead.as_ref().is_none_or(|a| a.term() != term) {
         *ahead = None;
-        match Ahead::prepare(member, term).await {
+        match SpeculativeState::prepare(member, term).await {
             Ok(prepared) => *ahead = Some(prepared),
             Err(unavailable) => return fail(batch, &unavailable),
         }
@@ -172,9 +172,9 @@ async fn propose(member: &Member, ahead: &mut Option<Ahead>, batch: Vec<Proposal
             of_proposal.push(match foresight.admit(&envelope) {
                 Ok(revision) => {
                     commands.push(envelope);
-                    Judged::Admitted(revision)
+                    ValidatedCommand::Admitted(revision)
                 }
-                Err(refusal) => Judged::Refused(refusal),
+                Err(refusal) => ValidatedCommand::Refused(refusal),
             });
         }
         judged.push(of_proposal);
@@ -214,7 +214,7 @@ async fn write(
     member: &Member,
     term: u64,
     commands: Vec<Envelope>,
-) -> Result<Replies, Unavailable> {
+) -> Result<CommandReplies, Unavailable> {
     let expected = commands.len();
     let batch = Batch(Arc::new(commands));
     let writing = member.raft.client_write_ff(batch).await;
@@ -253,18 +253,18 @@ async fn settled<E>(
 
 /// Returns the results to the proposers. Returns whether all results match the foresight.
 fn answer(
-    waiting: Vec<oneshot::Sender<Result<Replies, Unavailable>>>,
-    judged: Vec<Vec<Judged>>,
-    results: Replies,
+    waiting: Vec<oneshot::Sender<Result<CommandReplies, Unavailable>>>,
+    judged: Vec<Vec<ValidatedCommand>>,
+    results: CommandReplies,
 ) -> bool {
     let mut results = results.into_iter();
     let mut as_foreseen = true;
     for (done, of_proposal) in waiting.into_iter().zip(judged) {
-        let replies: Option<Replies> = of_proposal
+        let replies: Option<CommandReplies> = of_proposal
             .into_iter()
             .map(|judged| match judged {
-                Judged::Refused(refusal) => Some(Err(refusal)),
-                Judged::Admitted(revision) => {
+                ValidatedCommand::Refused(refusal) => Some(Err(refusal)),
+                ValidatedCommand::Admitted(revision) => {
                     let result = results.next()?;
                     as_foreseen &= result.as_ref().is_ok_and(|a| a.revision == revision);
                     Some(result)

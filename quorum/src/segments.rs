@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
-use lattice_mesh::{Expect, Failed, Mesh, Peer, Role, Router};
+use lattice_mesh::{ExpectedIdentity, HandlerFailed, Mesh, Peer, Role, Router};
 use lattice_quorum_state::{SegmentId, Segments, State};
 use lattice_quorum_types::VoterId;
 use std::{sync::Arc, time::Duration};
@@ -103,7 +103,10 @@ async fn take(member: &Member, peer: &Peer, id: SegmentId) -> Result<(), String>
 fn peer(member: &Member, mesh: &Mesh, id: VoterId) -> Option<Peer> {
     let addr = member.voters().get(&id).copied().flatten();
     let addr = addr.or_else(|| member.addresses.of(id, None))?;
-    Some(mesh.peer(addr, Expect::exactly(Role::Quorum, id.to_string())))
+    Some(mesh.peer(
+        addr,
+        ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
+    ))
 }
 
 /// Fetches the segments that the snapshot names and this member lacks from the snapshot's sender. Returns whether all
@@ -113,20 +116,20 @@ pub(crate) async fn bring(
     mesh: &Mesh,
     sender: &str,
     snapshot: &Bytes,
-) -> Result<bool, Failed> {
+) -> Result<bool, HandlerFailed> {
     let (segments, bytes) = (member.replica.segments().clone(), snapshot.clone());
     let lacking = workers(member).run(move || {
-        let state = State::restore(&bytes).map_err(Failed::new)?;
+        let state = State::restore(&bytes).map_err(HandlerFailed::new)?;
         let lacking = state.segments().filter(|segment| !segments.has(segment));
-        Ok::<_, Failed>(lacking.map(|segment| segment.id).collect::<Vec<_>>())
+        Ok::<_, HandlerFailed>(lacking.map(|segment| segment.id).collect::<Vec<_>>())
     });
-    let lacking = lacking.await.map_err(Failed::new)??;
+    let lacking = lacking.await.map_err(HandlerFailed::new)??;
     if lacking.is_empty() {
         return Ok(true);
     }
     let sender = sender.parse().ok();
     let sender = sender.and_then(|id| peer(member, mesh, id));
-    let sender = sender.ok_or_else(|| Failed::new("no known address of the sender"))?;
+    let sender = sender.ok_or_else(|| HandlerFailed::new("no known address of the sender"))?;
     tracing::info!(
         segments = lacking.len(),
         "requesting segments of a snapshot"
@@ -139,7 +142,7 @@ pub(crate) async fn bring(
         .buffer_unordered(AT_ONCE);
     let mut here = 0;
     while let Some(result) = taken.next().await {
-        result.map_err(Failed::new)?;
+        result.map_err(HandlerFailed::new)?;
         here += 1;
     }
     Ok(here == count)

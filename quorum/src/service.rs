@@ -6,12 +6,12 @@ use crate::{
     certificates::issuer,
     member::Member,
     platform::Workers,
-    proposals::{Proposals, Replies},
+    proposals::{CommandReplies, Proposals},
     reads::Reads,
     segments,
     state_machine::{feed::Step, replica::Unreadable},
 };
-use lattice_mesh::{Caller, Failed, ItemSender, Role, Router, WeakMesh};
+use lattice_mesh::{Caller, HandlerFailed, ItemSender, Role, Router, WeakMesh};
 use lattice_quorum_state::SegmentFault;
 use lattice_quorum_types::{
     Command, Envelope, Refusal, Revision,
@@ -91,7 +91,7 @@ impl Service {
     }
 
     /// Proposes commands without attestations, and those with valid ones; refuses the rest.
-    async fn propose(&self, envelopes: Vec<Envelope>) -> Result<Replies, Unavailable> {
+    async fn propose(&self, envelopes: Vec<Envelope>) -> Result<CommandReplies, Unavailable> {
         let (member, proposals) = (&self.member, &self.proposals);
         if !envelopes.iter().any(attestation_check::has_attestations) {
             return proposals.submit(member, envelopes).await;
@@ -132,9 +132,13 @@ impl Service {
 
     /// Sends the events after `since` for as long as this member leads. A follower would be late: it receives a commit
     /// only with the leader's next message.
-    async fn watch(&self, since: Revision, items: ItemSender<WatchItem>) -> Result<(), Failed> {
+    async fn watch(
+        &self,
+        since: Revision,
+        items: ItemSender<WatchItem>,
+    ) -> Result<(), HandlerFailed> {
         let member = &self.member;
-        self.reads.barrier().await.map_err(Failed::new)?;
+        self.reads.barrier().await.map_err(HandlerFailed::new)?;
         let (feed, mut at) = (member.replica.feed(), since);
         if at > member.replica.revision() {
             // The revision is from another or a lost history: start over.
@@ -144,7 +148,7 @@ impl Service {
         let mut newest = feed.newest();
         loop {
             if !member.leads_surely() {
-                return Err(Failed::new(member.not_leader()));
+                return Err(HandlerFailed::new(member.not_leader()));
             }
             let published = *newest.borrow_and_update();
             match feed.after(at) {
@@ -170,7 +174,7 @@ impl Service {
 /// Checks the origin of proposals. Members may only propose enrolments, renewals and authorities, in the members' name:
 /// enrolments and issue times come from the member that signs. Other callers may propose authorities and all other
 /// commands, in other names. No caller may propose quorum notes or signed audit heads.
-fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
+fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFailed> {
     let is_member = caller.identity.role() == Role::Quorum;
     let may = |envelope: &Envelope| match envelope.command {
         Command::ConsumeToken { .. } | Command::RenewCertificate { .. } => is_member,
@@ -185,7 +189,7 @@ fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), Failed> {
         return Ok(());
     }
     tracing::warn!(peer = %caller.identity, "refused: proposal not permitted to this service");
-    Err(Failed::new(
+    Err(HandlerFailed::new(
         "only quorum members propose enrolments, renewals and their authority, in the members' \
          name",
     ))

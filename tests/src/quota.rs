@@ -32,7 +32,7 @@ pub struct Case {
     /// Title of the case.
     pub title: String,
     #[serde(default)]
-    tree: Vec<Planted>,
+    tree: Vec<QuotaProject>,
     #[serde(default)]
     setup: Vec<Step>,
     steps: Vec<Step>,
@@ -40,7 +40,7 @@ pub struct Case {
 
 /// Project after the setup.
 #[derive(Debug, Deserialize)]
-struct Planted {
+struct QuotaProject {
     project: String,
     limit: Option<u64>,
     #[serde(default)]
@@ -99,7 +99,7 @@ pub struct Violated {
 
 /// State of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct ProjectState {
     /// `max_nodes` of the project.
     pub max_nodes: Option<u64>,
     /// `max_concurrent_allocations` of the project.
@@ -184,7 +184,7 @@ pub trait Quorum {
     /// Resumes an allocation: it requests nodes again and gets them.
     async fn resume(&mut self, id: &str) -> Result<(), Refused>;
     /// State of a project; `None` where it does not exist.
-    async fn standing(&mut self, path: &str) -> Option<Standing>;
+    async fn standing(&mut self, path: &str) -> Option<ProjectState>;
     /// Largest request that would be accepted now; `None`: unlimited.
     async fn headroom(&mut self, path: &str) -> Option<u64>;
     /// Stops all members and starts them again.
@@ -287,11 +287,11 @@ impl<Q: Quorum> Run<'_, Q> {
         }
     }
 
-    async fn check_planted(&mut self, planted: &Planted) -> Result<(), String> {
+    async fn check_planted(&mut self, planted: &QuotaProject) -> Result<(), String> {
         let name = &planted.project;
         let found = self.quorum.standing(&self.path(name)).await;
         let found = found.ok_or_else(|| format!("the setup makes no {name}"))?;
-        let wanted = Standing {
+        let wanted = ProjectState {
             max_nodes: planted.limit,
             max_allocations: planted.max_allocations.or(found.max_allocations),
             own: planted.used,

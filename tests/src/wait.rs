@@ -40,7 +40,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     eventually(what, || std::future::ready(is_so().then_some(()))).await;
 }
 
-/// Time between two beats of the clock of [`Looks`].
+/// Time between two beats of the clock of [`LivenessChecks`].
 const BEAT: Duration = Duration::from_millis(100);
 /// Delay of a beat after which the whole machine counts as stalled.
 const LATE: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ const RECOVERS: Duration = Duration::from_secs(5);
 /// whole machine is no failure. Only the machine's own clock decides, so a checked daemon cannot excuse itself by a
 /// late answer.
 #[derive(Debug)]
-pub struct Looks {
+pub struct LivenessChecks {
     beats: Arc<Mutex<Beats>>,
     counted: u64,
 }
@@ -63,7 +63,7 @@ struct Beats {
     stood_still: Vec<(Instant, Instant)>,
 }
 
-impl Looks {
+impl LivenessChecks {
     /// Starts to watch the machine in a thread of its own.
     pub fn begin() -> Self {
         let beats = Beats {
@@ -113,7 +113,7 @@ impl Beats {
 
 #[cfg(test)]
 mod tests {
-    use super::{Beats, Looks};
+    use super::{Beats, LivenessChecks};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn looks_that_may_blame_are_counted() {
-        let mut looks = Looks::begin();
+        let mut looks = LivenessChecks::begin();
         let now = Instant::now();
         let may = looks.may_blame(now);
         assert_eq!(looks.counted(), u64::from(may));

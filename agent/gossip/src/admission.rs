@@ -22,23 +22,23 @@ const MAX_KNOWN: usize = 4096;
 
 /// Received message with its sender's address.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct InboundMessage {
     pub(crate) from: SocketAddr,
     pub(crate) bytes: Bytes,
 }
 
 /// Entrance of one cell, shared by the mesh's handler and the cell's tasks. It owns neither.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct CellReceiver {
     pub(crate) name: CellName,
     pub(crate) counters: Counters,
-    inbox: Mutex<Option<mpsc::Sender<Inbound>>>,
+    inbox: Mutex<Option<mpsc::Sender<InboundMessage>>>,
     rates: Mutex<PeerRates>,
     /// Identity last seen at an address, by certificate.
     known: Mutex<HashMap<SocketAddr, Identity>>,
 }
 
-impl Door {
+impl CellReceiver {
     pub(crate) fn new(name: CellName, interval: Duration) -> Self {
         Self {
             name,
@@ -50,7 +50,7 @@ impl Door {
     }
 
     /// Opens a new inbox and closes the previous one.
-    pub(crate) fn open(&self) -> mpsc::Receiver<Inbound> {
+    pub(crate) fn open(&self) -> mpsc::Receiver<InboundMessage> {
         let (sender, receiver) = mpsc::channel(INBOX);
         *self.inbox.lock() = Some(sender);
         receiver
@@ -72,7 +72,8 @@ impl Door {
         self.learn(caller.addr, caller.identity);
         let from = caller.addr;
         let inbox = self.inbox.lock().clone();
-        let taken = inbox.is_some_and(|inbox| inbox.try_send(Inbound { from, bytes }).is_ok());
+        let taken =
+            inbox.is_some_and(|inbox| inbox.try_send(InboundMessage { from, bytes }).is_ok());
         if !taken {
             add(&self.counters.overflowed, 1);
         }
@@ -86,9 +87,9 @@ impl Door {
         }
     }
 
-    /// Queues a message without the checks of [`Door::deliver`].
+    /// Queues a message without the checks of [`CellReceiver::deliver`].
     #[cfg(test)]
-    pub(crate) async fn inject(&self, message: Inbound) {
+    pub(crate) async fn inject(&self, message: InboundMessage) {
         let inbox = self.inbox.lock().clone();
         if let Some(inbox) = inbox {
             let _ = inbox.send(message).await;

@@ -1,8 +1,8 @@
 //! Gossip cell that this process is a member of.
 
 use crate::{
-    Belief, CellName, CellStats, Member, NotPublishable, Published, Snapshot,
-    admission::Door,
+    CellName, CellStats, GossipLiveness, Member, NotPublishable, Published, Snapshot,
+    admission::CellReceiver,
     text::{self, Texts},
 };
 use lattice_mesh::Identity;
@@ -21,7 +21,7 @@ pub struct Cell {
 
 struct Shared {
     identity: Identity,
-    door: Arc<Door>,
+    door: Arc<CellReceiver>,
     publish: watch::Sender<Texts>,
     changes: watch::Receiver<Arc<Snapshot>>,
     stop: CancellationToken,
@@ -38,7 +38,7 @@ impl fmt::Debug for Cell {
 impl Cell {
     pub(crate) fn new(
         identity: Identity,
-        door: Arc<Door>,
+        door: Arc<CellReceiver>,
         publish: watch::Sender<Texts>,
         changes: watch::Receiver<Arc<Snapshot>>,
         stop: CancellationToken,
@@ -125,7 +125,7 @@ impl Cell {
     pub fn alive_others(&self) -> usize {
         let snapshot = self.snapshot();
         let own = snapshot.members.get(self.identity());
-        let own_counts = own.is_some_and(|m| m.belief == Belief::Alive);
+        let own_counts = own.is_some_and(|m| m.belief == GossipLiveness::Alive);
         snapshot.alive().count() - usize::from(own_counts)
     }
 }

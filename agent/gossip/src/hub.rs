@@ -2,7 +2,7 @@
 
 use crate::{
     Cell, CellConfig, JoinError, Published,
-    admission::Door,
+    admission::CellReceiver,
     frame::{MESSAGE_KIND, split},
     registry::{CellRegistration, CellRegistry},
     run, text,
@@ -61,7 +61,7 @@ impl Gossip {
             return Err(JoinError::NoAddress { addr });
         }
         let texts = text::to_texts(published)?;
-        let door = Arc::new(Door::new(config.name.clone(), config.interval));
+        let door = Arc::new(CellReceiver::new(config.name.clone(), config.interval));
         // Dropping the place leaves the cell if the start fails or this future is dropped.
         let Some(place) = self.place(door) else {
             return Err(JoinError::AlreadyJoined { cell: config.name });
@@ -70,7 +70,7 @@ impl Gossip {
     }
 
     /// Registers a door; `None` if its cell has one already.
-    pub(crate) fn place(&self, door: Arc<Door>) -> Option<CellRegistration> {
+    pub(crate) fn place(&self, door: Arc<CellReceiver>) -> Option<CellRegistration> {
         self.cells.place(door)
     }
 }

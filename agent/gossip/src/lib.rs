@@ -32,5 +32,5 @@ pub use error::{JoinError, NotPublishable};
 pub use frame::MESSAGE_KIND;
 pub use hub::Gossip;
 pub use published::{Boot, Health, HistoryMark, Load, Power, Published, Verdict};
-pub use snapshot::{Belief, Member, Snapshot};
+pub use snapshot::{GossipLiveness, Member, Snapshot};
 pub use stats::CellStats;

@@ -1,6 +1,6 @@
 //! Gossip rate limit per peer: a malicious peer must not keep this process busy.
 
-use lattice_mesh::{Crowd, Identity, RateLimit, RateLimiter};
+use lattice_mesh::{FullMapPolicy, Identity, RateLimit, RateLimiter};
 use std::time::{Duration, Instant};
 
 /// Messages that a peer may send per interval. A correct peer sends about 4 at most: its own round, an answer, and the
@@ -26,7 +26,7 @@ impl PeerRates {
         };
         Self {
             started: Instant::now(),
-            limiter: RateLimiter::new(limit, MAX_PEERS, Crowd::Refuse),
+            limiter: RateLimiter::new(limit, MAX_PEERS, FullMapPolicy::Refuse),
         }
     }
 

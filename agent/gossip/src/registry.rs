@@ -1,20 +1,20 @@
 //! Cells of one process, by name.
 
-use crate::{CellName, admission::Door};
+use crate::{CellName, admission::CellReceiver};
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 
-type Doors = Mutex<HashMap<String, Arc<Door>>>;
+type CellReceivers = Mutex<HashMap<String, Arc<CellReceiver>>>;
 
 /// Doors of the joined cells. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct CellRegistry {
-    doors: Arc<Doors>,
+    doors: Arc<CellReceivers>,
 }
 
 impl CellRegistry {
     /// Registers a door; `None` if its cell has one already.
-    pub(crate) fn place(&self, door: Arc<Door>) -> Option<CellRegistration> {
+    pub(crate) fn place(&self, door: Arc<CellReceiver>) -> Option<CellRegistration> {
         let mut doors = self.doors.lock();
         if doors.contains_key(door.name.as_str()) {
             return None;
@@ -25,7 +25,7 @@ impl CellRegistry {
     }
 
     /// Door of the cell `name`.
-    pub(crate) fn door(&self, name: &str) -> Option<Arc<Door>> {
+    pub(crate) fn door(&self, name: &str) -> Option<Arc<CellReceiver>> {
         self.doors.lock().get(name).cloned()
     }
 
@@ -37,8 +37,8 @@ impl CellRegistry {
 
 /// Registration of a cell in its process, removed on drop.
 pub(crate) struct CellRegistration {
-    doors: Arc<Doors>,
-    pub(crate) door: Arc<Door>,
+    doors: Arc<CellReceivers>,
+    pub(crate) door: Arc<CellReceiver>,
 }
 
 impl Drop for CellRegistration {

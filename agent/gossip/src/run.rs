@@ -3,7 +3,7 @@
 
 use crate::{
     Cell, CellConfig, JoinError, Snapshot,
-    admission::Door,
+    admission::CellReceiver,
     codec::Codec,
     registry::CellRegistration,
     snapshot::{Roster, node_name},
@@ -107,7 +107,7 @@ enum Ended {
 }
 
 impl Runner {
-    fn door(&self) -> &Arc<Door> {
+    fn door(&self) -> &Arc<CellReceiver> {
         &self.place.door
     }
 

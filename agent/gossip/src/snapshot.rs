@@ -16,7 +16,7 @@ const MAX_RUNS: usize = 4096;
 
 /// Liveness of a member in gossip. It does not show whether the member is unreachable: only a direct request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Belief {
+pub enum GossipLiveness {
     /// The heartbeat advances.
     Alive,
     /// The heartbeat has not advanced for several intervals, or has been received only once so far.
@@ -34,7 +34,7 @@ pub struct Member {
     /// Generation of the process.
     pub generation: u64,
     /// Liveness.
-    pub belief: Belief,
+    pub belief: GossipLiveness,
     /// Published state.
     pub published: Published,
     /// Keys that could not be read: of another version, or invalid.
@@ -63,7 +63,9 @@ impl Snapshot {
 
     /// Members with a heartbeat that advances.
     pub fn alive(&self) -> impl Iterator<Item = &Arc<Member>> {
-        self.members.values().filter(|m| m.belief == Belief::Alive)
+        self.members
+            .values()
+            .filter(|m| m.belief == GossipLiveness::Alive)
     }
 }
 
@@ -102,9 +104,9 @@ impl Roster {
         let mut members: BTreeMap<Identity, Arc<Member>> = BTreeMap::new();
         for (id, state) in chitchat.node_states().iter().take(MAX_RUNS) {
             let belief = if live.contains(id) {
-                Belief::Alive
+                GossipLiveness::Alive
             } else {
-                Belief::Silent
+                GossipLiveness::Silent
             };
             let Some(member) = self.member(last.remove(id), id, state, belief) else {
                 continue;
@@ -128,7 +130,7 @@ impl Roster {
         last: Option<Arc<Member>>,
         id: &ChitchatId,
         state: &NodeState,
-        belief: Belief,
+        belief: GossipLiveness,
     ) -> Option<Arc<Member>> {
         let version = state.max_version();
         let identity = match last {
@@ -151,7 +153,7 @@ impl Roster {
 
 /// Order among generations of a member: an alive one comes first, then the latest.
 fn rank(member: &Member) -> (bool, u64) {
-    (member.belief == Belief::Alive, member.generation)
+    (member.belief == GossipLiveness::Alive, member.generation)
 }
 
 #[cfg(test)]
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(ids, ["a", "me"]);
         let a = Identity::new("demo", lattice_mesh::Role::Agent, "a").unwrap();
         let a = &snapshot.members[&a];
-        assert_eq!((a.generation, a.belief), (6, Belief::Silent));
+        assert_eq!((a.generation, a.belief), (6, GossipLiveness::Silent));
         assert_eq!(a.published.version.as_deref(), Some("new"));
         let alive: Vec<_> = snapshot.alive().map(|m| m.identity.id()).collect();
         assert_eq!(alive, ["me"]);

@@ -2,7 +2,7 @@
 
 use crate::{
     CellName, Seed,
-    admission::{Door, Inbound},
+    admission::{CellReceiver, InboundMessage},
     codec::Codec,
     frame::{MESSAGE_KIND, header},
     snapshot::identity_of,
@@ -14,7 +14,7 @@ use chitchat::{
     Chitchat, ChitchatEnvelope,
     transport::{RecvOutcome, SendOutcome, Socket, Transport},
 };
-use lattice_mesh::{Expect, Mesh};
+use lattice_mesh::{ExpectedIdentity, Mesh};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -31,12 +31,12 @@ pub(crate) struct MeshTransport(Mutex<Option<MeshSocket>>);
 
 pub(crate) struct MeshSocket {
     codec: Codec,
-    inbox: mpsc::Receiver<Inbound>,
-    door: Arc<Door>,
+    inbox: mpsc::Receiver<InboundMessage>,
+    door: Arc<CellReceiver>,
     mesh: Mesh,
     advertise: SocketAddr,
     header: Vec<u8>,
-    seeds: HashMap<SocketAddr, Expect>,
+    seeds: HashMap<SocketAddr, ExpectedIdentity>,
     state: StateSlot,
 }
 
@@ -59,7 +59,7 @@ impl Transport for MeshTransport {
 impl MeshSocket {
     pub(crate) fn new(
         codec: Codec,
-        door: Arc<Door>,
+        door: Arc<CellReceiver>,
         mesh: Mesh,
         advertise: SocketAddr,
         seeds: &[Seed],
@@ -75,7 +75,7 @@ impl MeshSocket {
             advertise,
             seeds: seeds
                 .iter()
-                .map(|seed| (seed.addr, Expect::role(seed.role)))
+                .map(|seed| (seed.addr, ExpectedIdentity::role(seed.role)))
                 .collect(),
             state,
         }
@@ -83,9 +83,9 @@ impl MeshSocket {
 
     /// Expected identity at an address: the one last seen there, else the configured role, else the one that gossip
     /// reports. The mesh rejects any other peer, so the last is safe even if forged.
-    async fn expected_at(&self, addr: SocketAddr) -> Option<Expect> {
+    async fn expected_at(&self, addr: SocketAddr) -> Option<ExpectedIdentity> {
         if let Some(identity) = self.door.known_at(addr) {
-            return Some(Expect::exactly(identity.role(), identity.id()));
+            return Some(ExpectedIdentity::exactly(identity.role(), identity.id()));
         }
         if let Some(expect) = self.seeds.get(&addr) {
             return Some(expect.clone());
@@ -98,7 +98,7 @@ impl MeshSocket {
             .rev()
             .find(|id| id.gossip_advertise_addr == addr)?;
         let identity = identity_of(self.mesh.identity().cluster(), &named.node_id)?;
-        Some(Expect::exactly(identity.role(), identity.id()))
+        Some(ExpectedIdentity::exactly(identity.role(), identity.id()))
     }
 }
 

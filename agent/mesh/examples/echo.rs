@@ -5,8 +5,8 @@
 
 use futures::StreamExt as _;
 use lattice_mesh::{
-    Authority, Clock, Credentials, Expect, Mesh, MeshConfig, Role, Router, Rpc, StreamRpc,
-    SystemClock, Validity,
+    Authority, Clock, Credentials, ExpectedIdentity, Mesh, MeshConfig, Role, Router, Rpc,
+    StreamRpc, SystemClock, Validity,
 };
 use serde::{Deserialize, Serialize};
 use std::{error::Error, net::SocketAddr, time::Duration};
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{server:?} serves");
 
     let agent = member(&authority, Role::Agent, "gpu-001")?;
-    let expect = Expect::exactly(Role::Quorum, "q1");
+    let expect = ExpectedIdentity::exactly(Role::Quorum, "q1");
     let peer = agent.peer(server.local_addr(), expect);
     let echo = Echo {
         text: "hello".to_owned(),
@@ -83,13 +83,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let control = member(&authority, Role::Control, "c1")?;
-    let peer = control.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = control.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     if let Err(refused) = peer.call(&echo, DEADLINE).await {
         println!("refused: {refused}");
     }
     let foreign = Authority::create("example", validity)?;
     let stranger = member(&foreign, Role::Agent, "gpu-001")?;
-    let reached = stranger.connect(server.local_addr(), Expect::role(Role::Quorum));
+    let reached = stranger.connect(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     if let Err(refused) = reached.await {
         println!("refused: {refused}");
     }

@@ -1,6 +1,6 @@
 //! Errors of an endpoint and its connections.
 
-use crate::{BundleRefused, CredentialsError, Expect, Identity};
+use crate::{BundleRefused, CredentialsError, ExpectedIdentity, Identity};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 /// Reason why an endpoint could not be opened or a peer could not be reached.
@@ -70,7 +70,7 @@ pub enum MeshError {
         /// Dialled address.
         addr: SocketAddr,
         /// Expected identity.
-        expected: Expect,
+        expected: ExpectedIdentity,
         /// Identity of the peer that answers.
         found: Identity,
     },

@@ -48,13 +48,13 @@ pub use issuance::{
     rpc::{GetTrust, PushTrust, Renew, RenewRefused},
 };
 pub use lattice_quorum_types::rpc::{Role, Rpc, StreamRpc};
-pub use limits::token_bucket::{Crowd, RateLimit, RateLimiter};
+pub use limits::token_bucket::{FullMapPolicy, RateLimit, RateLimiter};
 pub use mesh::{Mesh, WeakMesh};
-pub use peer::{call::Items, handle::Peer};
+pub use peer::{call::ItemStream, handle::Peer};
 pub use pki::{
     authority::{Authority, CaError},
-    identity::{Expect, Identity, InvalidIdentity},
-    office::{OfficeProof, OfficeSession},
+    identity::{ExpectedIdentity, Identity, InvalidIdentity},
+    office::{CaKeyProof, EnrolmentSession},
     pin::Pin,
     validity::{BACKDATING, Validity},
 };
@@ -65,8 +65,8 @@ pub use retry::{backoff::backoff, in_use::retry_while_in_use};
 pub use rpc::{
     error::CallError,
     message::{MAX_MESSAGE_BYTES, MessageDropped},
-    router::{Caller, Failed, ItemSender, Router, Served},
-    simulated::{Answers, Item, Opened, Wire},
+    router::{Caller, HandlerFailed, ItemSender, Router, Served},
+    simulated::{Answers, EncodedItem, OpenedStream, Wire},
 };
 pub use trust::{
     bundle::{
@@ -74,7 +74,7 @@ pub use trust::{
         SignBundleError, SignedBundle, TrustBundle, TrustedAuthority,
     },
     credentials::{Credentials, CredentialsError, KeyAndCsr, PrivateKey},
-    in_force::{Standing, TrustState},
-    statement::{Signed, Signer, StatementRefused},
+    in_force::{CertificateStanding, TrustState},
+    statement::{Signer, StatementRefused, StatementSignature},
     token::{InvalidToken, JoinToken},
 };

@@ -6,16 +6,16 @@ mod statement;
 mod trust;
 
 use crate::{
-    Answers, Credentials, Expect, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
+    Answers, Credentials, ExpectedIdentity, Identity, MeshConfig, MeshError, Peer, Router, Traffic,
     endpoint::state::Core,
-    limits::admission::Door,
+    limits::admission::Admission,
     outdated::BundleServer,
     peer::handle::PeerState,
     pki::crypto::provider,
     rpc::simulated::NoSocket,
     transport::{
         close::{CLOSE_NOT_TRUSTED, CLOSE_SHUTDOWN},
-        tls::{Strangers, client_config, server_config},
+        tls::{UnenrolledPeers, client_config, server_config},
     },
     trust::{
         in_force::{Trust, TrustStore},
@@ -50,7 +50,7 @@ pub struct Mesh {
 
 struct Owner {
     core: Arc<Core>,
-    peers: Mutex<HashMap<(SocketAddr, Expect), Arc<PeerState>>>,
+    peers: Mutex<HashMap<(SocketAddr, ExpectedIdentity), Arc<PeerState>>>,
 }
 
 /// Weak handle on a [`Mesh`], for handlers: it does not keep the endpoint alive.
@@ -159,10 +159,13 @@ impl Mesh {
     pub fn serve(&self, router: Router) -> Result<(), MeshError> {
         let core = self.core();
         let config = &core.config;
-        let door = Arc::new(Door::new(config.enrol_rate, config.enrol_rate_total));
+        let door = Arc::new(Admission::new(config.enrol_rate, config.enrol_rate_total));
         let (heard, not_heard) = match router.enroller {
-            Some(_) => (Strangers::Served(door.clone()), Strangers::NotHeard),
-            None => (Strangers::NotServed, Strangers::NotServed),
+            Some(_) => (
+                UnenrolledPeers::Served(door.clone()),
+                UnenrolledPeers::NotHeard,
+            ),
+            None => (UnenrolledPeers::NotServed, UnenrolledPeers::NotServed),
         };
         let server = server_config(&core.trust, config, heard)?;
         let deaf = Arc::new(server_config(&core.trust, config, not_heard)?);
@@ -187,7 +190,7 @@ impl Mesh {
     }
 
     /// Returns a handle on the peer at `addr`. The endpoint dials on first use.
-    pub fn peer(&self, addr: SocketAddr, expect: Expect) -> Peer {
+    pub fn peer(&self, addr: SocketAddr, expect: ExpectedIdentity) -> Peer {
         let core = self.core();
         let mut peers = self.owner.peers.lock();
         if peers.len() >= PEERS_BEFORE_SWEEP {
@@ -204,7 +207,11 @@ impl Mesh {
     }
 
     /// Dials now. Returns when the peer has accepted this process and its identity matches `expect`.
-    pub async fn connect(&self, addr: SocketAddr, expect: Expect) -> Result<Peer, MeshError> {
+    pub async fn connect(
+        &self,
+        addr: SocketAddr,
+        expect: ExpectedIdentity,
+    ) -> Result<Peer, MeshError> {
         let peer = self.peer(addr, expect);
         peer.connected().await?;
         Ok(peer)

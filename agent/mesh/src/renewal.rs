@@ -10,7 +10,7 @@ mod task;
 
 pub use quorum_source::AskMembers;
 
-use crate::{Issued, Mesh, RenewRefused, SignedBundle, Standing, TrustState};
+use crate::{CertificateStanding, Issued, Mesh, RenewRefused, SignedBundle, TrustState};
 use futures::future::BoxFuture;
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -89,7 +89,7 @@ pub struct RenewalState {
     /// Number of the trust bundle in force; 0 without a bundle.
     pub trust_number: u64,
     /// Standing of the certificate under the trust bundle in force.
-    pub standing: Standing,
+    pub standing: CertificateStanding,
 }
 
 impl RenewalState {
@@ -98,8 +98,8 @@ impl RenewalState {
     pub fn health_reason(&self, now: UnixMillis) -> Option<&'static str> {
         let life = self.expires_at.since(self.issued_at);
         match self.standing {
-            Standing::Revoked => Some("certificate.revoked"),
-            Standing::Untrusted => Some("certificate.untrusted"),
+            CertificateStanding::Revoked => Some("certificate.revoked"),
+            CertificateStanding::Untrusted => Some("certificate.untrusted"),
             _ if now > self.expires_at => Some("certificate.expired"),
             _ if now >= self.issued_at.after(life / 6 * 5) => Some("certificate.expiring"),
             _ => None,

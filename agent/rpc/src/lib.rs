@@ -29,7 +29,7 @@ pub use health::{CheckHealth, ClearReason, GateFailed, GetHealth};
 pub use history::{GetHistory, HistoryPage};
 pub use inventory::{GetInventory, GetPreimage};
 pub use launch::{Launch, LaunchRefused, Terminate};
-pub use liveness::{Ping, PingPeer, Pong};
+pub use liveness::{Ping, PingPeer, PingReply};
 pub use log::{LogStream, ReadLog};
 pub use report::{Report, ReportAnswer};
 pub use usage::{GetUsage, Part};

@@ -13,7 +13,7 @@ pub struct Ping;
 impl Rpc for Ping {
     const METHOD: &'static str = "agent.ping";
     const CALLERS: &'static [Role] = &[Role::Control, Role::Agent];
-    type Reply = Pong;
+    type Reply = PingReply;
 }
 
 /// Requests an agent to ping another agent, as independent evidence of whether a node answers.
@@ -30,12 +30,12 @@ impl Rpc for PingPeer {
     const METHOD: &'static str = "agent.ping_peer";
     const CALLERS: &'static [Role] = &[Role::Control];
     /// The pong, or a description of the failure.
-    type Reply = Result<Pong, String>;
+    type Reply = Result<PingReply, String>;
 }
 
 /// Answer to [`Ping`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pong {
+pub struct PingReply {
     /// Name of the node.
     pub node: NodeId,
     /// Boot id of the host; changes with every reboot.

@@ -1,7 +1,7 @@
 //! Executor requests of control and their answers.
 
 use super::rank::{self, Rank};
-use super::{Chosen, Executor, log};
+use super::{Executor, JobAccount, log};
 use crate::attempt::RecordError;
 use lattice_agent_rpc::{AttemptKey, AttemptStatus, Launch, LaunchRefused, ReadLog, Terminate};
 use lattice_mesh::ItemSender;
@@ -42,7 +42,7 @@ impl Executor {
         .await
     }
 
-    async fn choose(&self, launch: &Launch) -> Result<Chosen, LaunchRefused> {
+    async fn choose(&self, launch: &Launch) -> Result<JobAccount, LaunchRefused> {
         if !self.is_enabled() {
             return Err(LaunchRefused::UserNotAllowed {
                 user: launch.user.clone(),
@@ -97,7 +97,7 @@ impl Executor {
         &self,
         wanted: ReadLog,
         to: &ItemSender<Result<bytes::Bytes, String>>,
-    ) -> Result<(), lattice_mesh::Failed> {
+    ) -> Result<(), lattice_mesh::HandlerFailed> {
         let dir = self.shared.attempts.dir(wanted.key);
         let rank = self.shared.known().get(&wanted.key).cloned();
         log::send(&dir, rank.as_deref(), &wanted, to).await

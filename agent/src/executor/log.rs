@@ -4,7 +4,7 @@ use super::rank::Rank;
 use crate::attempt::AttemptDir;
 use bytes::{Bytes, BytesMut};
 use lattice_agent_rpc::ReadLog;
-use lattice_mesh::{Failed, ItemSender};
+use lattice_mesh::{HandlerFailed, ItemSender};
 use std::io::SeekFrom;
 use std::time::Duration;
 use tokio::fs::File;
@@ -23,7 +23,7 @@ pub(super) async fn send(
     rank: Option<&Rank>,
     wanted: &ReadLog,
     to: &ItemSender<Item>,
-) -> Result<(), Failed> {
+) -> Result<(), HandlerFailed> {
     if !dir.exists() {
         let (allocation, attempt) = (wanted.key.allocation, wanted.key.attempt);
         let unknown = format!("allocation {allocation}, attempt {attempt} is not known here");
@@ -63,7 +63,7 @@ async fn send_all(
     file: &mut File,
     offset: &mut u64,
     to: &ItemSender<Item>,
-) -> Result<std::io::Result<()>, Failed> {
+) -> Result<std::io::Result<()>, HandlerFailed> {
     if let Err(error) = file.seek(SeekFrom::Start(*offset)).await {
         return Ok(Err(error));
     }

@@ -26,8 +26,8 @@ pub use block_reason::{BlockReason, Changes};
 pub use control::{Control, NotReported};
 pub use identity::accounts::{Accounts, LookupError};
 pub use identity::ids::{AgentUser, Ids};
-pub use identity::run_as::{Chosen, RunAs};
-pub use identity::trusted::Untrusted;
+pub use identity::run_as::{JobAccount, RunAs};
+pub use identity::trusted::DistrustCause;
 pub use identity::user_map::{UserMap, UserMapError};
 pub use lifecycle::spawn::OWN_PROGRAM;
 pub use settings::{
@@ -38,7 +38,7 @@ use crate::attempt::{AttemptDir, Attempts, RecordError};
 use crate::supervisor::Cgroups;
 use block_reason::BlockReasons;
 use epoch::HighestEpoch;
-use hooks::health_gate::Gate;
+use hooks::health_gate::HealthGate;
 use hooks::wipe::{self, WipeAnswer, Wiper};
 use journal::Journal;
 use lattice_agent_rpc::{AttemptKey, GateFailed, Wipe, WipeStatus};
@@ -86,7 +86,7 @@ impl Executor {
         let epoch = HighestEpoch::open(settings.folder.join("epoch.json"))?;
         let journal = Arc::new(Journal::new());
         let hindrances = Arc::new(BlockReasons::new());
-        let gate = Arc::new(Gate::new(
+        let gate = Arc::new(HealthGate::new(
             settings.hooks.health_gate.clone(),
             settings.node.clone(),
             settings.boot_id.clone(),

@@ -2,7 +2,7 @@
 
 use super::identity::ids::AgentUser;
 use super::identity::run_as::RunAs;
-use super::identity::trusted::{self, Untrusted};
+use super::identity::trusted::{self, DistrustCause};
 use crate::attempt::{Hook, RankHooks, RecordError};
 use crate::gpus::NodeGpus;
 use crate::supervisor::{CgroupError, CgroupSettings};
@@ -123,6 +123,6 @@ pub enum OpenError {
         /// Configuration key of the hook.
         key: &'static str,
         /// Reason of the rejection.
-        source: Untrusted,
+        source: DistrustCause,
     },
 }

@@ -3,10 +3,10 @@
 use super::answers::journal;
 use super::block_reason::BlockReasons;
 use super::epoch::HighestEpoch;
-use super::hooks::health_gate::Gate;
+use super::hooks::health_gate::HealthGate;
 use super::hooks::wipe::Wiper;
 use super::journal::Journal;
-use super::processes::search::Finder;
+use super::processes::search::OrphanFinder;
 use super::rank::Rank;
 use super::{Control, ExecutorSettings};
 use crate::attempt::{Attempts, ExitRecord, RecordError};
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
     pub(super) journal: Arc<Journal>,
     pub(super) hindrances: Arc<BlockReasons>,
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<HealthGate>,
     pub(super) wiper: Arc<Wiper>,
     /// Agent id in the marks of its processes and in its cgroup. Another agent on the machine, for a node of the same
     /// name, must not treat these processes as its own.
@@ -65,8 +65,8 @@ impl Shared {
     pub(super) fn leave_runtime(&self) {
         let _ = std::fs::remove_dir(self.settings.checkpoints.runtime_dir.join(&self.agent));
     }
-    pub(super) fn finder(&self) -> Finder {
-        Finder {
+    pub(super) fn finder(&self) -> OrphanFinder {
+        OrphanFinder {
             agent: self.agent.clone(),
             attempts: self.attempts.path().to_owned(),
             cgroups: self.cgroups.clone(),

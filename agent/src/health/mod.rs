@@ -64,7 +64,7 @@ pub struct HealthSettings {
 }
 
 /// Dependencies of the health checks, apart from the node itself.
-pub(crate) struct Surroundings {
+pub(crate) struct HealthDependencies {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot_id: String,
     /// File of the stored health state.
@@ -84,7 +84,7 @@ struct Shared {
     settings: HealthSettings,
     /// Host with all classes disabled that have no live values.
     host: Host,
-    around: Surroundings,
+    around: HealthDependencies,
     /// Never locked across an await or a blocking call.
     state: Mutex<State>,
     said: watch::Sender<HealthSummary>,
@@ -111,11 +111,11 @@ impl NodeHealth {
         settings: HealthSettings,
         table: Table,
         host: &Host,
-        around: Surroundings,
+        around: HealthDependencies,
     ) -> Self {
         let stored = match settings.enabled {
             true => store::read(&around.file),
-            false => state::Stored::default(),
+            false => state::StoredHealth::default(),
         };
         let state = State::new(table, stored, &around.boot_id, around.clock.now().0);
         let mut said = state.said();

@@ -7,7 +7,7 @@ use lattice_conformance::{
     ClassRecord, ClassState, Inventory, Outcome, Reading,
     driver_events::{GpuEvent, SAME_WITHIN_MS},
     health::{Check, Engine, Memory, Reason, Report, Severity, Table},
-    history::{Happening, Turn},
+    history::{EventKind, ReasonChange},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const MOST_TOLD: usize = 512;
 /// State that outlives the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Stored {
+pub(super) struct StoredHealth {
     /// Boot id that the GPU names and the two event maps belong to.
     boot: String,
     memory: Memory,
@@ -36,12 +36,12 @@ pub(super) struct Stored {
 }
 
 /// Present faults, without their times and counts, and the sizes of the two event maps.
-pub(super) type Standing = (BTreeSet<(String, String, Severity)>, usize, usize);
+pub(super) type PresentFaults = (BTreeSet<(String, String, Severity)>, usize, usize);
 
 #[derive(Debug)]
 pub(super) struct State {
     engine: Engine,
-    stored: Stored,
+    stored: StoredHealth,
     /// Findings that checks of the table evaluate, including checks that are switched off.
     judged: BTreeSet<String>,
     /// Start of this agent: older events were received by an earlier agent, or happened while no agent ran.
@@ -59,11 +59,11 @@ pub(super) struct State {
     has_mlx5: bool,
     notes: Vec<&'static str>,
     /// Pending history events with their times.
-    happened: Vec<(u64, Happening)>,
+    happened: Vec<(u64, EventKind)>,
 }
 
 impl State {
-    pub(super) fn new(table: Table, mut stored: Stored, boot: &str, now_ms: u64) -> Self {
+    pub(super) fn new(table: Table, mut stored: StoredHealth, boot: &str, now_ms: u64) -> Self {
         if stored.boot != boot {
             stored.slots = GpuNames::default();
             stored.records.clear();
@@ -98,7 +98,7 @@ impl State {
     }
 
     /// Returns and removes the pending history events.
-    pub(super) fn happened(&mut self) -> Vec<(u64, Happening)> {
+    pub(super) fn happened(&mut self) -> Vec<(u64, EventKind)> {
         std::mem::take(&mut self.happened)
     }
 
@@ -111,15 +111,15 @@ impl State {
     }
 
     /// State to write to disk.
-    pub(super) fn stored(&self) -> Stored {
-        Stored {
+    pub(super) fn stored(&self) -> StoredHealth {
+        StoredHealth {
             memory: self.engine.memory().clone(),
             ..self.stored.clone()
         }
     }
 
     /// Present faults. A change of them must be written at once, whereas increased counts may be lost.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> PresentFaults {
         let reasons = self.report().reasons.into_iter();
         let reasons = reasons.map(|r| (r.code, r.entity, r.severity)).collect();
         (reasons, self.stored.records.len(), self.stored.told.len())
@@ -204,7 +204,7 @@ impl State {
 
     /// Whether this agent or an earlier one has received the event already. Marks the event as received.
     fn was_told(&mut self, event: &GpuEvent) -> bool {
-        let Stored { records, told, .. } = &mut self.stored;
+        let StoredHealth { records, told, .. } = &mut self.stored;
         let key = told_key(event);
         let Some(seq) = event.kernel_seq else {
             // The driver reports no event twice.
@@ -249,7 +249,7 @@ impl State {
         after.retain(|other| !is_it(other));
         let before: Vec<Reason> = before.into_iter().filter(|other| !is_it(other)).collect();
         turn(event.at_ms, &before, &after, &mut self.happened);
-        let happened = Happening::GpuEvent {
+        let happened = EventKind::GpuEvent {
             gpu: entity,
             address: event.address.clone(),
             code: reason.code,
@@ -273,7 +273,7 @@ impl State {
             self.stored.nics.forget_missing();
         }
         if cleared > 0 {
-            let happened = Happening::Cleared {
+            let happened = EventKind::Cleared {
                 by: by.to_owned(),
                 code: code.to_owned(),
                 entity: entity.map(str::to_owned),
@@ -348,7 +348,7 @@ fn uncounted(record: &ClassRecord) -> Option<String> {
 
 /// Appends a history event for each reason that began, ended or changed severity. Reasons caused by a driver event are
 /// recorded as that event.
-fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64, Happening)>) {
+fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64, EventKind)>) {
     let find = |all: &'_ [Reason], wanted: &Reason| {
         let is_it =
             |reason: &&Reason| (&reason.code, &reason.entity) == (&wanted.code, &wanted.entity);
@@ -356,15 +356,15 @@ fn turn(at_ms: u64, before: &[Reason], after: &[Reason], happened: &mut Vec<(u64
     };
     for reason in before {
         if find(after, reason).is_none() {
-            happened.push((at_ms, Happening::of_reason(reason, Turn::Ended)));
+            happened.push((at_ms, EventKind::of_reason(reason, ReasonChange::Ended)));
         }
     }
     for reason in after {
         let turn = match find(before, reason) {
-            None => Turn::Began,
-            Some(severity) if severity != reason.severity => Turn::Changed,
+            None => ReasonChange::Began,
+            Some(severity) if severity != reason.severity => ReasonChange::Changed,
             Some(_) => continue,
         };
-        happened.push((at_ms, Happening::of_reason(reason, turn)));
+        happened.push((at_ms, EventKind::of_reason(reason, turn)));
     }
 }

@@ -1,7 +1,7 @@
 //! Health state file.
 
 use super::NodeHealth;
-use super::state::Stored;
+use super::state::StoredHealth;
 use crate::attempt::write_durably;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -18,16 +18,16 @@ const RETRY: Duration = Duration::from_secs(10);
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Reads the state that an earlier agent stored; empty if the file cannot be read.
-pub(super) fn read(file: &Path) -> Stored {
+pub(super) fn read(file: &Path) -> StoredHealth {
     let read = match std::fs::read(file) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Stored::default(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return StoredHealth::default(),
         Err(error) => Err(error),
     };
     read.unwrap_or_else(|error| {
         let path = file.display();
         tracing::error!(%path, %error, "stored node health unreadable");
-        Stored::default()
+        StoredHealth::default()
     })
 }
 
@@ -58,7 +58,7 @@ impl NodeHealth {
     }
 
     /// Writes the state unless it equals `written`; returns the content of the disk, if known.
-    async fn write(&self, written: Option<Stored>) -> Option<Stored> {
+    async fn write(&self, written: Option<StoredHealth>) -> Option<StoredHealth> {
         let stored = self.state().stored();
         if written.as_ref() == Some(&stored) {
             return written;

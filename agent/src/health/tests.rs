@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::HealthSummary;
-use super::state::{State, Stored};
+use super::state::{State, StoredHealth};
 use lattice_conformance::{
     Class, ClassRecord, FindingCode, GpuIdentity, Inventory, NicIdentity, Outcome, ProbeOutcome,
     Reading, Vitals,
@@ -12,7 +12,7 @@ const GPU: &str = "0000:41:00.0";
 const PENDING: &str = "gpu.1.remapped_rows.pending";
 const NOW: u64 = 1_000_000_000;
 
-fn state(stored: Stored, boot: &str, now_ms: u64) -> State {
+fn state(stored: StoredHealth, boot: &str, now_ms: u64) -> State {
     State::new(Table::shipped().unwrap(), stored, boot, now_ms)
 }
 
@@ -66,7 +66,7 @@ fn pair(code: &str, entity: &str) -> (String, String) {
 
 #[test]
 fn an_xid_before_the_first_read_waits_until_its_gpu_has_a_name() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     state.event(&xid(NOW - 5, 79));
     assert_eq!(entities(&state), []);
     state.observe(NOW + 1, &read(Outcome::Complete, Some(false)));
@@ -76,7 +76,7 @@ fn an_xid_before_the_first_read_waits_until_its_gpu_has_a_name() {
 
 #[test]
 fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cleared() {
-    let mut first = state(Stored::default(), "b1", NOW);
+    let mut first = state(StoredHealth::default(), "b1", NOW);
     first.observe(NOW, &read(Outcome::Complete, Some(false)));
     first.event(&xid(NOW + 5, 79));
     let mut second = state(first.stored(), "b1", NOW + 60_000);
@@ -108,7 +108,7 @@ fn what_the_driver_told_alone_is_known_again_when_the_kernel_tells_it() {
         kernel_seq: None,
         ..xid(at_ms, 79)
     };
-    let mut first = state(Stored::default(), "b1", NOW);
+    let mut first = state(StoredHealth::default(), "b1", NOW);
     first.observe(NOW, &read(Outcome::Complete, Some(false)));
     first.event(&by_driver(NOW + 5));
     let urgent = first.standing();
@@ -150,7 +150,7 @@ fn the_fault_of_a_gpu_that_fell_off_is_told_of_it_and_what_was_wrong_with_the_ot
         seen.vitals.put(key, Reading::Present(pending));
         seen
     };
-    let mut first = state(Stored::default(), "b1", NOW);
+    let mut first = state(StoredHealth::default(), "b1", NOW);
     first.observe(NOW, &seen(&[GPU, BEHIND], true));
     assert_eq!(entities(&first), [pair("gpu.row_remap.pending", "gpu.1")]);
     // The other GPU falls off the bus; the rest moves up, and the fault of the missing GPU ends.
@@ -175,7 +175,7 @@ fn the_fault_of_a_gpu_that_fell_off_is_told_of_it_and_what_was_wrong_with_the_ot
 
 #[test]
 fn a_gpu_that_is_gone_keeps_its_name() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     state.observe(NOW, &read(Outcome::Complete, Some(false)));
     let mut gone = read(Outcome::Complete, None);
     gone.identity.gpus.clear();
@@ -186,7 +186,7 @@ fn a_gpu_that_is_gone_keeps_its_name() {
 
 #[test]
 fn an_event_of_amds_driver_is_of_the_gpu_as_its_live_values_are_named() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     state.observe(NOW, &read(Outcome::Complete, None));
     let reset = GpuEvent {
         code: EventCode::Amd(AmdEvent::ResetBegun),
@@ -223,7 +223,7 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
         detail: "Fatal error 3 detected".to_owned(),
         ..xid(at_ms, 79)
     };
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     assert!(!state.said().has_mlx5);
     // Before the first read, the device of the event is unknown.
     state.event(&of_nic(NOW + 1, Mlx5Event::Fatal));
@@ -252,7 +252,7 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
 
 #[test]
 fn a_probe_that_falls_silent_or_answers_again_is_told_once() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     assert!(!state.observe(NOW, &read(Outcome::Complete, Some(true))));
     assert!(state.observe(NOW + 1, &read(Outcome::Hung, None)));
     assert!(!state.observe(NOW + 2, &read(Outcome::Hung, None)));
@@ -273,7 +273,7 @@ fn a_probe_that_falls_silent_or_answers_again_is_told_once() {
 
 #[test]
 fn a_probe_that_does_not_read_all_it_must_is_told_once() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     assert!(!state.observe(NOW, &read(Outcome::Complete, Some(false))));
     assert!(state.observe(NOW + 1, &read(Outcome::Incomplete, Some(false))));
     assert!(!state.observe(NOW + 2, &read(Outcome::Incomplete, Some(false))));
@@ -296,7 +296,7 @@ fn counted(count: Reading<u32>) -> Inventory {
 
 #[test]
 fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_value_does() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     let blind = |state: &State| state.said().blind_for(&[Class::Gpu, Class::Nic]);
     // After a reboot the driver is missing; the GPUs are present.
     state.observe(NOW, &counted(Reading::failed("8 on the bus, no driver")));
@@ -343,7 +343,7 @@ fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_va
 fn what_is_only_watched_is_reported_and_not_said() {
     let site = "version: s1\nchecks: {gpu.row_remap.pending: {observe_only: true}}\n";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
-    let mut state = State::new(table, Stored::default(), "b1", NOW);
+    let mut state = State::new(table, StoredHealth::default(), "b1", NOW);
     state.observe(NOW, &read(Outcome::Complete, Some(true)));
     let expected = HealthSummary {
         enabled: true,
@@ -358,7 +358,7 @@ fn what_is_only_watched_is_reported_and_not_said() {
 
 #[test]
 fn only_what_must_not_be_lost_is_urgent() {
-    let mut state = state(Stored::default(), "b1", NOW);
+    let mut state = state(StoredHealth::default(), "b1", NOW);
     let before = state.standing();
     state.observe(NOW, &read(Outcome::Complete, Some(true)));
     let found = state.standing();
@@ -388,7 +388,7 @@ fn nics(addresses: &[&str]) -> Inventory {
 
 #[test]
 fn a_nic_that_is_gone_is_a_reason_over_a_boot_until_somebody_says_that_it_is_meant_so() {
-    let mut first = state(Stored::default(), "b1", NOW);
+    let mut first = state(StoredHealth::default(), "b1", NOW);
     first.observe(NOW, &nics(&["0000:1a:00.0", "0000:3b:00.0"]));
     assert_eq!(entities(&first), []);
     // A reboot does not bring the NIC back, and a new agent remembers it.
@@ -405,7 +405,7 @@ fn a_nic_that_is_gone_is_a_reason_over_a_boot_until_somebody_says_that_it_is_mea
 
 #[test]
 fn no_contradiction_is_said_that_a_check_decides_about() {
-    let said = state(Stored::default(), "b1", NOW).said();
+    let said = state(StoredHealth::default(), "b1", NOW).said();
     for code in FindingCode::ALL {
         assert!(said.judged.contains(code.name()), "{}", code.name());
     }

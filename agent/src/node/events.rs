@@ -2,7 +2,7 @@
 
 use super::history::NodeHistory;
 use super::publication::Publication;
-use lattice_conformance::history::{Cause, Fold, Folded, Happening, Record};
+use lattice_conformance::history::{Cause, EventFold, EventKind, FoldedLine, Record};
 use lattice_mesh::Clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct Inner {
     history: NodeHistory,
     clock: Arc<dyn Clock>,
     boot_id: String,
-    fold: Mutex<Fold<Happening>>,
+    fold: Mutex<EventFold<EventKind>>,
 }
 
 impl std::fmt::Debug for NodeEvents {
@@ -47,7 +47,7 @@ impl NodeEvents {
         boot_id: String,
         newest: &[Record],
     ) -> Self {
-        let mut fold = Fold::default();
+        let mut fold = EventFold::default();
         for record in newest {
             if let Record::Event(event) = record {
                 fold.spend(event.event.rule(), event.at);
@@ -90,19 +90,19 @@ impl NodeEvents {
             .boot_before(boot_id)
             .map(str::to_owned);
         if before.is_some() {
-            self.tell(Happening::Boot { before, booted_at });
+            self.tell(EventKind::Boot { before, booted_at });
         }
         let version = version.to_owned();
-        self.tell(Happening::Agent { version });
+        self.tell(EventKind::Agent { version });
     }
 
     /// Records an event that happens now.
-    pub fn tell(&self, what: Happening) {
+    pub fn tell(&self, what: EventKind) {
         self.tell_of(self.0.clock.now().0, what);
     }
 
     /// Records an event that happened at `at`, Unix milliseconds.
-    pub fn tell_of(&self, at: u64, what: Happening) {
+    pub fn tell_of(&self, at: u64, what: EventKind) {
         let now = self.0.clock.now().0;
         // Locked until the event is numbered, so that the earlier event has the lower number.
         let mut fold = self.fold();
@@ -130,7 +130,7 @@ impl NodeEvents {
 
     /// Records an orderly stop of the agent, and writes all merged events.
     pub fn end(&self, version: &str) {
-        self.tell(Happening::Stopped {
+        self.tell(EventKind::Stopped {
             version: version.to_owned(),
         });
         let now = self.0.clock.now().0;
@@ -139,11 +139,11 @@ impl NodeEvents {
         self.enter(rest);
     }
 
-    fn fold(&self) -> MutexGuard<'_, Fold<Happening>> {
+    fn fold(&self) -> MutexGuard<'_, EventFold<EventKind>> {
         self.0.fold.lock()
     }
 
-    fn enter(&self, happened: Vec<Folded<Happening>>) {
+    fn enter(&self, happened: Vec<FoldedLine<EventKind>>) {
         if happened.is_empty() {
             return;
         }

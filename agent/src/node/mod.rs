@@ -13,9 +13,9 @@ mod triggers;
 mod view;
 
 pub use events::{NodeEvents, Shared};
-pub use history::{HistorySettings, Limits, NodeHistory, Restored, Status};
+pub use history::{HistorySettings, Limits, NodeHistory, RestoredHistory, Status};
 
-pub use prober::{ProbeSettings, Prober, Reader, Surroundings};
+pub use prober::{ProbeSettings, Prober, ProberDependencies, Reader};
 pub use publication::{Announcement, Observation, Publication, Step};
 pub use triggers::{DeviceEvents, KernelNotice};
 pub use view::{InventoryUnavailable, NodeView};

@@ -2,8 +2,8 @@
 
 use super::events::{self, Shared};
 use super::history::NodeHistory;
-use super::triggers::Pace;
-use super::view::{NodeView, Wish};
+use super::triggers::ReadIntervals;
+use super::view::{NodeView, ReadRequest};
 use super::{Announcement, Step};
 use bytes::Bytes;
 use lattice_conformance::{
@@ -55,7 +55,7 @@ pub struct ProbeSettings {
 }
 
 /// Dependencies of the prober, apart from the node itself.
-pub struct Surroundings {
+pub struct ProberDependencies {
     /// Clock for the time of a publication.
     pub clock: Arc<dyn Clock>,
     /// Boot id of the reads.
@@ -68,7 +68,7 @@ pub struct Surroundings {
     pub triggers: mpsc::Receiver<Cause>,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for ProberDependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Surroundings({:?})", self.boot_id)
     }
@@ -79,19 +79,19 @@ impl fmt::Debug for Surroundings {
 pub struct Prober {
     settings: ProbeSettings,
     reader: Reader,
-    surroundings: Surroundings,
-    pace: Pace,
+    surroundings: ProberDependencies,
+    pace: ReadIntervals,
     /// Strongest cause since the last read for an announcement.
     cause: Option<Cause>,
     /// Whether the last read failed.
     has_failed: bool,
     view: NodeView,
     latest: watch::Sender<Option<Bytes>>,
-    wishes: mpsc::Receiver<Wish>,
+    wishes: mpsc::Receiver<ReadRequest>,
     announcement: watch::Sender<Announcement>,
     last_read_at: Instant,
     /// Requests without an answer yet.
-    waiting: Vec<Wish>,
+    waiting: Vec<ReadRequest>,
 }
 
 impl Prober {
@@ -100,7 +100,7 @@ impl Prober {
         settings: ProbeSettings,
         reader: Reader,
         publication: Shared,
-        surroundings: Surroundings,
+        surroundings: ProberDependencies,
     ) -> Self {
         let (latest, seen) = watch::channel(None);
         let (wish, wishes) = mpsc::channel(MOST_WISHES);
@@ -108,7 +108,7 @@ impl Prober {
             .history()
             .start_cause(&surroundings.boot_id);
         Self {
-            pace: Pace::new(settings.interval, surroundings.seed),
+            pace: ReadIntervals::new(settings.interval, surroundings.seed),
             cause: Some(start),
             has_failed: false,
             settings,
@@ -209,7 +209,7 @@ impl Prober {
 
     /// Serves or queues a request. A routine request gets the last read while it is fresh. An operator may just have
     /// changed the node, and gets a read that begins after the request.
-    fn take(&mut self, wish: Wish) {
+    fn take(&mut self, wish: ReadRequest) {
         let is_fresh = self.last_read_at.elapsed() < self.settings.fresh_for;
         let latest = self.latest.borrow().clone();
         match (&wish.by, latest) {

@@ -1,12 +1,12 @@
 //! Publication rule: what a node announces after each read. Pure: no clock, no disk.
 
 use super::causes;
-use super::history::Restored;
+use super::history::RestoredHistory;
 use bytes::Bytes;
 use lattice_conformance::{
-    Class, ClassMark, Digest, DocumentError, Earlier, Inventory, NODE_DOCUMENT_VERSION,
+    Class, ClassMark, Digest, DocumentError, EarlierDigest, Inventory, NODE_DOCUMENT_VERSION,
     NodeDocument, Schemas,
-    history::{Folded, Happening, History, Line, ReadContext, Record},
+    history::{EventKind, FoldedLine, History, Line, ReadContext, Record},
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +20,7 @@ pub struct Announcement {
     pub marks: BTreeMap<Class, ClassMark>,
     /// Digests under the earlier schema, next to complete marks, for readers that compare this node with nodes not yet
     /// upgraded.
-    pub earlier: BTreeMap<Class, Earlier>,
+    pub earlier: BTreeMap<Class, EarlierDigest>,
     /// Digest of the node's document.
     pub document: Option<Digest>,
     /// Codes of findings: readings that contradict each other.
@@ -98,7 +98,7 @@ impl Publication {
 
     /// Continues from the state that an earlier agent published. Nothing is announced before the first read. Returns
     /// the last records on disk.
-    pub fn resume(&mut self, restored: Restored) -> Vec<Record> {
+    pub fn resume(&mut self, restored: RestoredHistory) -> Vec<Record> {
         self.history = restored.history;
         // The journal does not contain what was kept without it: the next read queues these preimages again.
         self.contents
@@ -115,7 +115,7 @@ impl Publication {
     }
 
     /// Assigns a number to an event that is not a change. Returns the line to write.
-    pub(super) fn enter(&mut self, boot_id: &str, folded: Folded<Happening>) -> Line {
+    pub(super) fn enter(&mut self, boot_id: &str, folded: FoldedLine<EventKind>) -> Line {
         self.history.enter(boot_id, folded)
     }
 

@@ -4,15 +4,15 @@
 mod multicast;
 
 use super::events::NodeEvents;
-use lattice_conformance::history::{Cause, Happening};
+use lattice_conformance::history::{Cause, EventKind};
 use lattice_hwprobe::kernel::{
     net::{
         devlink_events::{self, DevlinkEvent},
         multicast_group,
     },
-    uevent::{self, Settling, Uevent},
+    uevent::{self, StormState, Uevent},
 };
-use multicast::{Multicast, Received};
+use multicast::{Multicast, MulticastReceived};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rustix::net::netlink::{GENERIC, KOBJECT_UEVENT};
@@ -34,13 +34,13 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// Sequence of intervals between reads.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ReadIntervals {
     interval: Duration,
     random: StdRng,
     retry: Duration,
 }
 
-impl Pace {
+impl ReadIntervals {
     /// Creates a sequence with a random spread from `seed`.
     pub(super) fn new(interval: Duration, seed: u64) -> Self {
         Self {
@@ -115,7 +115,8 @@ impl DeviceEvents {
     async fn next_device(&self) -> io::Result<KernelNotice> {
         let mut buffer = [0; uevent::MOST_MESSAGE_BYTES];
         loop {
-            let Received::Datagram(length) = self.devices.receive(&mut buffer).await? else {
+            let MulticastReceived::Datagram(length) = self.devices.receive(&mut buffer).await?
+            else {
                 return Ok(KernelNotice::Lost);
             };
             match Uevent::parse(buffer.get(..length).unwrap_or_default()) {
@@ -132,7 +133,7 @@ impl DeviceEvents {
         };
         let mut buffer = [0; devlink_events::MOST_MESSAGE_BYTES];
         loop {
-            let Received::Datagram(length) = devlink.receive(&mut buffer).await? else {
+            let MulticastReceived::Datagram(length) = devlink.receive(&mut buffer).await? else {
                 return Ok(KernelNotice::Lost);
             };
             match DevlinkEvent::parse(buffer.get(..length).unwrap_or_default(), *family) {
@@ -148,7 +149,7 @@ impl DeviceEvents {
     pub async fn tell(self, to: mpsc::Sender<Cause>, events: NodeEvents) {
         let begun = Instant::now();
         let now = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut hearing = Hearing::new(events);
+        let mut hearing = TriggerListener::new(events);
         loop {
             let due = hearing
                 .settling
@@ -177,14 +178,14 @@ impl DeviceEvents {
 }
 
 /// Processing of received messages.
-pub(super) struct Hearing {
-    settling: Settling,
+pub(super) struct TriggerListener {
+    settling: StormState,
     events: NodeEvents,
 }
 
-impl Hearing {
+impl TriggerListener {
     pub(super) fn new(events: NodeEvents) -> Self {
-        let settling = Settling::default();
+        let settling = StormState::default();
         Self { settling, events }
     }
 
@@ -201,10 +202,10 @@ impl Hearing {
             false => OTHERS.to_owned(),
         };
         self.events.tell(match cause {
-            Cause::DriverLoad { module } => Happening::Driver {
+            Cause::DriverLoad { module } => EventKind::Driver {
                 module: name(module),
             },
-            Cause::DeviceEvent { what } => Happening::Device { what: name(what) },
+            Cause::DeviceEvent { what } => EventKind::Device { what: name(what) },
             Cause::First
             | Cause::Boot
             | Cause::Operator { .. }
@@ -249,7 +250,10 @@ mod tests {
     #[test]
     fn reads_are_spread_and_two_nodes_are_not_aligned() {
         let interval = Duration::from_secs(6 * 3600);
-        let (mut a, mut b) = (Pace::new(interval, 1), Pace::new(interval, 2));
+        let (mut a, mut b) = (
+            ReadIntervals::new(interval, 1),
+            ReadIntervals::new(interval, 2),
+        );
         let mut together = 0;
         for _ in 0..100 {
             let (a, b) = (a.next(false), b.next(false));
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_read_again_soon_and_ever_later() {
         let interval = Duration::from_secs(3600);
-        let mut pace = Pace::new(interval, 7);
+        let mut pace = ReadIntervals::new(interval, 7);
         let pauses: Vec<u64> = (0..9).map(|_| pace.next(true).as_secs()).collect();
         assert!((54..=66).contains(&pauses[0]), "{pauses:?}");
         assert!(pauses.windows(2).take(5).all(|w| w[1] > w[0]), "{pauses:?}");

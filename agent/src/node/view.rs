@@ -30,7 +30,7 @@ const MOST_NAME_CHARS: usize = 128;
 
 /// Request for a fresh read.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct ReadRequest {
     /// Name of the caller; `None` for a routine check.
     pub(super) by: Option<String>,
     pub(super) answer: oneshot::Sender<Bytes>,
@@ -42,14 +42,14 @@ pub struct NodeView {
     publication: Shared,
     /// JSON of the last inventory.
     latest: watch::Receiver<Option<Bytes>>,
-    wishes: mpsc::Sender<Wish>,
+    wishes: mpsc::Sender<ReadRequest>,
 }
 
 impl NodeView {
     pub(super) fn new(
         publication: Shared,
         latest: watch::Receiver<Option<Bytes>>,
-        wishes: mpsc::Sender<Wish>,
+        wishes: mpsc::Sender<ReadRequest>,
     ) -> Self {
         Self {
             publication,
@@ -90,7 +90,7 @@ impl NodeView {
             plain.take(MOST_NAME_CHARS).collect()
         });
         let asked = async {
-            let sent = self.wishes.send(Wish { by, answer }).await;
+            let sent = self.wishes.send(ReadRequest { by, answer }).await;
             sent.map_err(|_| InventoryUnavailable::Stopping)?;
             answered.await.map_err(|_| match self.wishes.is_closed() {
                 true => InventoryUnavailable::Stopping,

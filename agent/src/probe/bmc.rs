@@ -5,7 +5,9 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use lattice_conformance::{Class, Inventory, Probed};
 use lattice_redfish::http::{Bmc, Endpoint, Environment, Pin, ReadOnly, Settings, Trust};
-use lattice_redfish::{Breadth, NodeReport, Scope, Selector, Unselected, contradictions, unread};
+use lattice_redfish::{
+    Breadth, NoSystemReason, NodeReport, Scope, Selector, contradictions, unread,
+};
 use secrecy::SecretString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -85,7 +87,7 @@ impl BmcArgs {
         &self,
         url: &str,
         inventory: &Inventory,
-    ) -> anyhow::Result<Result<NodeReport, Unselected>> {
+    ) -> anyhow::Result<Result<NodeReport, NoSystemReason>> {
         let user = self.bmc_user.clone().unwrap_or_default();
         let endpoint = Endpoint::new(url, user, self.password()?, self.trust())?;
         let scope = Scope {
@@ -185,7 +187,7 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
 }
 
 /// Marks both classes that the BMC contributes to as unknown.
-fn lose(inventory: &mut Inventory, source: &Source, took: Duration, why: &Unselected) {
+fn lose(inventory: &mut Inventory, source: &Source, took: Duration, why: &NoSystemReason) {
     for (record, took) in unread(&why.reading())
         .into_iter()
         .zip([took, Duration::ZERO])

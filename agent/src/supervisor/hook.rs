@@ -1,10 +1,10 @@
 //! Rank hooks: site executables around a rank, with a timeout and kept output. No process of a hook remains.
 
 use super::deadline::Deadline;
-use super::processes::kill::Killing;
+use super::processes::kill::KillLoop;
 use super::processes::reap::{exit_of, reap};
-use super::start_report::Telling;
-use super::starter::{self, Cut, Limits, Starting};
+use super::start_report::StartReport;
+use super::starter::{self, Limits, StartCutReason, StartingProcess};
 use super::{Signals, capture};
 use crate::attempt::{AttemptDir, ExitRecord, Hook, HookName, LaunchRecord};
 use lattice_quorum_types::allocation::RankExit;
@@ -60,19 +60,19 @@ pub(super) async fn run(
         hears: end.is_none(),
         group: None,
     };
-    let mut telling = Telling::of(dir);
+    let mut telling = StartReport::of(dir);
     let at = format!("{} {program}", name.as_str());
     let look = |is_killed| telling.look(at.clone(), is_killed);
     let started = starting.wait(signals, limits, look).await;
     telling.end();
-    let mut is_stopped = started.cut == Some(Cut::Asked);
-    let mut is_late = started.cut == Some(Cut::Late);
+    let mut is_stopped = started.cut == Some(StartCutReason::Asked);
+    let mut is_late = started.cut == Some(StartCutReason::Late);
     let main = match started.child {
         Ok(main) => main,
         Err(_) if is_stopped => return Outcome::Stopped,
         Err(error) => return not_started(error),
     };
-    let mut killing = started.cut.map(|_| Killing::begin(None));
+    let mut killing = started.cut.map(|_| KillLoop::begin(None));
     let mut status = None;
     loop {
         let reaped = reap(main);
@@ -81,20 +81,20 @@ pub(super) async fn run(
             break;
         }
         if status.is_some() && killing.is_none() {
-            killing = Some(Killing::begin(None));
+            killing = Some(KillLoop::begin(None));
         }
-        let wakes_at = killing.as_ref().map_or(deadline, Killing::again_at);
+        let wakes_at = killing.as_ref().map_or(deadline, KillLoop::again_at);
         tokio::select! {
             _ = signals.child.recv() => {}
             _ = signals.terminate.recv() => if end.is_none() {
                 is_stopped = true;
-                killing.get_or_insert_with(|| Killing::begin(None));
+                killing.get_or_insert_with(|| KillLoop::begin(None));
             },
             () = sleep_until(wakes_at) => match &mut killing {
                 Some(killing) => killing.again(None),
                 None => {
                     is_late = true;
-                    killing = Some(Killing::begin(None));
+                    killing = Some(KillLoop::begin(None));
                 }
             },
         }
@@ -164,7 +164,7 @@ fn start(
     launch: &LaunchRecord,
     (name, hook): (HookName, &Hook),
     end: Option<&ExitRecord>,
-) -> io::Result<(Starting, capture::Capture)> {
+) -> io::Result<(StartingProcess, capture::Capture)> {
     let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
     let errors: OwnedFd = input.try_clone()?;
     let mut command = Command::new(&hook.program);

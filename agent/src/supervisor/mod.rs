@@ -30,7 +30,7 @@ mod supervisor_log;
 mod testing;
 
 pub(crate) use hook::{OUTPUT_CAP as HOOK_OUTPUT_CAP, PATH as HOOK_PATH, with_last_line};
-pub(crate) use orphan_scan::{OrphanProcesses, Sought, left_of_attempt, marked, with_variable};
+pub(crate) use orphan_scan::{OrphanProcesses, ScanTarget, left_of_attempt, marked, with_variable};
 pub(crate) use processes::cgroup::Cgroup;
 pub use processes::cgroup::{CgroupError, CgroupSettings, CgroupUse, Cgroups};
 pub(crate) use processes::process_tree::signal_process;

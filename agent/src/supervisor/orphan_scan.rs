@@ -21,7 +21,7 @@ pub(crate) struct OrphanProcesses {
 
 /// Kind of processes to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sought {
+pub(crate) enum ScanTarget {
     /// Processes of the job and of its prolog.
     Job,
     /// Processes of the hooks after the job. They run as the agent's user, so their environment is readable. The mark
@@ -35,7 +35,7 @@ pub(crate) fn left_of_attempt(
     launch: &LaunchRecord,
     supervisor: Option<&SupervisorRecord>,
     started: Option<&StartedRecord>,
-    (folder, sought): (&Path, Sought),
+    (folder, sought): (&Path, ScanTarget),
 ) -> io::Result<OrphanProcesses> {
     let mark = format!("{}={}", super::program::environment::MARK, launch.mark).into_bytes();
     let user = launch.become_user.as_ref();
@@ -66,14 +66,14 @@ pub(crate) fn left_of_attempt(
         // A process before exec has the environment of its supervisor, without the mark.
         if is_unexecuted(process.pid, folder)
             && (is_wholly_of(process.pid, geteuid().as_raw())
-                || sought == Sought::Job && may_be_of(process.pid, uid))
+                || sought == ScanTarget::Job && may_be_of(process.pid, uid))
         {
             left.ours.push(process);
             continue;
         }
-        if sought == Sought::Hooks {
+        if sought == ScanTarget::Hooks {
             let environment = environment(process.pid);
-            if kin(environment, &mark, || false) == Kin::Ours
+            if kin(environment, &mark, || false) == ProcessRelation::Ours
                 && is_wholly_of(process.pid, geteuid().as_raw())
             {
                 left.ours.push(process);
@@ -88,9 +88,9 @@ pub(crate) fn left_of_attempt(
         match kin(environment(process.pid), &mark, || {
             may_be_of(process.pid, uid)
         }) {
-            Kin::Ours => left.ours.push(process),
-            Kin::Unknown => left.unknown.push(process),
-            Kin::Stranger => {}
+            ProcessRelation::Ours => left.ours.push(process),
+            ProcessRelation::Unknown => left.unknown.push(process),
+            ProcessRelation::Stranger => {}
         }
     }
     Ok(left)
@@ -112,7 +112,7 @@ fn environment(pid: i32) -> io::Result<Vec<u8>> {
 
 /// Process of any attempt of this agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Marked {
+pub(crate) struct MarkedProcess {
     pub(crate) key: AttemptKey,
     pub(crate) process: Process,
     /// Whether the process is the attempt's supervisor.
@@ -121,7 +121,7 @@ pub(crate) struct Marked {
 
 /// Finds every process with a mark that begins with `agent`, and every supervisor of an attempt folder in `attempts`,
 /// which may be gone. Needs no record.
-pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
+pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProcess>> {
     let own = geteuid().as_raw();
     let mut found = Vec::new();
     for process in all()?.into_iter().filter(|process| !process.is_gone()) {
@@ -134,7 +134,7 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<Marked>> {
         };
         let supervised = by_command();
         if let Some(key) = supervised.or_else(by_mark) {
-            found.push(Marked {
+            found.push(MarkedProcess {
                 key,
                 process,
                 is_supervisor: supervised.is_some(),
@@ -149,7 +149,7 @@ pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
     let own = geteuid().as_raw();
     let has = |process: &Process| {
         let said = kin(environment(process.pid), variable, || false);
-        !process.is_gone() && said == Kin::Ours && is_wholly_of(process.pid, own)
+        !process.is_gone() && said == ProcessRelation::Ours && is_wholly_of(process.pid, own)
     };
     Ok(all()?.into_iter().filter(has).collect())
 }
@@ -196,19 +196,23 @@ fn is_unexecuted(pid: i32, folder: &Path) -> bool {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Kin {
+enum ProcessRelation {
     Ours,
     Stranger,
     Unknown,
 }
 
 /// Classifies a process by its environment; `may_be_ours` is called if the environment is unreadable.
-fn kin(environment: io::Result<Vec<u8>>, mark: &[u8], may_be_ours: impl FnOnce() -> bool) -> Kin {
+fn kin(
+    environment: io::Result<Vec<u8>>,
+    mark: &[u8],
+    may_be_ours: impl FnOnce() -> bool,
+) -> ProcessRelation {
     match environment {
-        Ok(read) if read.split(|byte| *byte == 0).any(|own| own == mark) => Kin::Ours,
-        Ok(_) => Kin::Stranger,
-        Err(_) if may_be_ours() => Kin::Unknown,
-        Err(_) => Kin::Stranger,
+        Ok(read) if read.split(|byte| *byte == 0).any(|own| own == mark) => ProcessRelation::Ours,
+        Ok(_) => ProcessRelation::Stranger,
+        Err(_) if may_be_ours() => ProcessRelation::Unknown,
+        Err(_) => ProcessRelation::Stranger,
     }
 }
 
@@ -256,12 +260,12 @@ mod tests {
         let read = |text: &[u8]| Ok(text.to_vec());
         let never = || -> bool { unreachable!() };
         let with = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1b\0";
-        assert_eq!(kin(read(with), mark, never), Kin::Ours);
+        assert_eq!(kin(read(with), mark, never), ProcessRelation::Ours);
         let other = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1bc\0";
-        assert_eq!(kin(read(other), mark, never), Kin::Stranger);
+        assert_eq!(kin(read(other), mark, never), ProcessRelation::Stranger);
         let denied = || Err(io::ErrorKind::PermissionDenied.into());
-        assert_eq!(kin(denied(), mark, || true), Kin::Unknown);
-        assert_eq!(kin(denied(), mark, || false), Kin::Stranger);
+        assert_eq!(kin(denied(), mark, || true), ProcessRelation::Unknown);
+        assert_eq!(kin(denied(), mark, || false), ProcessRelation::Stranger);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::processes::process_tree;
 use super::program::job;
 use super::program::job_paths;
 use super::program::privileges;
-use super::start_report::Telling;
-use super::starter::{Cut, Limits};
+use super::start_report::StartReport;
+use super::starter::{Limits, StartCutReason};
 use super::supervisor_log::complain;
 use super::{Signals, SupervisorError, capture, checkpoint, notify, stop};
 use crate::attempt::{AttemptDir, LaunchRecord, StartedRecord};
@@ -25,7 +25,7 @@ pub(super) async fn start(
     dir: &AttemptDir,
     launch: &LaunchRecord,
     signals: &mut Signals,
-) -> Result<Result<stop::Running, RankExit>, SupervisorError> {
+) -> Result<Result<stop::StartedJob, RankExit>, SupervisorError> {
     let mut deadline = Deadline::begin(dir, launch, Instant::now());
     let captured = |stream| capture::open(&dir.output(stream)).map_err(SupervisorError::Setup);
     let (stdout, mut stderr) = (captured(LogStream::Stdout)?, captured(LogStream::Stderr)?);
@@ -49,13 +49,13 @@ pub(super) async fn start(
         hears: true,
         group: group.as_ref(),
     };
-    let mut telling = Telling::of(dir);
+    let mut telling = StartReport::of(dir);
     let look = |is_killed| telling.look(job.at(), is_killed);
     let started = starting.wait(signals, limits, look).await;
     telling.end();
     let ended = started.cut.map(|cut| match cut {
-        Cut::Asked => RankExit::Stopped,
-        Cut::Late => RankExit::Walltime,
+        StartCutReason::Asked => RankExit::Stopped,
+        StartCutReason::Late => RankExit::Walltime,
     });
     if ended.is_some() {
         let _ = writeln!(
@@ -81,7 +81,7 @@ pub(super) async fn start(
         outputs = copy(pipes, launch)?;
         say_started(dir, main);
     }
-    Ok(Ok(stop::Running {
+    Ok(Ok(stop::StartedJob {
         main,
         outputs,
         group,

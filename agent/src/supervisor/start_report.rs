@@ -6,13 +6,13 @@ use crate::attempt::{AttemptDir, StartingRecord};
 use lattice_quorum_types::UnixMillis;
 
 /// Report of one start.
-pub(super) struct Telling<'a> {
+pub(super) struct StartReport<'a> {
     dir: &'a AttemptDir,
     since: UnixMillis,
     told: Option<StartingRecord>,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> StartReport<'a> {
     /// Creates the report of a start that begins now.
     pub(super) fn of(dir: &'a AttemptDir) -> Self {
         Self {

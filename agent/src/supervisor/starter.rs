@@ -6,7 +6,7 @@
 use super::Signals;
 use super::deadline::Deadline;
 use super::processes::cgroup::Cgroup;
-use super::processes::kill::Killing;
+use super::processes::kill::KillLoop;
 use rustix::process::Pid;
 use std::convert::Infallible;
 use std::io;
@@ -38,14 +38,14 @@ impl Starter {
 }
 
 /// Process that is being started.
-pub(super) struct Starting {
+pub(super) struct StartingProcess {
     child: oneshot::Receiver<io::Result<Pid>>,
     pub(super) starter: Starter,
 }
 
 /// Reason that a start was cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum StartCutReason {
     /// A stop was requested.
     Asked,
     /// The time limit was reached.
@@ -62,11 +62,11 @@ pub(super) struct Limits<'a> {
 }
 
 /// Result of a start.
-pub(super) struct Waited {
+pub(super) struct StartResult {
     /// The process. It may have been killed before it reached the program. After a failed start, it has been reaped.
     pub(super) child: io::Result<Pid>,
     /// Reason for SIGKILL, if it was sent.
-    pub(super) cut: Option<Cut>,
+    pub(super) cut: Option<StartCutReason>,
 }
 
 /// Starts `command` on a separate thread. `held` is kept until the program runs. `then` is called on that thread before
@@ -75,7 +75,7 @@ pub(super) fn start(
     mut command: Command,
     held: impl Send + 'static,
     then: fn(),
-) -> io::Result<Starting> {
+) -> io::Result<StartingProcess> {
     let (tell, child) = oneshot::channel();
     let (stays, leave) = mpsc::channel::<Infallible>();
     let thread = Builder::new().name("starter".to_owned()).spawn(move || {
@@ -88,7 +88,7 @@ pub(super) fn start(
         let _ = leave.recv();
     })?;
     let starter = Starter { stays, thread };
-    Ok(Starting { child, starter })
+    Ok(StartingProcess { child, starter })
 }
 
 fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
@@ -96,7 +96,7 @@ fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
     pid.ok_or_else(|| io::Error::other("it has no process id"))
 }
 
-impl Starting {
+impl StartingProcess {
     /// Waits until the program runs or the start has failed. Reaps no process meanwhile: `spawn` itself waits for a
     /// failed child. A long start calls `look` repeatedly, with whether SIGKILL was sent.
     pub(super) async fn wait(
@@ -104,14 +104,14 @@ impl Starting {
         signals: &mut Signals,
         limits: Limits<'_>,
         mut look: impl FnMut(bool),
-    ) -> Waited {
-        let mut cut: Option<(Cut, Killing)> = None;
+    ) -> StartResult {
+        let mut cut: Option<(StartCutReason, KillLoop)> = None;
         let mut look_at = Instant::now() + LONG;
         let group = limits.group;
         // A process that was just killed gets time to end before it is reported as stuck.
         let cut_short = |why, look_at: &mut Instant| {
             *look_at = (*look_at).max(Instant::now() + LOOK_PAUSE);
-            Some((why, Killing::begin(group)))
+            Some((why, KillLoop::begin(group)))
         };
         loop {
             let killing = cut.as_ref().map(|(_, killing)| killing.again_at());
@@ -124,17 +124,17 @@ impl Starting {
             tokio::select! {
                 child = &mut self.child => {
                     let gone = || Err(io::Error::other("the thread that starts it is gone"));
-                    return Waited {
+                    return StartResult {
                         child: child.unwrap_or_else(|_| gone()),
                         cut: cut.map(|(why, _)| why),
                     };
                 }
                 _ = signals.terminate.recv(), if limits.hears && cut.is_none() => {
-                    cut = cut_short(Cut::Asked, &mut look_at);
+                    cut = cut_short(StartCutReason::Asked, &mut look_at);
                 }
                 () = is_due => match &mut cut {
                     Some((_, killing)) => killing.again(group),
-                    None => cut = cut_short(Cut::Late, &mut look_at),
+                    None => cut = cut_short(StartCutReason::Late, &mut look_at),
                 },
                 () = sleep_until(look_at) => {
                     look(cut.is_some());

@@ -5,7 +5,7 @@ use super::capture::Capture;
 use super::checkpoint::Checkpoints;
 use super::deadline::Deadline;
 use super::processes::cgroup::Cgroup;
-use super::processes::kill::Killing;
+use super::processes::kill::KillLoop;
 use super::processes::process_tree;
 use super::processes::reap::{exit_of, reap};
 use super::starter::Starter;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 
 /// Job that was started.
-pub(super) struct Running {
+pub(super) struct StartedJob {
     pub(super) main: Pid,
     pub(super) outputs: Vec<Capture>,
     pub(super) group: Option<Cgroup>,
@@ -40,7 +40,7 @@ enum Phase {
     /// SIGTERM was sent; SIGKILL follows at `kill_at`.
     Asked { kill_at: Instant },
     /// SIGKILL was sent and is repeated.
-    Killed(Killing),
+    Killed(KillLoop),
 }
 
 impl Phase {
@@ -58,13 +58,13 @@ impl Phase {
 pub(super) async fn until_gone(
     signals: &mut Signals,
     launch: &LaunchRecord,
-    mut running: Running,
+    mut running: StartedJob,
 ) -> RankExit {
     let grace = Duration::from_millis(launch.grace_ms);
     let mut exit = running.ended;
     let mut phase = match &exit {
         None => Phase::Running,
-        Some(_) => Phase::Killed(Killing::begin(running.group.as_ref())),
+        Some(_) => Phase::Killed(KillLoop::begin(running.group.as_ref())),
     };
     loop {
         let reaped = reap(running.main);
@@ -99,7 +99,7 @@ pub(super) async fn until_gone(
                 } else if let Phase::Killed(killing) = &mut phase {
                     killing.again(running.group.as_ref());
                 } else {
-                    phase = Phase::Killed(Killing::begin(running.group.as_ref()));
+                    phase = Phase::Killed(KillLoop::begin(running.group.as_ref()));
                 }
             }
         }

@@ -10,8 +10,9 @@ use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_gossip::{Cell, CellConfig, Gossip, Member, Published};
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{
-    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Failed, Identity,
-    Issued, JoinToken, Mesh, MeshConfig, Peer, Role, Router, SystemClock, Validity,
+    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, ExpectedIdentity,
+    HandlerFailed, Identity, Issued, JoinToken, Mesh, MeshConfig, Peer, Role, Router, SystemClock,
+    Validity,
 };
 use lattice_quorum_types::wire::Unavailable;
 use lattice_quorum_types::{NodeId, UnixMillis};
@@ -27,16 +28,16 @@ pub const CELL: &str = "c0";
 /// System clock plus an offset that tests increase. A certificate expires exactly when a test requires it, not during a
 /// delay of a busy machine.
 #[derive(Debug, Default)]
-pub struct AheadClock(AtomicU64);
+pub struct OffsetClock(AtomicU64);
 
-impl AheadClock {
+impl OffsetClock {
     pub fn forward(&self, by: Duration) {
         let by = u64::try_from(by.as_millis()).unwrap();
         self.0.fetch_add(by, Ordering::SeqCst);
     }
 }
 
-impl Clock for AheadClock {
+impl Clock for OffsetClock {
     fn now(&self) -> UnixMillis {
         SystemClock.now().after(self.0.load(Ordering::SeqCst))
     }
@@ -44,7 +45,7 @@ impl Clock for AheadClock {
 
 pub struct Cluster {
     /// Clock of the control and of every agent.
-    pub clock: Arc<AheadClock>,
+    pub clock: Arc<OffsetClock>,
     pub authority: Arc<Authority>,
     pub folder: tempfile::TempDir,
     pub ledger: Arc<Ledger>,
@@ -67,7 +68,7 @@ impl Cluster {
         let authority = Arc::new(Authority::create("test", validity()).unwrap());
         let folder = tempfile::tempdir().unwrap();
         open_to_others(folder.path());
-        let clock = Arc::<AheadClock>::default();
+        let clock = Arc::<OffsetClock>::default();
         let config = MeshConfig {
             clock: clock.clone(),
             ..patient()
@@ -138,7 +139,7 @@ impl Cluster {
 
     /// Connection from the control to the agent.
     pub fn peer(&self, app: &App) -> Peer {
-        let expect = Expect::exactly(Role::Agent, app.node().as_str());
+        let expect = ExpectedIdentity::exactly(Role::Agent, app.node().as_str());
         self.control.peer(app.addr(), expect)
     }
 
@@ -236,6 +237,6 @@ pub fn enrolling_quorum(cluster: &Cluster) -> (Mesh, JoinToken) {
 }
 
 /// Handler failure for tests.
-pub fn failed(reason: &str) -> Failed {
-    Failed::new(reason)
+pub fn failed(reason: &str) -> HandlerFailed {
+    HandlerFailed::new(reason)
 }

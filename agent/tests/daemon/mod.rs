@@ -4,7 +4,7 @@
 
 use crate::cluster::Cluster;
 use crate::support::is_root;
-use lattice_mesh::{Expect, Peer, Role};
+use lattice_mesh::{ExpectedIdentity, Peer, Role};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ impl Daemon {
     pub fn peer(&self, cluster: &Cluster) -> Peer {
         cluster
             .control
-            .peer(self.addr, Expect::exactly(Role::Agent, "n1"))
+            .peer(self.addr, ExpectedIdentity::exactly(Role::Agent, "n1"))
     }
     pub fn inode(&self) -> u64 {
         let exe = format!("/proc/{}/exe", self.process.id());

@@ -11,7 +11,7 @@ use lattice_agent_rpc::{
 use lattice_conformance::{Class, Digest, Inventory, NodeDocument, Reading, verify};
 use lattice_gossip::Verdict;
 use lattice_hwprobe::probe_all;
-use lattice_mesh::{CallError, Expect, Role};
+use lattice_mesh::{CallError, ExpectedIdentity, Role};
 use lattice_quorum_types::allocation::RankExit;
 use lattice_quorum_types::command::RankReport;
 use rustix::fs::FlockOperation;
@@ -144,7 +144,7 @@ fn is_denied<T: std::fmt::Debug>(answer: Result<T, CallError>) -> bool {
 async fn only_control_may_start_end_or_look_into_work() {
     let cluster = Cluster::start().await;
     let app = cluster.agent("n1", empty_host(&cluster)).await;
-    let expect = Expect::role(Role::Agent);
+    let expect = ExpectedIdentity::role(Role::Agent);
     for (role, id) in [(Role::Agent, "n2"), (Role::Quorum, "1")] {
         let mesh = bind(&cluster.authority, role, id);
         let peer = mesh.peer(app.addr(), expect.clone());

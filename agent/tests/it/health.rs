@@ -12,7 +12,7 @@ use lattice_conformance::health::{Action, Reason, Report, Severity, Table};
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, Fault, library_path};
 use lattice_gossip::{Member, Verdict};
 use lattice_hwprobe::{Host, NvmlSource, Root};
-use lattice_mesh::{CallError, Expect, Peer, Role};
+use lattice_mesh::{CallError, ExpectedIdentity, Peer, Role};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -216,7 +216,7 @@ async fn who_asks_gets_a_pass_and_who_repairs_says_who_they_are() {
     assert_eq!(cleared["reasons"][0]["code"], json!(REMAP));
 
     let other = cluster::bind(&cluster.authority, Role::Agent, "n2");
-    let expect = Expect::exactly(Role::Agent, "n1");
+    let expect = ExpectedIdentity::exactly(Role::Agent, "n1");
     let refused = other
         .peer(app.addr(), expect)
         .call(&look(false), PATIENCE)

@@ -9,11 +9,11 @@ use lattice_agent::App;
 use lattice_agent_rpc::{GetHistory, GetInventory, GetPreimage, HistoryPage};
 use lattice_conformance::{
     Class, Reading,
-    history::{Cause, Entry, Event, Happening, Past, Record, record_at},
+    history::{Cause, Entry, Event, EventKind, PastState, Record, record_at},
 };
 use lattice_gossip::{HistoryMark, Member};
 use lattice_hwprobe::{Host, Root};
-use lattice_mesh::{CallError, Expect, Peer, Role};
+use lattice_mesh::{CallError, ExpectedIdentity, Peer, Role};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,7 @@ async fn a_flashed_card_is_entered_with_key_values_and_who_asked() {
     let past = record_at(&all, Class::Nic, changed.at - 1, |digest| {
         preimages.get(digest).cloned()
     });
-    let Past::Complete { record, .. } = past else {
+    let PastState::Complete { record, .. } = past else {
         panic!("{past:?}");
     };
     assert_eq!(record.get(KEY), Reading::Present(old.as_str().into()));
@@ -187,7 +187,7 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     assert_eq!(entries(&peer).await.len() as u64, ALL);
     let told = events(&peer).await;
     assert_eq!(kinds(&told), ["agent", "agent", "agent"]);
-    let ends = |event: &&Event| matches!(event.event, Happening::Stopped { .. });
+    let ends = |event: &&Event| matches!(event.event, EventKind::Stopped { .. });
     let ends: Vec<_> = told.iter().filter(ends).collect();
     assert_eq!(
         ends.len(),
@@ -212,7 +212,7 @@ async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
     assert_eq!(kinds(&told), expected);
     let boot = told.iter().find(|event| event.event.kind() == "boot");
     let boot = boot.unwrap();
-    let Happening::Boot { before, .. } = &boot.event else {
+    let EventKind::Boot { before, .. } = &boot.event else {
         panic!("{told:?}");
     };
     assert_eq!(before.as_deref(), Some("boot-1"));
@@ -261,7 +261,7 @@ async fn only_control_reads_it_and_a_new_folder_has_another_name() {
     let app = agent(&cluster, &tree, "boot-1").await;
     let first = entered(&cluster, FIRST).await;
     let other = cluster::bind(&cluster.authority, Role::Agent, "n2");
-    let expect = Expect::exactly(Role::Agent, "n1");
+    let expect = ExpectedIdentity::exactly(Role::Agent, "n1");
     let wanted = GetHistory { since: 0, most: 1 };
     let refused = other.peer(app.addr(), expect).call(&wanted, PATIENCE).await;
     assert!(

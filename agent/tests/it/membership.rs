@@ -1,6 +1,6 @@
 //! Agent membership: certificate renewal, enrolment after expiry, and statements of the agent about itself and others.
 
-use crate::cluster::{AheadClock, CELL, Cluster, LOOPBACK, bind, captured, empty_host};
+use crate::cluster::{CELL, Cluster, LOOPBACK, OffsetClock, bind, captured, empty_host};
 use crate::support::{PATIENCE, key, node, shell};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -8,9 +8,9 @@ use lattice_agent::{App, Edges, JoinSettings, Settings, StartError};
 use lattice_agent_rpc::{GetAttestation, ListAttempts, Ping, PingPeer};
 use lattice_hwprobe::probe_all;
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, EnrolRefused, EnrolRequest, Enroller, Expect, Identity,
-    Issued, JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Role, Router, Signed, SystemClock,
-    Validity,
+    Authority, Clock as _, Credentials, EnrolRefused, EnrolRequest, Enroller, ExpectedIdentity,
+    Identity, Issued, JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Role, Router,
+    StatementSignature, SystemClock, Validity,
 };
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::allocation::RankExit;
@@ -28,7 +28,7 @@ const OLD: Duration = Duration::from_secs(55);
 
 /// Quorum member that accepts any token.
 struct Member {
-    clock: Arc<AheadClock>,
+    clock: Arc<OffsetClock>,
     authority: Arc<Authority>,
     lifetime: Duration,
     enrolled: AtomicUsize,
@@ -283,7 +283,7 @@ async fn an_agent_says_whether_another_one_answers_and_control_alone_may_ask() {
     assert!(gone.is_err(), "{gone:?}");
     for role in [Role::Agent, Role::Quorum] {
         let stranger = bind(&cluster.authority, role, "x1");
-        let stranger = stranger.peer(one.addr(), Expect::role(Role::Agent));
+        let stranger = stranger.peer(one.addr(), ExpectedIdentity::role(Role::Agent));
         assert!(
             stranger.call(&ask("n2", addr), PATIENCE).await.is_err(),
             "{role}"
@@ -304,7 +304,7 @@ async fn a_claim_is_read_now_and_signed_by_the_node_it_speaks_of() {
         .call(&GetAttestation { nonce }, PATIENCE)
         .await;
     let answer = answer.unwrap().unwrap();
-    let (bytes, signed): (Bytes, Signed) = postcard::from_bytes(&answer).unwrap();
+    let (bytes, signed): (Bytes, StatementSignature) = postcard::from_bytes(&answer).unwrap();
     let now = SystemClock.now();
     let verify =
         |bytes: &[u8], context: &str| cluster.control.verify_signed(context, bytes, &signed, now);

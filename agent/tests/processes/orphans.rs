@@ -226,9 +226,9 @@ async fn an_agent_that_comes_up_ends_what_nothing_is_recorded_of(bench: Bench) {
 }
 
 /// Kills the child on drop. The child may have ended already, so only its id is used.
-struct Killed(std::process::Child);
+struct KillOnDrop(std::process::Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -255,7 +255,7 @@ async fn orphans_that_only_their_marks_show_are_ended_and_nothing_is_said_of_the
 }
 
 /// Starts a process that carries the mark of a future attempt.
-fn forged(number: u64, mark: &str) -> Killed {
+fn forged(number: u64, mark: &str) -> KillOnDrop {
     let mut command = std::process::Command::new("/bin/sleep");
     command
         .arg("1000")
@@ -263,7 +263,7 @@ fn forged(number: u64, mark: &str) -> Killed {
         .env("LATTICE_ALLOCATION_ID", number.to_string())
         .env("LATTICE_ATTEMPT", "1")
         .env("LATTICE_ATTEMPT_MARK", mark);
-    Killed(command.spawn().unwrap())
+    KillOnDrop(command.spawn().unwrap())
 }
 
 /// Restarts such a process whenever it ends, until this value is dropped.

@@ -39,7 +39,7 @@ enum Victim {
 
 /// Required result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
+enum ExpectedOutcome {
     TrueStatus,
     Stopped,
     Lost,
@@ -55,13 +55,13 @@ const STEPS: [Step; 5] = [
 const VICTIMS: [Victim; 3] = [Victim::Agent, Victim::Supervisor, Victim::Both];
 const CODE: i32 = 23;
 
-fn expected(step: Step, victim: Victim) -> Option<Expected> {
+fn expected(step: Step, victim: Victim) -> Option<ExpectedOutcome> {
     match (step, victim) {
-        (Step::Prolog | Step::Running, Victim::Agent) => Some(Expected::TrueStatus),
-        (Step::Stopping, Victim::Agent) => Some(Expected::Stopped),
-        (Step::Prolog | Step::Running | Step::Stopping, _) => Some(Expected::Lost),
-        (Step::Epilog, _) => Some(Expected::TrueStatus),
-        (Step::Untold, Victim::Agent) => Some(Expected::TrueStatus),
+        (Step::Prolog | Step::Running, Victim::Agent) => Some(ExpectedOutcome::TrueStatus),
+        (Step::Stopping, Victim::Agent) => Some(ExpectedOutcome::Stopped),
+        (Step::Prolog | Step::Running | Step::Stopping, _) => Some(ExpectedOutcome::Lost),
+        (Step::Epilog, _) => Some(ExpectedOutcome::TrueStatus),
+        (Step::Untold, Victim::Agent) => Some(ExpectedOutcome::TrueStatus),
         // The supervisor has ended by then.
         (Step::Untold, _) => None,
     }
@@ -233,9 +233,11 @@ impl Scene {
         self.strike(step, victim, of, pid).await;
         let end = self.settle(of).await;
         let is_right = match (&end, expected) {
-            (RankExit::Exited { code }, Expected::TrueStatus) => *code == CODE,
-            (RankExit::Stopped, Expected::Stopped) => true,
-            (RankExit::Lost { evidence }, Expected::Lost) => evidence.contains("its supervisor"),
+            (RankExit::Exited { code }, ExpectedOutcome::TrueStatus) => *code == CODE,
+            (RankExit::Stopped, ExpectedOutcome::Stopped) => true,
+            (RankExit::Lost { evidence }, ExpectedOutcome::Lost) => {
+                evidence.contains("its supervisor")
+            }
             _ => false,
         };
         assert!(is_right, "{step:?} {victim:?}: {end:?}");
@@ -245,7 +247,7 @@ impl Scene {
             "{step:?} {victim:?}: {alive:?} ran when the end was told"
         );
         let runs = Self::lines(&self.file("job", of, "ran"));
-        let never = step == Step::Prolog && expected == Expected::Lost;
+        let never = step == Step::Prolog && expected == ExpectedOutcome::Lost;
         assert_eq!(runs, usize::from(!never), "{step:?} {victim:?}");
         let epilogs = Self::lines(&self.file("epilog", of, "ran"));
         let again = step == Step::Epilog && victim != Victim::Agent;

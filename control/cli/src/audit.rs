@@ -84,23 +84,23 @@ fn row(entry: &AuditView) -> Vec<String> {
 
 /// Whether to read the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextPage {
     Go,
     Stop,
 }
 
-/// Passes every page of matching entries to `look`, until it returns [`Next::Stop`].
+/// Passes every page of matching entries to `look`, until it returns [`NextPage::Stop`].
 async fn pages(
     connection: &Connection,
     filter: &AuditFilter,
     mut after: u64,
     page: u32,
-    mut look: impl FnMut(Vec<AuditView>) -> Result<Next, Failure>,
+    mut look: impl FnMut(Vec<AuditView>) -> Result<NextPage, Failure>,
 ) -> Result<(), Failure> {
     loop {
         let client = &connection.client;
         let page = client.audit_page(filter, after, Some(page)).await?;
-        if look(page.items)? == Next::Stop {
+        if look(page.items)? == NextPage::Stop {
             return Ok(());
         }
         let Some(next) = page.next_cursor else {

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use lattice_api::conformance::{DriftView, UnknownView};
 use lattice_conformance::Scope;
 use lattice_quorum_types::{NodeId, hostlist};
-use selection::OnlyArgs;
+use selection::NodeClassArgs;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Conformance subcommands.
@@ -26,7 +26,7 @@ pub enum ConformanceCommand {
     /// Group nodes by fingerprint, by one class, or by several classes together.
     Groups(GroupsArgs),
     /// Show drift: where nodes differ from their baseline or, without one, from the majority of their cohort.
-    Drift(OnlyArgs),
+    Drift(NodeClassArgs),
     /// Show changes on all nodes since a time, with equal changes of several nodes together.
     Changes(ChangesArgs),
     /// Baselines: set, list, show, diff, delete.
@@ -86,7 +86,7 @@ async fn groups(args: &GroupsArgs, connection: &Connection) -> Result<(), Failur
     Ok(())
 }
 
-async fn drift(args: &OnlyArgs, connection: &Connection) -> Result<(), Failure> {
+async fn drift(args: &NodeClassArgs, connection: &Connection) -> Result<(), Failure> {
     let only = args.read(connection).await?;
     let mut report = connection.client.drift().await?;
     only.drift(&mut report);

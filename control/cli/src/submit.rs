@@ -18,7 +18,7 @@ use lattice_api::{
     problem::FieldError,
 };
 use lattice_client::{ClientError, SubmitOptions, Submitted};
-use script::{Directive, Fault, Header, Kind, Outside};
+use script::{Directive, Fault, Header, Kind, ScriptContext};
 use std::{fs, io::Read as _, path::Path};
 
 /// Request nodes for a program or script; prints the allocation number.
@@ -69,10 +69,10 @@ struct SubmitInput {
 }
 
 /// Mistake, with its line in the script, or 0.
-type Wrong = (usize, String);
+type ScriptError = (usize, String);
 
 /// Reports all mistakes at once.
-fn all_of(mut wrong: Vec<Wrong>) -> Failure {
+fn all_of(mut wrong: Vec<ScriptError>) -> Failure {
     wrong.sort_by_key(|(line, _)| *line);
     let count = wrong.len();
     let told: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
@@ -156,7 +156,10 @@ impl SubmitArgs {
         let script = file.map(|file| text_of(file)).transpose()?;
         let header = file.zip(script.as_ref()).map(|(file, text)| {
             let said = &self.said;
-            (file.clone(), script::read(text, &Outside { name, said }))
+            (
+                file.clone(),
+                script::read(text, &ScriptContext { name, said }),
+            )
         });
         let directives = header.as_ref().map(|(_, header)| &*header.directives);
         let words = script::merged(directives.unwrap_or_default(), &self.said);
@@ -177,7 +180,7 @@ impl SubmitArgs {
 }
 
 /// Returns the mistakes in the lines of a script.
-fn faults(header: Option<&(String, Header)>) -> Vec<Wrong> {
+fn faults(header: Option<&(String, Header)>) -> Vec<ScriptError> {
     let faults = header.iter().flat_map(|(file, header)| {
         let told = move |fault: &Fault| (fault.line, format!("{file}:{fault}"));
         header.faults.iter().map(told)
@@ -309,7 +312,7 @@ impl SubmitInput {
     }
 
     /// Describes a mistake by its flag and its place.
-    fn told(&self, error: &FieldError, said: &CommandLineFlags) -> Wrong {
+    fn told(&self, error: &FieldError, said: &CommandLineFlags) -> ScriptError {
         let flag = flag(&error.field);
         let mut lines = self.header.iter().flat_map(|(file, header)| {
             let directives = header.directives.iter();

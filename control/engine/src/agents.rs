@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use lattice_agent_rpc::{AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog};
 use lattice_conformance::{Digest, Inventory};
-use lattice_mesh::{CallError, Expect, Items, Mesh, Peer, Role, Rpc};
+use lattice_mesh::{CallError, ExpectedIdentity, ItemStream, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::NodeId;
 use std::{net::SocketAddr, time::Duration};
 
@@ -32,7 +32,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which reading of a node is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum ReadingKind {
     /// The last reading.
     Last,
     /// A new reading, made on request.
@@ -85,7 +85,7 @@ impl Agents {
     }
 
     fn peer_at(&self, addr: SocketAddr, node: &NodeId) -> Peer {
-        let expect = Expect::exactly(Role::Agent, node.as_str());
+        let expect = ExpectedIdentity::exactly(Role::Agent, node.as_str());
         self.mesh.peer(addr, expect)
     }
 
@@ -165,21 +165,21 @@ impl Agents {
         &self,
         view: &View,
         node: &NodeId,
-        look: Look,
+        look: ReadingKind,
     ) -> Result<Inventory, AgentError> {
         let refused = |reason: String| AgentError::Refused {
             node: node.clone(),
             reason,
         };
         let (deadline, request) = match look {
-            Look::Last => (
+            ReadingKind::Last => (
                 LAST_TIMEOUT,
                 GetInventory {
                     fresh: false,
                     by: None,
                 },
             ),
-            Look::Fresh { by } => (FRESH_TIMEOUT, GetInventory { fresh: true, by }),
+            ReadingKind::Fresh { by } => (FRESH_TIMEOUT, GetInventory { fresh: true, by }),
         };
         let answer = self.fetch(view, node, &request, deadline).await?;
         let bytes = answer.map_err(refused)?;
@@ -227,7 +227,7 @@ struct Reading {
     /// What remains to be read; the offset advances with each chunk.
     request: ReadLog,
     /// `None` after the last chunk.
-    items: Option<Items<Result<Bytes, String>>>,
+    items: Option<ItemStream<Result<Bytes, String>>>,
 }
 
 impl Reading {

@@ -58,7 +58,7 @@ pub struct ClassBaseline {
 
 /// Outcome of the selection of a baseline for one class of one node.
 #[derive(Debug, Clone)]
-pub(crate) enum Chosen {
+pub(crate) enum BaselineChoice {
     /// This baseline applies.
     One(Arc<ParsedBaseline>),
     /// No baseline applies, because these are equally specific.
@@ -213,7 +213,11 @@ impl Baselines {
     }
 
     /// Selects the baseline for each class of a node. Without a cohort only baselines that list the node can match.
-    pub(crate) fn of(&self, node: &NodeId, cohort: Option<&CohortKey>) -> BTreeMap<Class, Chosen> {
+    pub(crate) fn of(
+        &self,
+        node: &NodeId,
+        cohort: Option<&CohortKey>,
+    ) -> BTreeMap<Class, BaselineChoice> {
         let cohort = cohort.map(self::cohort);
         let mut by_class: BTreeMap<Class, Vec<(Rank, Arc<ParsedBaseline>)>> = BTreeMap::new();
         for kept in self.by_name.values() {
@@ -228,10 +232,10 @@ impl Baselines {
         let chosen = by_class.into_iter().map(|(class, spoken)| {
             let mut speak = most_specific(spoken);
             let chosen = match (speak.pop(), speak.is_empty()) {
-                (Some(one), true) => Chosen::One(one),
+                (Some(one), true) => BaselineChoice::One(one),
                 (last, _) => {
                     speak.extend(last);
-                    Chosen::Ambiguous(speak)
+                    BaselineChoice::Ambiguous(speak)
                 }
             };
             (class, chosen)
@@ -248,7 +252,10 @@ impl Baselines {
 
     /// Whether a node of unknown cohort might match a cohort baseline that is strict for sensitive allocations, in a
     /// class that no entry of `speaking` covers.
-    pub(crate) fn might_concern_sensitive(&self, speaking: &BTreeMap<Class, Chosen>) -> bool {
+    pub(crate) fn might_concern_sensitive(
+        &self,
+        speaking: &BTreeMap<Class, BaselineChoice>,
+    ) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());
         of_cohorts.any(|kept| {

@@ -1,10 +1,10 @@
 //! Comparison of two nodes: differences key by key.
 
 use crate::{
-    agents::Look,
+    agents::ReadingKind,
     core::Core,
     error::AgentError,
-    preimages::NotHad,
+    preimages::PreimageUnavailable,
     view::{NodeEntry, View},
 };
 use lattice_conformance::{
@@ -169,7 +169,10 @@ impl Core {
         if !classes.iter().any(is_incomplete) {
             return None;
         }
-        self.agents.inventory(view, &node.id, Look::Last).await.ok()
+        self.agents
+            .inventory(view, &node.id, ReadingKind::Last)
+            .await
+            .ok()
     }
 
     /// The record of one class of one node, as complete as it can be read now.
@@ -233,7 +236,7 @@ pub fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
 }
 
 /// Record of a class with content that cannot be fetched now; the record holds only the reason.
-fn not_had(class: Class, why: &NotHad) -> ClassRecord {
+fn not_had(class: Class, why: &PreimageUnavailable) -> ClassRecord {
     unknown(class, &why.to_string())
 }
 

@@ -28,7 +28,7 @@ use crate::{
     feed::{Change, Feed, Subscription},
     history::History,
     inputs::Metrics,
-    movement_metrics::Moved,
+    movement_metrics::PreemptionCounters,
     plans::PlanCache,
     preimages::Preimages,
     store::Store,
@@ -95,7 +95,7 @@ pub struct Core {
     /// Autoscaling state of services, for operators.
     pub scaling: Scaling,
     /// Preemption metrics, for operators.
-    pub moved: Moved,
+    pub moved: PreemptionCounters,
     /// Durations of scheduling cycles, for operators.
     pub cycles: Cycles,
     /// Places where checkpoints cannot be written now.
@@ -142,7 +142,7 @@ impl Core {
             bmc: Readings::default(),
             asked: PlanCache::default(),
             scaling: Scaling::default(),
-            moved: Moved::default(),
+            moved: PreemptionCounters::default(),
             cycles: Cycles::default(),
             checkpoint_storage: CheckpointStorage::default(),
             planning: Arc::new(Semaphore::new(half_the_cores())),

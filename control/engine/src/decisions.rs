@@ -9,12 +9,12 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-pub use files::{DecisionsError, Since};
+pub use files::{DecisionsError, RecordLines};
 
-use files::Book;
+use files::RecordWriter;
 use lattice_placement::{
     ClusterView, Delta, PendingView, Plan, Policy,
-    record::{Changed, Cycle, Line, Outcome},
+    record::{ChangedAllocation, Cycle, Line, Outcome},
 };
 use lattice_quorum_types::{
     AllocationId, Event, Revision, UnixMillis, VclusterName, event::EventKind,
@@ -34,7 +34,7 @@ pub struct Decisions(Option<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    book: Book,
+    book: RecordWriter,
     /// Schedulers with their full view in the present file.
     known: BTreeSet<VclusterName>,
     /// Newest revision with recorded allocation events.
@@ -66,7 +66,7 @@ impl Decisions {
         let Some(folder) = folder.filter(|_| keep_bytes > 0) else {
             return Ok(Self(None));
         };
-        let book = Book::open(&folder.join("decisions"), keep_bytes, begin)?;
+        let book = RecordWriter::open(&folder.join("decisions"), keep_bytes, begin)?;
         Ok(Self(Some(Mutex::new(State {
             book,
             known: BTreeSet::new(),
@@ -159,17 +159,17 @@ impl Decisions {
             }
             state.told = event.revision;
             if let EventKind::Allocation { change, record } = &event.kind {
-                let changed = Changed::new(*change, record, event.at);
+                let changed = ChangedAllocation::new(*change, record, event.at);
                 state.book.write(&Line::Allocation(Box::new(changed)));
             }
         }
     }
 
-    /// The recorded files from the one that contains `since` on, oldest first; see [`Since`].
+    /// The recorded files from the one that contains `since` on, oldest first; see [`RecordLines`].
     ///
     /// # Errors
     /// Returns an error when nothing is recorded, or a file cannot be read.
-    pub fn since(&self, since: UnixMillis) -> Result<Since, DecisionsError> {
+    pub fn since(&self, since: UnixMillis) -> Result<RecordLines, DecisionsError> {
         match self.state() {
             None => Err(DecisionsError::NotKept),
             Some(mut state) => state.book.since(since),

@@ -5,12 +5,12 @@
 mod tests;
 
 use crate::{
-    baselines::{Baselines, Chosen, ClassBaseline, ParsedBaseline},
+    baselines::{BaselineChoice, Baselines, ClassBaseline, ParsedBaseline},
     view::{NodeEntry, View},
 };
 use lattice_conformance::{
-    Class, ClassMark, DriftReport, Earlier, KeyVerdict, NoMajority, Preimages,
-    baseline::{Deviation, Standing},
+    Class, ClassMark, DriftReport, EarlierDigest, KeyVerdict, NoMajority, Preimages,
+    baseline::{BaselineVerdict, Deviation},
     drift,
 };
 use lattice_quorum_types::{
@@ -28,7 +28,7 @@ const NOT_AT_HAND: &str = "preimage not at hand";
 
 /// Reference that a node is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
+pub enum DriftReference {
     /// A baseline.
     Baseline {
         /// Baseline name.
@@ -51,7 +51,7 @@ pub enum By {
 
 /// A node that differs from its reference in one key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Drifted {
+pub struct DriftedNode {
     /// Node that drifted.
     pub node: NodeId,
     /// Conformance class of the key.
@@ -63,7 +63,7 @@ pub struct Drifted {
     /// Value found on the node.
     pub found: String,
     /// Reference of the comparison.
-    pub by: By,
+    pub by: DriftReference,
     /// Time since which the node is known to have this record of the class.
     pub since: Option<UnixMillis>,
 }
@@ -85,7 +85,7 @@ pub struct Unknown {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Drift, ordered by node, class and key.
-    pub drifted: Vec<Drifted>,
+    pub drifted: Vec<DriftedNode>,
     /// Keys on which a cohort has no majority.
     pub no_majority: Vec<NoMajority>,
     /// Unknown classes, ordered by node.
@@ -104,7 +104,7 @@ pub struct Report {
 
 /// Consequences for one node of the baselines that apply to it, and the marks they were computed from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Effect {
+pub struct BaselineEffect {
     /// Reason why the node receives no sensitive allocations.
     pub no_sensitive: Option<String>,
     /// The node receives new allocations only if no other node fits.
@@ -114,22 +114,22 @@ pub struct Effect {
     /// A class under a baseline with policy drain is unknown, or such a baseline might apply.
     pub(crate) drain_unknown: bool,
     pub(crate) marks: BTreeMap<Class, ClassMark>,
-    pub(crate) earlier: BTreeMap<Class, Earlier>,
+    pub(crate) earlier: BTreeMap<Class, EarlierDigest>,
     pub(crate) has_cohort: bool,
     pub(crate) number: u64,
 }
 
 /// Result of one comparison of all nodes.
 #[derive(Debug, Clone, Default)]
-pub struct Judged {
+pub struct ComparisonResult {
     pub report: Report,
     /// Cohort drift, without baselines.
     pub cohorts: DriftReport,
     /// Effects for every node that gossips, while there are baselines.
-    pub effects: BTreeMap<NodeId, Arc<Effect>>,
+    pub effects: BTreeMap<NodeId, Arc<BaselineEffect>>,
 }
 
-impl Effect {
+impl BaselineEffect {
     /// Whether the effect was computed from the present marks of the node and the present baselines.
     pub(crate) fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
         self.number == baselines.number
@@ -143,12 +143,12 @@ impl Effect {
         kept: &ParsedBaseline,
         class: Class,
         rule: &ClassBaseline,
-        standing: &Standing,
+        standing: &BaselineVerdict,
     ) {
         let label = kept.label();
         let no_sensitive = match standing {
-            Standing::Conforms => return,
-            Standing::Differs(found) => {
+            BaselineVerdict::Conforms => return,
+            BaselineVerdict::Differs(found) => {
                 let words = differs(found);
                 if rule.policy >= Policy::Deprioritise {
                     self.deprioritised = true;
@@ -162,7 +162,7 @@ impl Effect {
                 }
                 format!("it differs from baseline {label}: {words}")
             }
-            Standing::Unknown { why } => {
+            BaselineVerdict::Unknown { why } => {
                 self.drain_unknown |= rule.policy == Policy::Drain;
                 format!("baseline {label} cannot be checked in class {class}: {why}")
             }
@@ -188,12 +188,12 @@ pub(crate) fn differs(found: &[Deviation]) -> String {
 }
 
 /// Compares every known node. A node that no longer gossips is compared by its last known state; it gets no effect.
-pub fn judge(view: &View, preimages: &impl Preimages) -> Judged {
+pub fn judge(view: &View, preimages: &impl Preimages) -> ComparisonResult {
     let compared: Vec<_> = view.as_known_all().map(NodeEntry::conformance).collect();
     let cohorts = drift(&compared, preimages);
-    let mut judged = Judged::default();
+    let mut judged = ComparisonResult::default();
     judged.report.number = view.baselines.number;
-    let mut spoken_for = SpokenFor::default();
+    let mut spoken_for = ApplicableBaseline::default();
     if !view.baselines.is_empty() {
         let mut seen = BTreeMap::new();
         for entry in view.as_known_all() {
@@ -242,9 +242,9 @@ fn note_compared(view: &View, report: &mut Report) {
 
 /// Baseline that applies to a class of a node; `None` where baselines conflict.
 #[derive(Default)]
-struct SpokenFor(BTreeMap<(NodeId, Class), Option<Arc<ParsedBaseline>>>);
+struct ApplicableBaseline(BTreeMap<(NodeId, Class), Option<Arc<ParsedBaseline>>>);
 
-impl SpokenFor {
+impl ApplicableBaseline {
     /// Whether a baseline covers this key, so that the cohort is not used for it.
     fn covers(&self, node: &NodeId, class: Class, key: &str) -> bool {
         match self.0.get(&(node.clone(), class)) {
@@ -263,25 +263,25 @@ impl SpokenFor {
 }
 
 /// All inputs of a standing. Two nodes that differ in any of them are compared separately.
-type StandingKey = (BaselineName, Class, ClassMark, Option<Earlier>);
+type StandingKey = (BaselineName, Class, ClassMark, Option<EarlierDigest>);
 
 fn judge_node(
     view: &View,
     entry: &NodeEntry,
     preimages: &impl Preimages,
-    seen: &mut BTreeMap<StandingKey, Standing>,
-    judged: &mut Judged,
-    spoken_for: &mut SpokenFor,
-) -> Effect {
+    seen: &mut BTreeMap<StandingKey, BaselineVerdict>,
+    judged: &mut ComparisonResult,
+    spoken_for: &mut ApplicableBaseline,
+) -> BaselineEffect {
     let cohort = entry.cohort();
-    let mut effect = Effect {
+    let mut effect = BaselineEffect {
         marks: entry.marks().clone(),
         earlier: entry.earlier().clone(),
         // Without a cohort no cohort baseline matches below, although one might apply to the node.
         drain_unknown: cohort.is_none() && view.baselines.might_drain(),
         has_cohort: cohort.is_some(),
         number: view.baselines.number,
-        ..Effect::default()
+        ..BaselineEffect::default()
     };
     let speaking = view.baselines.of(&entry.id, cohort.as_ref());
     if cohort.is_none() && view.baselines.might_concern_sensitive(&speaking) {
@@ -290,8 +290,8 @@ fn judge_node(
     }
     for (class, chosen) in speaking {
         let kept = match chosen {
-            Chosen::One(kept) => kept,
-            Chosen::Ambiguous(both) => {
+            BaselineChoice::One(kept) => kept,
+            BaselineChoice::Ambiguous(both) => {
                 ambiguous(entry, class, &both, &mut effect, &mut judged.report);
                 spoken_for.0.insert((entry.id.clone(), class), None);
                 continue;
@@ -309,7 +309,7 @@ fn judge_node(
         let mark = entry.marks().get(&class);
         let earlier = entry.earlier().get(&class);
         let standing = match (&rule.expectation, mark) {
-            (Err(why), _) => Standing::Unknown {
+            (Err(why), _) => BaselineVerdict::Unknown {
                 why: format!("the baseline cannot be read: {why}"),
             },
             // Equal nodes, possibly ten thousand, are compared once.
@@ -329,7 +329,7 @@ fn ambiguous(
     entry: &NodeEntry,
     class: Class,
     both: &[Arc<ParsedBaseline>],
-    effect: &mut Effect,
+    effect: &mut BaselineEffect,
     report: &mut Report,
 ) {
     let names: Vec<String> = both
@@ -358,20 +358,20 @@ fn tell(
     kept: &ParsedBaseline,
     class: Class,
     rule: &ClassBaseline,
-    standing: Standing,
+    standing: BaselineVerdict,
     report: &mut Report,
 ) {
     let node = &entry.id;
     match standing {
-        Standing::Conforms => {}
-        Standing::Unknown { why } => report.unknown.push(Unknown {
+        BaselineVerdict::Conforms => {}
+        BaselineVerdict::Unknown { why } => report.unknown.push(Unknown {
             node: node.clone(),
             class,
             why,
             baseline: Some(kept.record.name.clone()),
         }),
-        Standing::Differs(found) => {
-            let by = By::Baseline {
+        BaselineVerdict::Differs(found) => {
+            let by = DriftReference::Baseline {
                 name: kept.record.name.clone(),
                 version: kept.record.version,
                 policy: rule.policy,
@@ -380,7 +380,7 @@ fn tell(
             let differs = found
                 .into_iter()
                 .filter(|d| d.verdict == KeyVerdict::Differs);
-            report.drifted.extend(differs.map(|d| Drifted {
+            report.drifted.extend(differs.map(|d| DriftedNode {
                 node: node.clone(),
                 class,
                 key: d.key,
@@ -394,7 +394,12 @@ fn tell(
 }
 
 /// Adds cohort drift for the classes and keys that no baseline covers.
-fn add_cohorts(view: &View, cohorts: &DriftReport, spoken_for: &SpokenFor, report: &mut Report) {
+fn add_cohorts(
+    view: &View,
+    cohorts: &DriftReport,
+    spoken_for: &ApplicableBaseline,
+    report: &mut Report,
+) {
     let id = |name: &str| NodeId::new(name).ok();
     for drift in &cohorts.drifts {
         let Some(node) = id(&drift.node) else {
@@ -405,13 +410,13 @@ fn add_cohorts(view: &View, cohorts: &DriftReport, spoken_for: &SpokenFor, repor
         }
         let since = view.as_known(&node);
         let since = since.and_then(|entry| entry.since(drift.class));
-        report.drifted.push(Drifted {
+        report.drifted.push(DriftedNode {
             node,
             class: drift.class,
             key: drift.key.clone(),
             expected: drift.expected.clone(),
             found: drift.found.clone(),
-            by: By::Cohort {
+            by: DriftReference::Cohort {
                 of: drift.of,
                 like: drift.like,
             },

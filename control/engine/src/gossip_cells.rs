@@ -2,9 +2,9 @@
 //! publish.
 
 use crate::{core::Core, observed_state, view::GossipedNode};
-use lattice_conformance::{Class, ClassMark, Earlier};
+use lattice_conformance::{Class, ClassMark, EarlierDigest};
 use lattice_gossip::{
-    Belief, Cell, CellConfig, Gossip, JoinError, Member, Published, Snapshot, Verdict,
+    Cell, CellConfig, Gossip, GossipLiveness, JoinError, Member, Published, Snapshot, Verdict,
 };
 use lattice_mesh::{Mesh, Role};
 use lattice_placement::Health;
@@ -62,7 +62,7 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
     };
     let marks: BTreeMap<Class, ClassMark> = said.fingerprints.iter().filter_map(mark).collect();
     let beside = said.fingerprints.iter();
-    let beside = beside.filter_map(|(key, text)| Earlier::read(key, text));
+    let beside = beside.filter_map(|(key, text)| EarlierDigest::read(key, text));
     let beside = beside.filter(|(class, earlier)| {
         let mark = marks.get(class);
         mark.is_some_and(|mark| earlier.is_beside(mark))
@@ -87,7 +87,7 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
         agent_version: said.version.clone(),
         group: said.group.clone(),
         history: said.history,
-        heard: member.belief == Belief::Alive,
+        heard: member.belief == GossipLiveness::Alive,
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
             identity: Identity::new("test", Role::Agent, "a").unwrap(),
             addr: "127.0.0.1:1".parse().unwrap(),
             generation: 1,
-            belief: Belief::Alive,
+            belief: GossipLiveness::Alive,
             published: Published {
                 fingerprints: fingerprints.into(),
                 ..Published::default()
@@ -127,7 +127,7 @@ mod tests {
         };
         let taken = seen("c0", &member);
         assert_eq!(taken.marks.len(), 2);
-        let earlier = Earlier {
+        let earlier = EarlierDigest {
             schema: 2,
             digest: Digest([4; 32]),
         };

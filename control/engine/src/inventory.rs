@@ -2,7 +2,7 @@
 //! published digests.
 
 use crate::{
-    agents::Look,
+    agents::ReadingKind,
     compare::as_said,
     core::Core,
     error::AgentError,
@@ -10,21 +10,25 @@ use crate::{
     view::{NodeEntry, View},
 };
 use lattice_conformance::{
-    Class, ClassMark, ClassRecord, Digest, Earlier, Inventory, Levels, LimitState, Power, Reading,
-    Schemas, Value, fingerprint,
+    Class, ClassMark, ClassRecord, Digest, EarlierDigest, Inventory, Levels, LimitState, Power,
+    Reading, Schemas, Value, fingerprint,
 };
 use lattice_quorum_types::NodeId;
 use lattice_redfish::contradictions;
 use std::collections::BTreeMap;
 
 impl Core {
-    /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`Look::Last`] each
-    /// class is the one that the node announces; with a new reading it is the result of that reading.
+    /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`ReadingKind::Last`]
+    /// each class is the one that the node announces; with a new reading it is the result of that reading.
     ///
     /// # Errors
     /// Returns an error for an unknown node, or one that does not answer in time.
-    pub async fn inventory(&self, node: &NodeId, look: Look) -> Result<Inventory, AgentError> {
-        let is_last = look == Look::Last;
+    pub async fn inventory(
+        &self,
+        node: &NodeId,
+        look: ReadingKind,
+    ) -> Result<Inventory, AgentError> {
+        let is_last = look == ReadingKind::Last;
         let view = self.view();
         let mut inventory = self.agents.inventory(&view, node, look).await?;
         self.unite_inventory(node, &mut inventory);
@@ -101,7 +105,7 @@ impl View {
     pub fn fingerprint_of(&self, inventory: &Inventory) -> Option<Digest> {
         let says = |node: &NodeEntry| (node.marks().clone(), node.earlier().clone());
         let seen = self.nodes.values().filter(|node| node.seen.is_some());
-        let seen: Vec<(BTreeMap<Class, ClassMark>, BTreeMap<Class, Earlier>)> =
+        let seen: Vec<(BTreeMap<Class, ClassMark>, BTreeMap<Class, EarlierDigest>)> =
             seen.map(|node| says(node)).collect();
         let levels = Levels::of(seen.iter().map(|(marks, earlier)| (marks, earlier)));
         let earlier = inventory.earlier(&Schemas::SHIPPED);

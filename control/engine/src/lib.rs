@@ -39,11 +39,11 @@ mod timings;
 pub mod usage;
 pub mod view;
 
-pub use agents::{LogChunks, Look};
+pub use agents::{LogChunks, ReadingKind};
 pub use baselines::{Baselines, ClassBaseline, ParsedBaseline};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
 pub use core::Core;
-pub use drift::{By, Drifted, Effect, Report, Unknown};
+pub use drift::{BaselineEffect, DriftReference, DriftedNode, Report, Unknown};
 pub use error::{AgentError, LogError, ProposeError};
 pub use feed::{Change, Observed, Subscription};
 pub use history::HistoryError;

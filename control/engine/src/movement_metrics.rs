@@ -33,7 +33,7 @@ const UNLABELLED: &[&str] = &[];
 
 /// Preemption counters; see the module.
 #[derive(Debug, Default)]
-pub struct Moved(Mutex<Counts>);
+pub struct PreemptionCounters(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -87,7 +87,7 @@ impl Default for Counts {
     }
 }
 
-impl Moved {
+impl PreemptionCounters {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock()
     }

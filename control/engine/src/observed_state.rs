@@ -2,9 +2,9 @@
 
 use crate::{
     core::{Core, Wakes},
-    drift::{Judged, Report},
+    drift::{ComparisonResult, Report},
     feed::{Change, Observed},
-    view::{GossipedNode, Named, NodeEntry, United, View},
+    view::{BmcFaults, GossipedNode, MergedMark, NodeEntry, View},
 };
 use lattice_conformance::{Class, Digest, NodeDocument};
 use lattice_placement::Liveness;
@@ -98,7 +98,7 @@ pub(crate) fn recalled(core: &Core, found: Vec<NodeEntry>) {
 }
 
 /// Stores class marks that include BMC readings.
-pub fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, United>>) {
+pub fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, MergedMark>>) {
     let now = core.now();
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
@@ -118,7 +118,7 @@ pub fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, United>>) {
 }
 
 /// Stores the faults reported by BMCs. Returns the number of nodes that changed.
-pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, Named>) -> usize {
+pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, BmcFaults>) -> usize {
     let mut count = 0;
     core.publish(Wakes::Reconcilers, |view| {
         let mut changed = BTreeSet::new();
@@ -208,7 +208,7 @@ pub(crate) fn attestations(core: &Core, found: &BTreeMap<NodeId, Option<String>>
 
 /// Replaces the last drift comparison, and stores the resulting effects on the nodes. The reconcilers wake only if an
 /// effect changes.
-pub fn judged(core: &Core, judged: Judged) {
+pub fn judged(core: &Core, judged: ComparisonResult) {
     let before = core.view();
     let follows = |entry: &NodeEntry| entry.effect.as_ref() != judged.effects.get(&entry.id);
     let wakes = match before.nodes.values().any(|entry| follows(entry)) {

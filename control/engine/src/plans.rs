@@ -5,11 +5,11 @@ mod requested_plans;
 #[cfg(test)]
 mod tests;
 
-pub use requested_plans::{Busy, PlanCache};
+pub use requested_plans::{DryRunsBusy, PlanCache};
 
 use crate::view::View;
 use lattice_placement::{
-    Blocker, Explanation, PendingView, Plan, PlannedReservation, Planner, Waiting, Weights,
+    Blocker, Explanation, PendingView, Plan, PlannedReservation, Planner, WaitingJobs, Weights,
 };
 use lattice_quorum_types::{Allocation, AllocationId, UnixMillis, VclusterName, hostlist};
 use lattice_view::whole;
@@ -121,7 +121,7 @@ impl Planned {
 
     /// Allocations that wait for another reason than in `before`.
     pub fn news(&self, before: Option<&Planned>) -> BTreeSet<AllocationId> {
-        let (no_one, nothing) = (Waiting::default(), BTreeMap::new());
+        let (no_one, nothing) = (WaitingJobs::default(), BTreeMap::new());
         let (waiting, not_assigned) = before.map_or((&no_one, &nothing), |before| {
             (&before.plan.waiting, &before.not_assigned)
         });

@@ -36,7 +36,7 @@ pub struct Preimages {
 
 /// Error of a fetch: why the preimage of a digest is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NotHad {
+pub(crate) struct PreimageUnavailable {
     digest: Digest,
     /// Nodes tried by this call, each with the reason of its failure.
     asked: Vec<(NodeId, String)>,
@@ -44,7 +44,7 @@ pub(crate) struct NotHad {
     holders: usize,
 }
 
-impl fmt::Display for NotHad {
+impl fmt::Display for PreimageUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (digest, asked, holders) = (self.digest.short(), self.asked.len(), self.holders);
         write!(f, "preimage of {digest} not available; ")?;
@@ -94,7 +94,7 @@ impl Preimages {
         view: &View,
         digest: Digest,
         node: &NodeEntry,
-    ) -> Result<Arc<ClassRecord>, NotHad> {
+    ) -> Result<Arc<ClassRecord>, PreimageUnavailable> {
         let others = || others(view, digest, node);
         let read = |bytes: &Bytes| verify(&digest, bytes).map_err(|e| e.to_string());
         let wanted = PreimageRequest {
@@ -116,7 +116,7 @@ impl Preimages {
         view: &View,
         digest: Digest,
         node: &NodeId,
-    ) -> Result<Arc<NodeDocument>, NotHad> {
+    ) -> Result<Arc<NodeDocument>, PreimageUnavailable> {
         let read = |bytes: &Bytes| NodeDocument::verify(&digest, bytes).map_err(|e| e.to_string());
         let wanted = PreimageRequest {
             digest,
@@ -162,7 +162,7 @@ async fn fetch<'a, T>(
     agents: &Agents,
     view: &View,
     wanted: PreimageRequest<'a, impl Fn() -> Vec<&'a NodeId>, impl Fn(&Bytes) -> Result<T, String>>,
-) -> Result<Arc<T>, NotHad> {
+) -> Result<Arc<T>, PreimageUnavailable> {
     let digest = wanted.digest;
     let slot = kept.slot(digest);
     let fetched = slot.value.get_or_try_init(|| async {
@@ -190,7 +190,7 @@ async fn fetch<'a, T>(
             slot.asked().in_vain(node, was_wrong);
             asked.push((node.clone(), why));
         }
-        Err(NotHad {
+        Err(PreimageUnavailable {
             digest,
             asked,
             holders,

@@ -5,7 +5,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-pub use node::{EXECUTOR_REASONS, Named, SILENT, United};
+pub use node::{BmcFaults, EXECUTOR_REASONS, MergedMark, SILENT};
 pub use node::{GossipedNode, NodeEntry};
 
 use crate::{baselines::Baselines, drift::Report, plans::LastPlan};

@@ -8,15 +8,15 @@ use lattice_api::problem::{Kind, MEDIA_TYPE, Problem};
 
 /// A problem as a response.
 #[derive(Debug)]
-pub(crate) struct Fail(pub(crate) Problem);
+pub(crate) struct ProblemResponse(pub(crate) Problem);
 
-impl<P: Into<Problem>> From<P> for Fail {
+impl<P: Into<Problem>> From<P> for ProblemResponse {
     fn from(problem: P) -> Self {
         Self(problem.into())
     }
 }
 
-impl IntoResponse for Fail {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         let status =
             StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -39,10 +39,10 @@ impl IntoResponse for Fail {
 }
 
 /// Result of a handler.
-pub(crate) type Answer<T> = Result<axum::Json<T>, Fail>;
+pub(crate) type Answer<T> = Result<axum::Json<T>, ProblemResponse>;
 
 /// Response to an unknown path.
-pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Fail {
+pub(crate) async fn no_such_path(uri: axum::http::Uri) -> ProblemResponse {
     let detail = format!(
         "there is nothing at {}; /openapi.json lists what there is",
         uri.path()
@@ -51,7 +51,10 @@ pub(crate) async fn no_such_path(uri: axum::http::Uri) -> Fail {
 }
 
 /// Response to an unsupported method.
-pub(crate) async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Fail {
+pub(crate) async fn no_such_method(
+    method: axum::http::Method,
+    uri: axum::http::Uri,
+) -> ProblemResponse {
     let detail = format!(
         "{} does not take {method}; /openapi.json lists what it takes",
         uri.path()

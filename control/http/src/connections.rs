@@ -37,15 +37,15 @@ impl Connections {
 }
 
 impl<S> Accept<TcpStream, S> for Connections {
-    type Stream = Counted;
+    type Stream = CountedConnection;
     type Service = S;
-    type Future = Ready<io::Result<(Counted, S)>>;
+    type Future = Ready<io::Result<(CountedConnection, S)>>;
 
     /// Drops the connection if the limit is reached; otherwise disables Nagle's algorithm on it.
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let taken = self.free.clone().try_acquire_owned();
         let counted = match taken {
-            Ok(place) => stream.set_nodelay(true).map(|()| Counted {
+            Ok(place) => stream.set_nodelay(true).map(|()| CountedConnection {
                 stream,
                 _place: place,
             }),
@@ -63,12 +63,12 @@ impl<S> Accept<TcpStream, S> for Connections {
 
 /// A connection with its place, which is free again when both are dropped.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountedConnection {
     stream: TcpStream,
     _place: OwnedSemaphorePermit,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

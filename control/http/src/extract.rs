@@ -1,6 +1,6 @@
 //! Request extractors: unreadable input becomes a problem that names the field.
 
-use super::{answer::Fail, state::Api};
+use super::{answer::ProblemResponse, state::Api};
 use crate::caller::Caller;
 use axum::{
     Json,
@@ -23,8 +23,8 @@ pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 const MAX_KEY_BYTES: usize = 255;
 
 impl FromRequestParts<Api> for Caller {
-    type Rejection = Fail;
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
+    type Rejection = ProblemResponse;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ProblemResponse> {
         let header = parts.headers.get("authorization");
         let text = header.and_then(|value| value.to_str().ok());
         Ok(api.authenticate(text).await?.check_person()?)
@@ -32,11 +32,11 @@ impl FromRequestParts<Api> for Caller {
 }
 
 /// Caller that may also be an accounting system. Routes without this extractor reject accounting systems.
-pub(crate) struct AlsoAccounting(pub(crate) Caller);
+pub(crate) struct CallerOrAccounting(pub(crate) Caller);
 
-impl FromRequestParts<Api> for AlsoAccounting {
-    type Rejection = Fail;
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
+impl FromRequestParts<Api> for CallerOrAccounting {
+    type Rejection = ProblemResponse;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ProblemResponse> {
         let header = parts.headers.get("authorization");
         let text = header.and_then(|value| value.to_str().ok());
         Ok(Self(api.authenticate(text).await?))
@@ -47,8 +47,8 @@ impl FromRequestParts<Api> for AlsoAccounting {
 pub(crate) struct Input<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Input<T> {
-    type Rejection = Fail;
-    async fn from_request(request: Request, api: &Api) -> Result<Self, Fail> {
+    type Rejection = ProblemResponse;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ProblemResponse> {
         if !is_json(request.headers()) {
             let detail = "send the body as JSON with Content-Type: application/json";
             return Err(Problem::new(Kind::MediaType, "media_type", detail).into());
@@ -86,8 +86,8 @@ fn from_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 pub(crate) struct Document<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Document<T> {
-    type Rejection = Fail;
-    async fn from_request(request: Request, api: &Api) -> Result<Self, Fail> {
+    type Rejection = ProblemResponse;
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ProblemResponse> {
         if is_json(request.headers()) {
             let Input(value) = Input::from_request(request, api).await?;
             return Ok(Self(value));
@@ -199,8 +199,8 @@ fn meant<'a>(name: &str, rest: &'a str) -> Option<&'a str> {
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
-    type Rejection = Fail;
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Fail> {
+    type Rejection = ProblemResponse;
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ProblemResponse> {
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(value)) => Ok(Self(value)),
             Err(e) => Err(unreadable(&cause(&e)).into()),
@@ -212,8 +212,8 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Params<T> {
 pub(crate) struct PathParameter<T = String>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Api> for PathParameter<T> {
-    type Rejection = Fail;
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Fail> {
+    type Rejection = ProblemResponse;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ProblemResponse> {
         match Path::<T>::from_request_parts(parts, api).await {
             Ok(Path(value)) => Ok(Self(value)),
             Err(e) => Err(Problem::new(Kind::Invalid, "path", e.body_text()).into()),
@@ -231,8 +231,8 @@ pub(crate) struct Key(
 );
 
 impl FromRequestParts<Api> for Key {
-    type Rejection = Fail;
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Fail> {
+    type Rejection = ProblemResponse;
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ProblemResponse> {
         let Some(value) = parts.headers.get("idempotency-key") else {
             return Ok(Self(None));
         };

@@ -1,6 +1,6 @@
 //! Request rate limit per principal: each principal has its own bucket, so a busy principal does not slow down others.
 
-use lattice_mesh::{Crowd, RateLimit, RateLimiter};
+use lattice_mesh::{FullMapPolicy, RateLimit, RateLimiter};
 use lattice_quorum_types::UnixMillis;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,7 +19,11 @@ impl Limiter {
             burst,
             per_second: f64::from(burst),
         };
-        Self(Mutex::new(RateLimiter::new(limit, MOST, Crowd::Refuse)))
+        Self(Mutex::new(RateLimiter::new(
+            limit,
+            MOST,
+            FullMapPolicy::Refuse,
+        )))
     }
 
     /// Takes one request from the bucket of the principal; otherwise returns the wait in milliseconds.

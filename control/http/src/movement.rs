@@ -17,7 +17,7 @@ use lattice_quorum_types::scheduler::{
 use lattice_view::{
     Movement,
     settings::movement::{
-        LENDING_LIMIT, Misfit, check_lending, damping_of, in_force, misfits, movement_of,
+        LENDING_LIMIT, SettingMisfit, check_lending, damping_of, in_force, misfits, movement_of,
     },
 };
 
@@ -70,7 +70,10 @@ pub(crate) fn shown(settings: &SchedulerSettings) -> MovementView {
             calm_s: seconds(scale.calm_ms),
         },
         set: in_force(settings),
-        unread: misfits(settings).iter().map(Misfit::to_string).collect(),
+        unread: misfits(settings)
+            .iter()
+            .map(SettingMisfit::to_string)
+            .collect(),
     }
 }
 
@@ -186,6 +189,6 @@ fn invalid(error: InvalidSetting) -> FieldError {
     }
 }
 
-fn misfit(misfit: &Misfit) -> FieldError {
+fn misfit(misfit: &SettingMisfit) -> FieldError {
     wrong(&misfit.setting, misfit.reason.clone())
 }

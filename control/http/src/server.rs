@@ -52,7 +52,7 @@ impl fmt::Debug for Port {
 
 /// Timeouts for a peer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct PeerTimeouts {
     /// Timeout of the TLS handshake.
     pub(crate) handshake: Duration,
     /// Timeout of a complete request head, also of the next one on an idle connection.
@@ -61,7 +61,7 @@ pub(crate) struct Patience {
     pub(crate) alive: Duration,
 }
 
-impl Default for Patience {
+impl Default for PeerTimeouts {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
@@ -88,14 +88,14 @@ pub fn serve(
         stop,
     };
     let api = Api::new(core, port.auth, port.authority, bounds);
-    serve_with(api, port.listener, port.tls, Patience::default())
+    serve_with(api, port.listener, port.tls, PeerTimeouts::default())
 }
 
 pub(crate) fn serve_with(
     api: Api,
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
-    patience: Patience,
+    patience: PeerTimeouts,
 ) -> io::Result<impl Future<Output = io::Result<()>> + Send + 'static> {
     let (stop, connections) = (api.stop().clone(), api.connections().clone());
     let app = app(api)?;

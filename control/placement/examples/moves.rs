@@ -23,7 +23,7 @@ use lattice_placement::{
     ClusterView, Planner, Policy,
     movement::{
         lend,
-        preempt::{self, Saves, Work},
+        preempt::{self, CheckpointAbility, HolderFacts},
     },
 };
 use lattice_quorum_types::{
@@ -61,10 +61,10 @@ const VCLUSTER: usize = 500;
 const LATE: AllocationId = AllocationId(9_000_000);
 
 /// All running jobs, as input of preemption and lending.
-fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, Work> {
+fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, HolderFacts> {
     let mut work_of = |id: &AllocationId| {
         let minutes = 1 + random.below(10);
-        let work = Work {
+        let work = HolderFacts {
             class: u8::try_from(random.below(7)).unwrap_or(0),
             sensitive: false,
             state: AllocationState::Running,
@@ -72,8 +72,8 @@ fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, Work> {
             ran_before_ms: 0,
             checkpointed_at: (random.below(2) > 0).then(|| UnixMillis(NOW.0 - random.below(HOUR))),
             saves: match random.below(4) {
-                0 => Saves::Never,
-                _ => Saves::In {
+                0 => CheckpointAbility::Never,
+                _ => CheckpointAbility::In {
                     write_ms: minutes * 60_000,
                 },
             },
@@ -118,7 +118,7 @@ fn sharing(view: &ClusterView, random: &mut Mmix) -> anyhow::Result<Sharing> {
     let wanting = view.pending.keys().filter(|id| id.0 % 50 == 0);
     for (id, name) in wanting.zip(names.iter().cycle()) {
         let member = vclusters.get_mut(name).context("a vCluster has no name")?;
-        member.wanting.push(lend::Wanting {
+        member.wanting.push(lend::WaitingJob {
             id: *id,
             saves: true,
             home_only: false,

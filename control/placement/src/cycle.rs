@@ -8,9 +8,9 @@ mod earliest;
 use crate::{
     backfill::{
         availability::{OpenCount, OpenCounts},
-        earliest_start::Floors,
-        hold_sets::Aheads,
-        holds::{self, By, Gap},
+        earliest_start::StartBounds,
+        hold_sets::HoldSets,
+        holds::{self, FreeInterval, HoldSource},
     },
     bits::BitSet,
     capacity::{power::Power, storage::Storage},
@@ -21,14 +21,14 @@ use crate::{
     plan::{
         Plan,
         placement::{Layout, Placement, PlannedReservation},
-        waiting::{Waiting, Waits},
+        waiting::{WaitExplanation, WaitingJobs},
     },
     priority::factors::Score,
     queue::Job,
     queue_order::Scorer,
     selection::{
-        choose::{Ask, Between, Chosen, choose_modest},
-        contention::Rivals,
+        choose::{NodeSet, NodeSetRequest, TieBreak, choose_modest},
+        contention::Contention,
     },
     walltime::NEVER,
 };
@@ -48,10 +48,10 @@ pub(crate) struct Cycle<'a> {
     ends: Option<Vec<(u64, &'a [usize])>>,
     /// End and nodes of each placed job, by end.
     taken: Vec<(u64, Vec<usize>)>,
-    rivals: Rivals,
+    rivals: Contention,
     headroom: Headroom<'a>,
     pool: Pool,
-    aheads: Aheads<'a>,
+    aheads: HoldSets<'a>,
     open: OpenCounts,
     /// Number of changes at the time of the count, and number of nodes of a set within the power budget. The key is the
     /// set and the number of reservations that start before the job's end.
@@ -61,30 +61,30 @@ pub(crate) struct Cycle<'a> {
     power: Power,
     storage: Storage<'a>,
     /// Lower bounds on the start, by set of nodes.
-    floors: Vec<Floors>,
+    floors: Vec<StartBounds>,
     /// Buffer reused by all searches: allocating a hundred thousand bytes each time is costly.
-    gaps: Vec<Gap>,
+    gaps: Vec<FreeInterval>,
     starts: Vec<u64>,
     placements: Vec<Placement>,
     reservations: Vec<PlannedReservation>,
 }
 
 /// Result of one job's turn.
-enum Turn {
-    Placed(Chosen),
-    Waits(Blocked),
+enum JobOutcome {
+    Placed(NodeSet),
+    Waits(NotStarted),
 }
 
 /// Reason why a job does not start, and the free nodes that reservations leave, if that was counted.
-struct Blocked {
+struct NotStarted {
     blocker: Blocker,
     open: Option<OpenCount>,
 }
 
-impl From<Blocker> for Turn {
+impl From<Blocker> for JobOutcome {
     fn from(blocker: Blocker) -> Self {
         let open = None;
-        Self::Waits(Blocked { blocker, open })
+        Self::Waits(NotStarted { blocker, open })
     }
 }
 
@@ -106,16 +106,16 @@ impl<'a> Cycle<'a> {
             free_at: Vec::new(),
             ends: None,
             taken: Vec::new(),
-            rivals: Rivals::new(sets),
+            rivals: Contention::new(sets),
             headroom: Headroom::new(view.limit_policy, &view.levels, given.paths),
             pool: Pool::new(view.sensitive_pool),
-            aheads: Aheads::new(&machine.windows, sets, machine.index.size(), now.0),
+            aheads: HoldSets::new(&machine.windows, sets, machine.index.size(), now.0),
             open: OpenCounts::new(sets.len()),
             paid: BTreeMap::new(),
             paid_at_all: vec![None; sets.len()],
             power: Power::new(view, machine, now.0),
             storage: Storage::new(view, queue, now.0),
-            floors: std::iter::repeat_with(Floors::default)
+            floors: std::iter::repeat_with(StartBounds::default)
                 .take(sets.len())
                 .collect(),
             gaps: Vec::new(),
@@ -141,11 +141,11 @@ impl<'a> Cycle<'a> {
             }
             let set = self.given.sets.number(place);
             let waits = match self.turn(job, set) {
-                Turn::Placed(chosen) => {
+                JobOutcome::Placed(chosen) => {
                     self.place(job, set, chosen, scorer.score(set, job));
                     None
                 }
-                Turn::Waits(blocked) => {
+                JobOutcome::Waits(blocked) => {
                     let reserved = self.reserve(job, set, &blocked.blocker);
                     let tells = self.given.tells;
                     tells.then(|| self.waits(job, set, blocked, reserved))
@@ -163,9 +163,9 @@ impl<'a> Cycle<'a> {
             weights: self.given.policy.weights,
             placements: self.placements,
             reservations: self.reservations,
-            waiting: told.map_or_else(Waiting::default, |jobs| {
+            waiting: told.map_or_else(WaitingJobs::default, |jobs| {
                 let (rows, sets) = (queue.jobs.clone(), self.given.sets.clone());
-                Waiting::new(size, rows, order, jobs, scorer, sets)
+                WaitingJobs::new(size, rows, order, jobs, scorer, sets)
             }),
         }
     }
@@ -175,13 +175,13 @@ impl<'a> Cycle<'a> {
         &mut self,
         job: &Job,
         set: usize,
-        blocked: Blocked,
+        blocked: NotStarted,
         reserved: Option<UnixMillis>,
-    ) -> Waits {
+    ) -> WaitExplanation {
         let free = self.count(set, Some(0));
         let conforming = blocked.open.unwrap_or(free).alike;
         let estimated_start = reserved.or_else(|| self.estimate(job, set, &blocked.blocker));
-        Waits {
+        WaitExplanation {
             free: free.all,
             not_reserved: blocked.open.map(|open| open.all),
             conforming: job.is_sensitive().then_some(conforming),
@@ -205,8 +205,8 @@ impl<'a> Cycle<'a> {
         self.given.sets.get(set)
     }
 
-    fn ask(&self, job: &Job, set: usize) -> Ask {
-        Ask {
+    fn ask(&self, job: &Job, set: usize) -> NodeSetRequest {
+        NodeSetRequest {
             nodes: job.nodes,
             spread: job.spread,
             one_conformance_group: job.is_sensitive(),
@@ -235,7 +235,7 @@ impl<'a> Cycle<'a> {
         open
     }
 
-    fn turn(&mut self, job: &Job, set: usize) -> Turn {
+    fn turn(&mut self, job: &Job, set: usize) -> JobOutcome {
         if job.nodes == 0 {
             return Blocker::NoNodesAsked.into();
         }
@@ -282,14 +282,14 @@ impl<'a> Cycle<'a> {
             let open = self.count(set, end);
             left = Some(open);
             if usable(open) < job.nodes {
-                return Turn::Waits(Blocked {
+                return JobOutcome::Waits(NotStarted {
                     blocker: self.reserved(set, end),
                     open: left,
                 });
             }
         }
         let waits = |blocker| {
-            Turn::Waits(Blocked {
+            JobOutcome::Waits(NotStarted {
                 blocker,
                 open: left,
             })
@@ -313,7 +313,7 @@ impl<'a> Cycle<'a> {
                 let has_room = self.limits_allow(job, beside);
                 let leaves = || self.leaves_what_is_kept(job, beside, end);
                 match has_room.and_then(|()| leaves()) {
-                    Ok(()) => Turn::Placed(chosen),
+                    Ok(()) => JobOutcome::Placed(chosen),
                     Err(blocker) => waits(blocker),
                 }
             }
@@ -349,12 +349,12 @@ impl<'a> Cycle<'a> {
     fn reserved(&self, set: usize, end: Option<u64>) -> Blocker {
         let nodes = self.eligible(set).nodes.and(&self.free);
         match self.aheads.of(set).in_the_way(&nodes, end) {
-            Some((By::Job(by), starts_at)) => Blocker::Reserved {
+            Some((HoldSource::Job(by), starts_at)) => Blocker::Reserved {
                 by,
                 starts_at,
                 unbounded: end.is_none(),
             },
-            Some((By::Window(place), _)) => {
+            Some((HoldSource::Window(place), _)) => {
                 let window = self.given.machine.windows.get(place);
                 window.blocker(self.now, end.is_none())
             }
@@ -412,7 +412,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Number of chosen nodes that are not claimed by its user, and so not yet counted.
-    fn beside(&self, chosen: &Chosen, set: usize) -> u32 {
+    fn beside(&self, chosen: &NodeSet, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
         let is_own = |n: &&usize| own.is_some_and(|own| own.contains(**n));
         let beside = chosen.nodes.iter().filter(|n| !is_own(n)).count();
@@ -425,9 +425,9 @@ impl<'a> Cycle<'a> {
         &self,
         own: &BitSet,
         open: &BitSet,
-        ask: Ask,
+        ask: NodeSetRequest,
         end: Option<u64>,
-    ) -> Option<Chosen> {
+    ) -> Option<NodeSet> {
         if let Some(chosen) = self.choose(own, ask, end) {
             return Some(chosen);
         }
@@ -441,14 +441,14 @@ impl<'a> Cycle<'a> {
             let mut others = open.and(alike);
             others.drop_all(&all);
             let nodes = ask.nodes.checked_sub(count)?;
-            let found = self.choose(&others, Ask { nodes, ..ask }, end)?;
+            let found = self.choose(&others, NodeSetRequest { nodes, ..ask }, end)?;
             found.nodes.into_iter().for_each(|n| all.insert(n));
             self.choose(&all, ask, end)
         })
     }
 
     /// Best set for a job that starts now and ends at `end`.
-    fn choose(&self, open: &BitSet, ask: Ask, end: Option<u64>) -> Option<Chosen> {
+    fn choose(&self, open: &BitSet, ask: NodeSetRequest, end: Option<u64>) -> Option<NodeSet> {
         // Nodes held back later are preferred: no other job may use them for as long.
         self.choose_for(open, self.aheads.held(), ask, self.now, end)
     }
@@ -458,10 +458,10 @@ impl<'a> Cycle<'a> {
         &self,
         set: usize,
         open: &BitSet,
-        ask: Ask,
+        ask: NodeSetRequest,
         from: u64,
         end: Option<u64>,
-    ) -> Option<Chosen> {
+    ) -> Option<NodeSet> {
         // Claimed nodes of the user come first, since they need no headroom. Without any, nodes busy until then come
         // first, since they delay no other job.
         let first = self.eligible(set).own.as_ref().unwrap_or(&self.busy);
@@ -473,10 +473,10 @@ impl<'a> Cycle<'a> {
         &self,
         open: &BitSet,
         first: Option<&BitSet>,
-        ask: Ask,
+        ask: NodeSetRequest,
         from: u64,
         end: Option<u64>,
-    ) -> Option<Chosen> {
+    ) -> Option<NodeSet> {
         let CycleInput {
             machine, policy, ..
         } = self.given;
@@ -485,7 +485,7 @@ impl<'a> Cycle<'a> {
             false => Some(self.power.left(from, end)),
         };
         let (index, weights, power) = (&machine.index, &policy.weights, power.as_ref());
-        let between = Between {
+        let between = TieBreak {
             wanted: self.rivals.rarer_than(ask.fit),
             first,
         };
@@ -498,7 +498,7 @@ impl<'a> Cycle<'a> {
         choose(&preferred).or_else(|| choose(open))
     }
 
-    fn place(&mut self, job: &Job, set: usize, chosen: Chosen, score: Score) {
+    fn place(&mut self, job: &Job, set: usize, chosen: NodeSet, score: Score) {
         let machine = self.given.machine;
         let end = job.end(self.now);
         let beside = self.beside(&chosen, set);
@@ -535,7 +535,7 @@ impl<'a> Cycle<'a> {
         self.taken.insert(later, (end, chosen.nodes));
     }
 
-    fn layout(&self, chosen: &Chosen) -> Layout {
+    fn layout(&self, chosen: &NodeSet) -> Layout {
         let index = &self.given.machine.index;
         let mut touched: Vec<usize> = chosen.nodes.iter().map(|n| index.group_of[*n]).collect();
         touched.dedup();
@@ -568,7 +568,7 @@ impl<'a> Cycle<'a> {
         }
         self.storage.take(job, Some(starts_at), end);
         let could_use = &self.eligible(set).nodes;
-        let made = holds::Blocked {
+        let made = holds::BlockedHold {
             by: job.id,
             starts_at,
             ends_at: end,

@@ -37,14 +37,16 @@ mod tests;
 mod view;
 mod walltime;
 
-pub use backfill::earliest_start::Floors;
-pub use eligibility::feasibility::{Impossible, Within, check_possible, check_possible_within};
+pub use backfill::earliest_start::StartBounds;
+pub use eligibility::feasibility::{
+    Infeasible, RequestedReservation, check_possible, check_possible_within,
+};
 pub use explain::{Blocker, Constraint, Explanation, Step};
 pub use fraction::{Fraction, InvalidFraction};
 pub use plan::{
     Plan,
     placement::{Layout, Placement, PlannedReservation},
-    waiting::Waiting,
+    waiting::WaitingJobs,
 };
 pub use planner::Planner;
 pub use priority::{

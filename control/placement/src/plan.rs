@@ -7,7 +7,7 @@ use crate::priority::policy::Weights;
 use lattice_quorum_types::{Revision, UnixMillis};
 use placement::{Placement, PlannedReservation};
 use serde::Serialize;
-use waiting::Waiting;
+use waiting::WaitingJobs;
 
 /// Placements to propose, reservations, and explanations of waiting jobs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -26,5 +26,5 @@ pub struct Plan {
     pub reservations: Vec<PlannedReservation>,
     /// Explanation of every pending allocation that is not placed. Always empty for a plan of starts only
     /// ([`Planner::plan_starts`](crate::Planner::plan_starts)).
-    pub waiting: Waiting,
+    pub waiting: WaitingJobs,
 }

@@ -4,7 +4,7 @@ pub(crate) mod interned;
 pub(crate) mod request;
 
 use crate::{
-    fraction::Fraction, machine::windows::Naming, view::PendingView,
+    fraction::Fraction, machine::windows::ReservationRequester, view::PendingView,
     walltime::UNBOUNDED_WALLTIME_MS,
 };
 use interned::{Interned, NONE};
@@ -189,7 +189,7 @@ impl Queue {
             };
             claimants.number(named, || (job.user.clone(), project.clone()))
         };
-        let naming = job.reservation.as_ref().map(|name| Naming {
+        let naming = job.reservation.as_ref().map(|name| ReservationRequester {
             name: name.clone(),
             user: job.user.clone(),
             project: project.clone(),

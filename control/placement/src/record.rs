@@ -58,7 +58,7 @@ pub enum Line {
         outcome: Outcome,
     },
     /// Change of an allocation.
-    Allocation(Box<Changed>),
+    Allocation(Box<ChangedAllocation>),
     /// Rejected submission.
     RefusedSubmit {
         /// Time of the rejection.
@@ -87,15 +87,15 @@ pub struct Cycle {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub promised: BTreeMap<AllocationId, PendingView>,
     /// Placements, in order.
-    pub placed: Vec<Placed>,
+    pub placed: Vec<PlacedAllocation>,
     /// Reservations, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reserved: Vec<Reserved>,
+    pub reserved: Vec<BlockedReservation>,
 }
 
 /// Nodes that an allocation was to get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct PlacedAllocation {
     /// Id of the allocation.
     pub id: AllocationId,
     /// Nodes in rank order.
@@ -107,7 +107,7 @@ pub struct Placed {
 
 /// Reservation of a blocked allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reserved {
+pub struct BlockedReservation {
     /// Id of the allocation.
     pub id: AllocationId,
     /// Start of the reservation.
@@ -137,7 +137,7 @@ pub enum Outcome {
 
 /// An allocation after a change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct ChangedAllocation {
     /// Id of the allocation.
     pub id: AllocationId,
     /// Kind of change.
@@ -168,16 +168,19 @@ pub struct Changed {
 
 impl Cycle {
     /// Placements and reservations of a plan, as recorded.
-    pub fn decided(plan: &Plan) -> (Vec<Placed>, Vec<Reserved>) {
-        let placed = |placement: &Placement| Placed {
+    pub fn decided(plan: &Plan) -> (Vec<PlacedAllocation>, Vec<BlockedReservation>) {
+        let placed = |placement: &Placement| PlacedAllocation {
             id: placement.id,
             nodes: placement.nodes.iter().map(|n| n.node.clone()).collect(),
             backfilled: placement.backfilled,
         };
-        let reserved = plan.reservations.iter().map(|reservation| Reserved {
-            id: reservation.id,
-            starts_at: reservation.starts_at,
-        });
+        let reserved = plan
+            .reservations
+            .iter()
+            .map(|reservation| BlockedReservation {
+                id: reservation.id,
+                starts_at: reservation.starts_at,
+            });
         (
             plan.placements.iter().map(placed).collect(),
             reserved.collect(),
@@ -185,7 +188,7 @@ impl Cycle {
     }
 }
 
-impl Changed {
+impl ChangedAllocation {
     /// Describes a record as a change has left it.
     pub fn new(change: AllocationChange, record: &Allocation, at: UnixMillis) -> Self {
         let is_new = change == AllocationChange::Submitted;

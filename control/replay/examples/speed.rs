@@ -17,7 +17,7 @@ use lattice_replay::{
     cluster::Cluster,
     generate::{Plan, generate},
     live::Judge,
-    run::{Decider, How, Machine, Outcome, run},
+    run::{Decider, Machine, Outcome, ReplayOptions, run},
     schedule::SameInstant,
     textbook::Textbook,
     trace::{self, Workload},
@@ -175,10 +175,10 @@ fn row(kind: Kind, args: &Args) -> anyhow::Result<Row> {
     let begin = Instant::now();
     let (workload, machine, decider, judge) = made(kind, args)?;
     let read_s = begin.elapsed().as_secs_f64();
-    let how = How {
+    let how = ReplayOptions {
         judge,
         order: Some(SameInstant::OneByOne),
-        ..How::default()
+        ..ReplayOptions::default()
     };
     let begin = Instant::now();
     let Outcome {

@@ -13,7 +13,7 @@ mod tests;
 /// Direction in which a measure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Better {
+pub enum GoodDirection {
     /// Lower is better.
     Lower,
     /// Higher is better.
@@ -32,7 +32,7 @@ pub struct Measure {
     /// Unit: `s`, or empty.
     pub unit: &'static str,
     /// Direction in which the measure is better.
-    pub better: Better,
+    pub better: GoodDirection,
     of: fn(&Metrics) -> Option<f64>,
 }
 
@@ -61,7 +61,7 @@ macro_rules! measures {
             name: stringify!($name),
             title: $title,
             unit: $unit,
-            better: Better::$better,
+            better: GoodDirection::$better,
             of: $of,
         }),*];
     };
@@ -148,7 +148,7 @@ pub struct Row {
     /// Unit: `s`, or empty.
     pub unit: &'static str,
     /// Direction in which the measure is better.
-    pub better: Better,
+    pub better: GoodDirection,
     /// Value by policy.
     pub values: Vec<Spread>,
     /// Differences by policy, from the second policy on.
@@ -212,7 +212,7 @@ fn spread(values: &[f64]) -> Spread {
     }
 }
 
-fn difference(first: &[f64], other: &[f64], better: Better) -> Difference {
+fn difference(first: &[f64], other: &[f64], better: GoodDirection) -> Difference {
     let pairs: Vec<f64> = first
         .iter()
         .zip(other)
@@ -224,15 +224,15 @@ fn difference(first: &[f64], other: &[f64], better: Better) -> Difference {
         student(pairs.len() - 1) * deviation / count.sqrt()
     });
     let is_better = match better {
-        Better::Lower => mean < 0.0,
-        Better::Higher => mean > 0.0,
-        Better::Neither => false,
+        GoodDirection::Lower => mean < 0.0,
+        GoodDirection::Higher => mean > 0.0,
+        GoodDirection::Neither => false,
     };
     let verdict = match within {
         _ if pairs.iter().all(|difference| *difference == 0.0) => ComparisonResult::Same,
         None => ComparisonResult::OneSeed,
         Some(within) if mean.abs() <= within => ComparisonResult::Noise,
-        Some(_) if better == Better::Neither => ComparisonResult::Other,
+        Some(_) if better == GoodDirection::Neither => ComparisonResult::Other,
         Some(_) if is_better => ComparisonResult::Better,
         Some(_) => ComparisonResult::Worse,
     };

@@ -3,11 +3,11 @@
 use crate::{
     check::{Faults, ScheduleFacts, check},
     cluster::Cluster,
-    live::{self, Deeds, Judge, LiveError, Options, Refused},
+    live::{self, ActionCounts, Judge, LiveError, Options, OverLimitPolicy},
     metrics::{Metrics, Party, Terms, measure},
     schedule::{NodeSets, SameInstant, Schedule, Served},
     textbook::{self, Textbook},
-    trace::{Skipped, UNKNOWN, Workload},
+    trace::{SkippedLines, UNKNOWN, Workload},
 };
 use lattice_placement::{Policy, Weights};
 use lattice_quorum_types::VclusterName;
@@ -72,7 +72,7 @@ impl Machine {
 
 /// Options of a replay.
 #[derive(Debug, Clone, Default)]
-pub struct How {
+pub struct ReplayOptions {
     /// Order of events of one instant. `None`: one by one for schedulers of the literature. The product always takes
     /// them together.
     pub order: Option<SameInstant>,
@@ -83,7 +83,7 @@ pub struct How {
     /// Judge of the product's placements.
     pub judge: Judge,
     /// Treatment of submits that are refused for now.
-    pub refused: Refused,
+    pub refused: OverLimitPolicy,
     /// Record the nodes of each job.
     pub keeps_nodes: bool,
     /// Check the schedule against the invariants of every schedule.
@@ -98,9 +98,9 @@ pub struct Outcome {
     /// Metrics of the schedule.
     pub metrics: Metrics,
     /// Jobs that were not replayed.
-    pub skipped: Skipped,
+    pub skipped: SkippedLines,
     /// Other actions of the product; `None` for other deciders.
-    pub deeds: Option<Deeds>,
+    pub deeds: Option<ActionCounts>,
     /// Order in which events of one instant were taken.
     pub order: SameInstant,
     /// Violated invariants; `None` when the schedule was not checked.
@@ -126,11 +126,11 @@ pub fn run(
     workload: &Workload,
     machine: &Machine,
     decider: &Decider,
-    how: &How,
+    how: &ReplayOptions,
 ) -> Result<Outcome, RunError> {
     let jobs = workload.jobs.len();
     let mut schedule = Schedule::of(jobs, how.checks);
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedLines::default();
     let mut deeds = None;
     let mut order = how.order.unwrap_or(SameInstant::OneByOne);
     match decider {

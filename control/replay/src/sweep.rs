@@ -1,7 +1,7 @@
 //! Weight sweep: generation of the weights to try, and the Pareto front of the results.
 
 use crate::{
-    compare::{Better, Measure},
+    compare::{GoodDirection, Measure},
     policy::{PolicyError, PolicyText, ReservationsText, read_policy},
 };
 use lattice_placement::{Policy, Weights};
@@ -263,10 +263,10 @@ pub fn pareto(values: &[Vec<f64>], objectives: &[&Measure]) -> Vec<usize> {
 /// Converts values to costs: lower is better.
 fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
     let cost = |(value, measure): (&f64, &&Measure)| match measure.better {
-        Better::Lower => *value,
-        Better::Higher => -value,
+        GoodDirection::Lower => *value,
+        GoodDirection::Higher => -value,
         // An objective is never of this kind.
-        Better::Neither => 0.0,
+        GoodDirection::Neither => 0.0,
     };
     values.iter().zip(objectives).map(cost).collect()
 }
@@ -304,7 +304,7 @@ pub fn best(values: &[Vec<f64>], front: &[usize], objectives: &[&Measure]) -> Op
 
 /// A point of the Pareto front, for reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Point {
+pub struct ParetoPoint {
     /// Weights and other varied settings of the point.
     pub policy: PolicyText,
     /// Value by objective.

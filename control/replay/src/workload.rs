@@ -1,6 +1,6 @@
 //! Preparation of a workload for a replay: fit to a machine's size, valid estimates, shaken submits.
 
-use crate::trace::{Skip, UNKNOWN, Unit, Workload};
+use crate::trace::{SkipReason, UNKNOWN, Unit, Workload};
 use lattice_rng::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -17,14 +17,14 @@ pub enum Overrun {
 
 /// Changes that [`fit`] made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fitted {
+pub struct FitChanges {
     /// Jobs that ran longer than their estimate; either the run time was cut or the estimate was extended.
     pub overran: u64,
     /// Jobs without an estimate; their run time takes its place.
     pub without_estimate: u64,
 }
 
-impl Fitted {
+impl FitChanges {
     /// Descriptions of the changes, for reports; empty where nothing was changed.
     pub fn told(self) -> Vec<String> {
         let mut told = Vec::new();
@@ -42,12 +42,12 @@ impl Fitted {
 }
 
 /// Removes jobs larger than a machine of `size`, and makes run times fit the estimates.
-pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> Fitted {
-    let mut fitted = Fitted::default();
+pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> FitChanges {
+    let mut fitted = FitChanges::default();
     let Workload { jobs, skipped, .. } = workload;
     jobs.retain_mut(|job| {
         if u64::from(job.size) > size {
-            skipped.add(job.line, Skip::TooLarge, String::new);
+            skipped.add(job.line, SkipReason::TooLarge, String::new);
             return false;
         }
         if job.estimate_ms == UNKNOWN {

@@ -6,7 +6,7 @@ use crate::{
     scenario_groups::Group,
 };
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
-use lattice_engine::{By, Core, NodeEntry, View};
+use lattice_engine::{Core, DriftReference, NodeEntry, View};
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{Command, Outcome, baseline::Policy, node::Lifecycle};
 use serde_json::json;
@@ -43,12 +43,12 @@ fn told(view: &View) -> Vec<(String, String, String)> {
     let drifted = view.judged.drifted.iter();
     drifted
         .filter_map(|d| match &d.by {
-            By::Baseline { name, version, .. } => Some((
+            DriftReference::Baseline { name, version, .. } => Some((
                 d.node.to_string(),
                 d.key.clone(),
                 format!("{name} v{version}"),
             )),
-            By::Cohort { .. } => None,
+            DriftReference::Cohort { .. } => None,
         })
         .collect()
 }
@@ -228,8 +228,8 @@ async fn one_is_drained_and_the_brake_holds_the_next(cluster: &ClusterFixture, c
         .drifted
         .iter()
         .filter_map(|d| match &d.by {
-            By::Baseline { policy, .. } => Some(*policy),
-            By::Cohort { .. } => None,
+            DriftReference::Baseline { policy, .. } => Some(*policy),
+            DriftReference::Cohort { .. } => None,
         })
         .collect();
     assert_eq!(policies, [Policy::Warn]);

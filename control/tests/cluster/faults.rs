@@ -18,9 +18,9 @@ use std::time::Instant;
 use tokio::time::timeout;
 
 /// A file that ranks wait for.
-pub struct Gate(tempfile::TempDir);
+pub struct GateFile(tempfile::TempDir);
 
-impl Gate {
+impl GateFile {
     pub fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ impl Gate {
 }
 
 pub async fn agent_restart(cluster: &mut ClusterFixture) {
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let id = cluster
         .submit(NODES.len() as u32, &gate.then("exit 0"))
         .await;
@@ -60,7 +60,7 @@ pub async fn agent_restart(cluster: &mut ClusterFixture) {
 }
 
 pub async fn control_restart(cluster: &mut ClusterFixture) {
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let id = cluster
         .submit(3, &gate.then("exit $LATTICE_NODE_RANK"))
         .await;
@@ -79,7 +79,7 @@ pub async fn control_restart(cluster: &mut ClusterFixture) {
 }
 
 pub async fn leader_gone(cluster: &mut ClusterFixture) {
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let running = cluster.submit(2, &gate.then("exit 0")).await;
     cluster.reaches(running, &[AllocationState::Running]).await;
     let began = Instant::now();
@@ -216,7 +216,7 @@ pub async fn broken_journal(cluster: &mut ClusterFixture) {
 }
 
 pub async fn lost_record(cluster: &mut ClusterFixture) {
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let id = cluster
         .submit(NODES.len() as u32, &gate.then("exit 0"))
         .await;
@@ -235,7 +235,7 @@ pub async fn lost_record(cluster: &mut ClusterFixture) {
 pub async fn takeover(cluster: &mut ClusterFixture) {
     let old = cluster.core();
     let epoch = lease_epoch(cluster).await;
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let running = cluster.submit(2, &gate.then("exit 0")).await;
     cluster.reaches(running, &[AllocationState::Running]).await;
     let mut second = cluster.spare.take().unwrap();

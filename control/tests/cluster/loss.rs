@@ -1,6 +1,6 @@
 //! Nodes that are lost, cut off, rebooted, taken by force, or revoked.
 
-use crate::faults::Gate;
+use crate::faults::GateFile;
 use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
 use crate::relay::Relay;
 use crate::scenarios::NODES;
@@ -112,7 +112,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub async fn rebooted_node(cluster: &mut ClusterFixture) {
     let core = cluster.core();
     all_alive_and_ready(cluster).await;
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let starts = gate.file("starts");
     let script = format!("echo $LATTICE_ATTEMPT >> {}\n", starts.display());
     let script = script + &gate.then("exit 0");
@@ -173,7 +173,7 @@ pub async fn booted_before_the_launch(cluster: &mut ClusterFixture) {
     all_alive_and_ready(cluster).await;
     let entry = core.view().node(&node("gpu003")).unwrap().clone();
     let (before, record) = (entry.boot.clone().unwrap(), entry.record.clone().unwrap());
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let starts = gate.file("starts");
     let Command::Submit { mut spec } =
         submit(1, &format!("echo $LATTICE_ATTEMPT >> {}", starts.display()))
@@ -247,7 +247,7 @@ pub async fn cut_off_from_control(cluster: &mut ClusterFixture) {
         .await;
     relay.lead_to(cluster.agents[&node("gpu002")].addr());
     all_alive_and_ready(cluster).await;
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let id = submit_on(cluster, &["gpu002"], Requeue::Never, &gate.then("exit 0")).await;
     cluster.reaches(id, &[AllocationState::Running]).await;
     let began = Instant::now();
@@ -284,7 +284,7 @@ pub async fn cut_off_from_control(cluster: &mut ClusterFixture) {
 pub async fn lost_for_long(cluster: &mut ClusterFixture) {
     let core = cluster.core();
     all_alive_and_ready(cluster).await;
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let nodes = ["gpu003", "gpu004"];
     let id = submit_on(cluster, &nodes, Requeue::Never, &gate.then("exit 0")).await;
     let running = cluster.reaches(id, &[AllocationState::Running]).await;
@@ -324,7 +324,7 @@ pub async fn lost_for_long(cluster: &mut ClusterFixture) {
 pub async fn taken_by_force(cluster: &mut ClusterFixture) {
     let core = cluster.core();
     all_alive_and_ready(cluster).await;
-    let gate = Gate::new();
+    let gate = GateFile::new();
     let (ended, starts) = (gate.file("ended"), gate.file("starts"));
     let script = format!(
         "trap 'echo ended > {}; exit 9' TERM\necho x >> {}\n",
@@ -453,7 +453,7 @@ pub async fn control_restart_at_every_step(cluster: &mut ClusterFixture) {
     use AllocationState::{Cancelled, Completed, Pending, Running, Starting, Stopping};
     for step in [Pending, Starting, Running, Stopping] {
         all_alive_and_ready(cluster).await;
-        let gate = Gate::new();
+        let gate = GateFile::new();
         let starts = gate.file("starts");
         let script = format!(
             "trap 'sleep 0.5; exit 9' TERM\necho $LATTICE_NODE_RANK >> {}\n",

@@ -16,7 +16,7 @@ use lattice_client::{
         conformance::DifferenceView,
     },
 };
-use lattice_conformance::{Class, ClassMark, Digest, Schemas, Written, keys::ROWS};
+use lattice_conformance::{Class, ClassMark, Digest, Schemas, WrittenSchemas, keys::ROWS};
 use lattice_engine::{Core, View};
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{AllocationState, Command, NodeId, Outcome, node::Lifecycle};
@@ -38,7 +38,7 @@ static LATER_BUILD: LazyLock<Schemas> = LazyLock::new(|| {
     });
     Schemas {
         written: |class| match class {
-            Class::Kernel => Written {
+            Class::Kernel => WrittenSchemas {
                 current: 2,
                 earlier: Some(1),
                 oldest: 1,
@@ -52,7 +52,7 @@ static LATER_BUILD: LazyLock<Schemas> = LazyLock::new(|| {
 fn earlier_build() -> Schemas {
     Schemas {
         written: |class| match class {
-            Class::Kernel => Written::only(1),
+            Class::Kernel => WrittenSchemas::only(1),
             other => other.written(),
         },
         ..*LATER_BUILD

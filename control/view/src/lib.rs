@@ -16,7 +16,7 @@ pub mod state;
 
 pub use settings::movement::{Movement, Rules};
 pub use solver::{
-    Changes, Home, changes, delta, elements, is_least_of_service, left, pending, waiting, whole,
+    Changes, HomeRule, changes, delta, elements, is_least_of_service, left, pending, waiting, whole,
 };
-pub use standing::{Standing, Standings, bursts, tenants};
-pub use state::{BaseView, Former, Hours, Inputs, Promised, UsedTime, ViewNode};
+pub use standing::{TenantStanding, TenantStandings, bursts, tenants};
+pub use state::{BaseView, FormerValue, Hours, Inputs, Promised, UsedTime, ViewNode};

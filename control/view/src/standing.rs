@@ -23,7 +23,7 @@ const NOTHING_LEFT: Budget = Budget {
 
 /// See the module.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Standing {
+pub struct TenantStanding {
     /// Its share, burst allowance and budgets.
     pub soft: SoftLimits,
     /// What it has used of its budgets.
@@ -34,7 +34,7 @@ pub struct Standing {
     pub nodes_in_all: u64,
 }
 
-impl Standing {
+impl TenantStanding {
     /// The part of the cluster that it holds.
     pub fn share(&self) -> f64 {
         match self.nodes_in_all {
@@ -92,12 +92,12 @@ fn part(ppm: u64) -> f64 {
 
 /// How tenants stand in a view.
 #[derive(Debug)]
-pub struct Standings<'a, N> {
+pub struct TenantStandings<'a, N> {
     view: &'a BaseView<N>,
     nodes_in_all: u64,
 }
 
-impl<'a, N: ViewNode> Standings<'a, N> {
+impl<'a, N: ViewNode> TenantStandings<'a, N> {
     /// Of every tenant of a view.
     pub fn new(view: &'a BaseView<N>) -> Self {
         let records = view.nodes.values().filter_map(|entry| entry.record());
@@ -109,11 +109,11 @@ impl<'a, N: ViewNode> Standings<'a, N> {
     }
 
     /// One tenant.
-    pub fn of(&self, tenant: &ProjectPath) -> Standing {
+    pub fn of(&self, tenant: &ProjectPath) -> TenantStanding {
         let view = self.view;
         let soft = view.budgets.get(tenant).map(|budget| budget.soft);
         let held = view.projects.get(tenant).map(|record| record.total().nodes);
-        Standing {
+        TenantStanding {
             soft: soft.unwrap_or_default(),
             hours: view.hours.get(tenant).copied().unwrap_or_default(),
             nodes_held: held.unwrap_or(0),
@@ -127,7 +127,7 @@ pub fn tenants<N: ViewNode>(view: &BaseView<N>) -> BTreeMap<ProjectPath, TenantV
     if view.budgets.is_empty() {
         return BTreeMap::new();
     }
-    let standings = Standings::new(view);
+    let standings = TenantStandings::new(view);
     let known = view.budgets.keys();
     known
         .map(|tenant| (tenant.clone(), standings.of(tenant).solved()))
@@ -146,7 +146,7 @@ pub fn bursts<N: ViewNode>(view: &BaseView<N>) -> BTreeSet<AllocationId> {
     let mut standings = None;
     for budget in has_share {
         let standing = standings
-            .get_or_insert_with(|| Standings::new(view))
+            .get_or_insert_with(|| TenantStandings::new(view))
             .of(&budget.tenant);
         if let Some(share) = standing.share_nodes().filter(|_| standing.is_above_share()) {
             above.insert(&budget.tenant, standing.nodes_held as f64 - share);

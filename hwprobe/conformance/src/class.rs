@@ -108,8 +108,8 @@ impl Class {
     /// values that their machines had, such as the firmware of Ethernet ports. A record of today can therefore not be
     /// expressed in schema 1.
     #[must_use]
-    pub const fn written(self) -> Written {
-        Written::only(self.schema())
+    pub const fn written(self) -> WrittenSchemas {
+        WrittenSchemas::only(self.schema())
     }
 }
 
@@ -132,7 +132,7 @@ impl FromStr for Class {
 
 /// Schemas of one class that a build writes and reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenSchemas {
     /// The schema that the build writes.
     pub current: u16,
     /// The previous schema, while a rolling upgrade from it is supported.
@@ -141,7 +141,7 @@ pub struct Written {
     pub oldest: u16,
 }
 
-impl Written {
+impl WrittenSchemas {
     /// A class without earlier schemas in this build.
     #[must_use]
     pub const fn only(schema: u16) -> Self {

@@ -6,8 +6,8 @@
 //!
 //! The planes never mix: *conformance* (values that nodes of one design must share, [`ClassRecord`]), *identity*
 //! (serials, addresses, names, [`Identity`], and the connection of devices, [`Topology`]), resources for placement
-//! ([`Facts`]), and live values (counters, temperatures, power draw: [`Vitals`], [`Power`]). Each value is in exactly
-//! one plane.
+//! ([`NodeResources`]), and live values (counters, temperatures, power draw: [`Vitals`], [`Power`]). Each value is in
+//! exactly one plane.
 //!
 //! This crate is pure: no clock, no file, no process, no randomness. The probes that read a machine are another crate;
 //! time and readings are arguments here. So control, which compares thousands of nodes, links no probe.
@@ -29,7 +29,7 @@ mod reading;
 mod record;
 pub mod text;
 
-pub use class::{Class, UnknownClass, Written};
+pub use class::{Class, UnknownClass, WrittenSchemas};
 pub use compare::{
     COHORT_MIN, Cohort, CohortKey, Difference, Drift, DriftReport, Group, Groups, KeyVerdict,
     Levels, NoMajority, NodeView, Preimages, Scope, UnknownClassOf, cohorts, diff, diff_by_parts,
@@ -38,12 +38,12 @@ pub use compare::{
 pub use digest::{BadDigest, Digest};
 pub use history::{Debounce, Publication};
 pub use inventory::{
-    DiskIdentity, Distance, DocumentError, Facts, Finding, FindingCode, GpuIdentity, GpuPlace,
-    Identity, Inventory, LimitState, Loss, Milliwatts, NODE_DOCUMENT_VERSION, NicIdentity,
-    NodeDocument, NvlinkPeer, Outcome, Pair, Power, ProbeOutcome, Probed, Topology, Vitals,
+    DiskIdentity, Distance, DocumentError, Finding, FindingCode, GpuIdentity, GpuPlace, Identity,
+    Inventory, LimitState, Loss, Milliwatts, NODE_DOCUMENT_VERSION, NicIdentity, NodeDocument,
+    NodeResources, NvlinkPeer, Outcome, Pair, Power, ProbeOutcome, Probed, Topology, Vitals,
 };
 pub use reading::{Reading, State, Value};
 pub use record::{
-    BadMark, ClassMark, ClassRecord, ClassState, Earlier, Fingerprint, NotUnder, PreimageError,
-    Schemas, fingerprint, verify,
+    BadMark, ClassMark, ClassRecord, ClassState, EarlierDigest, Fingerprint, PreimageError,
+    SchemaMismatch, Schemas, fingerprint, verify,
 };

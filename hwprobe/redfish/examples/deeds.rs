@@ -3,7 +3,7 @@
 //! `cargo run -p lattice-redfish --example deeds -- fixtures/captures/redfish/hpe-dl325-ilo5.tar.gz`
 
 use lattice_conformance::Reading;
-use lattice_redfish::{DeedsSeen, Documents, find_deeds, read_deeds, recorded};
+use lattice_redfish::{Documents, FetchedEventDocuments, find_deeds, read_deeds, recorded};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             found = find_deeds(&documents);
         }
         let before = documents.0.len();
-        let seen = DeedsSeen::default();
+        let seen = FetchedEventDocuments::default();
         let mut read = read_deeds(&documents, &found.route, &seen);
         while !fetch(&mut documents, std::mem::take(&mut read.wanted)) {
             read = read_deeds(&documents, &found.route, &seen);

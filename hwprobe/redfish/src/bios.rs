@@ -5,7 +5,7 @@ mod registry;
 use crate::firmware::Inventory;
 use crate::systems::System;
 use crate::versions::contradict;
-use crate::walk::{Walk, kind, link, string, text};
+use crate::walk::{DocumentWalk, kind, link, string, text};
 use lattice_conformance::Value as Known;
 use lattice_conformance::{ClassRecord, Finding, FindingCode, Reading};
 use registry::{Registry, is_of_this_host};
@@ -21,7 +21,7 @@ const MOST_NAMES: usize = 20;
 
 /// Fills class `bios` from the BMC's documents, and adds findings for contradictions. Every key is required.
 pub(crate) fn record<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     system: &System<'a>,
     inventory: &Inventory,
@@ -48,7 +48,7 @@ pub(crate) fn record<'a>(
     settings(walk, root, system, record, findings);
 }
 
-fn secure_boot<'a>(walk: &mut Walk<'a>, system: &System<'a>, record: &mut ClassRecord) {
+fn secure_boot<'a>(walk: &mut DocumentWalk<'a>, system: &System<'a>, record: &mut ClassRecord) {
     let resource = walk.follow(system.value, "SecureBoot");
     let state = resource.clone().and_then(|value| {
         // The state at the last boot, not the choice for the next one.
@@ -65,7 +65,7 @@ fn secure_boot<'a>(walk: &mut Walk<'a>, system: &System<'a>, record: &mut ClassR
 }
 
 fn settings<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     system: &System<'a>,
     record: &mut ClassRecord,
@@ -177,7 +177,11 @@ fn setting(value: &Value) -> Reading<Known> {
 }
 
 /// Reports settings chosen for the next boot. They are never compared; only the running ones are.
-fn pending(walk: &mut Walk<'_>, bios: &Value, current_all: &Map<String, Value>) -> Option<Finding> {
+fn pending(
+    walk: &mut DocumentWalk<'_>,
+    bios: &Value,
+    current_all: &Map<String, Value>,
+) -> Option<Finding> {
     let object = bios.get("@Redfish.Settings")?;
     let path = link(object, "SettingsObject")?;
     let value = walk.get(&path);

@@ -2,7 +2,7 @@
 
 use crate::documents::ResourcePath;
 use crate::systems::{System, Systems};
-use crate::walk::{Walk, link, links, string};
+use crate::walk::{DocumentWalk, link, links, string};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) struct Chassis<'a> {
 /// These are the chassis linked from either side; else the one with the system's `Id`, if every system has such a
 /// chassis; else the only chassis of the only system.
 pub(crate) fn chassis<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     systems: &Systems<'a>,
     system: &System<'a>,
@@ -75,7 +75,7 @@ fn without_parts(found: FoundChassis<'_>) -> FoundChassis<'_> {
 type FoundChassis<'a> = Vec<(ResourcePath, &'a Value)>;
 
 fn unlinked_chassis<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     systems: &Systems<'a>,
     system: &System<'a>,
@@ -154,7 +154,7 @@ fn is_shared(
 
 /// The managers of a system, BMCs first, and the state of those that could not be read.
 pub(crate) fn managers<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     system: &System<'a>,
 ) -> (Vec<(ResourcePath, &'a Value)>, Reading<()>) {

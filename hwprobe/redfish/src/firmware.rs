@@ -5,7 +5,7 @@ mod component;
 use crate::chassis_managers;
 use crate::documents::ResourcePath;
 use crate::systems::{System, Systems};
-use crate::walk::{Member, Walk, link, links, text};
+use crate::walk::{DocumentWalk, Member, link, links, text};
 use component::{Component, Role};
 use lattice_conformance::{ClassRecord, Finding, FindingCode, Power, Reading};
 use serde_json::Value;
@@ -66,7 +66,7 @@ impl Inventory {
 
 /// Reads the inventory: entries of this system and entries shared by all systems, without copies that do not run.
 pub(crate) fn inventory<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     systems: &Systems<'a>,
     system: &System<'a>,
@@ -127,7 +127,7 @@ enum Member_ {
 }
 
 fn read<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     member: &Member<'a>,
     systems: &Systems<'a>,
     system: &System<'a>,
@@ -173,7 +173,7 @@ struct Images {
 }
 
 impl Images {
-    fn of<'a>(walk: &mut Walk<'a>, root: &Value, system: &System<'a>) -> Self {
+    fn of<'a>(walk: &mut DocumentWalk<'a>, root: &Value, system: &System<'a>) -> Self {
         let mut images = Self::default();
         let (managers, _) = chassis_managers::managers(walk, root, system);
         for (_, manager) in managers.iter().take(1) {
@@ -203,7 +203,7 @@ impl Images {
 /// Fills class `bmc`. Every key is required: an unreadable key makes the class incomplete, so that a slow BMC does not
 /// look like a changed one.
 pub(crate) fn record<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     system: &System<'a>,
     inventory: &Inventory,

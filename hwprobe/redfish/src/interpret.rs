@@ -2,9 +2,9 @@
 
 use crate::documents::{Documents, ResourcePath};
 use crate::report::{BmcReport, Breadth, Interpretation, NodeReport, Scope};
-use crate::selection::Unselected;
+use crate::selection::NoSystemReason;
 use crate::systems::{self, System, Systems};
-use crate::walk::Walk;
+use crate::walk::DocumentWalk;
 use crate::{bios, chassis_managers, firmware, power, vitals};
 use lattice_conformance::{
     Class, ClassRecord, Finding, FindingCode, LimitState, Power, Reading, Vitals,
@@ -17,7 +17,7 @@ use serde_json::Value;
 /// arrived.
 #[must_use]
 pub fn interpret(documents: &Documents, scope: &Scope) -> Interpretation {
-    let mut walk = Walk::new(documents);
+    let mut walk = DocumentWalk::new(documents);
     let report = report(&mut walk, scope);
     Interpretation {
         report,
@@ -25,12 +25,12 @@ pub fn interpret(documents: &Documents, scope: &Scope) -> Interpretation {
     }
 }
 
-fn report(walk: &mut Walk<'_>, scope: &Scope) -> BmcReport {
+fn report(walk: &mut DocumentWalk<'_>, scope: &Scope) -> BmcReport {
     let root = match walk.get(&ResourcePath::root()) {
         Reading::Present(root) => root,
         other => {
             return BmcReport {
-                unselected: Some(Unselected::unread(&other)),
+                unselected: Some(NoSystemReason::unread(&other)),
                 ..BmcReport::default()
             };
         }
@@ -64,7 +64,7 @@ fn report(walk: &mut Walk<'_>, scope: &Scope) -> BmcReport {
 }
 
 fn node<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &'a Value,
     systems: &Systems<'a>,
     system: &System<'a>,

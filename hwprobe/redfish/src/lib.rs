@@ -28,11 +28,12 @@ mod vitals;
 mod walk;
 
 pub use bmc_events::{
-    Deed, DeedOf, DeedRoute, DeedSeverity, DeedsFound, DeedsRead, DeedsSeen, find_deeds, read_deeds,
+    BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, EventListRoute, EventListSearch,
+    FetchedEventDocuments, find_deeds, read_deeds,
 };
 pub use documents::{Documents, ResourcePath};
 pub use interpret::interpret;
-pub use power::{Route, RoutedPower, Shape, Source, read_by_route};
+pub use power::{PowerForm, Route, RoutedPower, Source, read_by_route};
 pub use report::{BmcReport, Breadth, Interpretation, NodeReport, Scope, unread};
-pub use selection::{Selector, SystemName, Unselected};
+pub use selection::{NoSystemReason, Selector, SystemName};
 pub use versions::contradictions;

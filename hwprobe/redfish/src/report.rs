@@ -2,7 +2,7 @@
 
 use crate::documents::ResourcePath;
 use crate::power::Route;
-use crate::selection::{Selector, SystemName, Unselected};
+use crate::selection::{NoSystemReason, Selector, SystemName};
 use lattice_conformance::{
     Class, ClassRecord, Finding, LimitState, Power, Probed, Reading, Vitals,
 };
@@ -49,7 +49,7 @@ pub struct BmcReport {
     /// reason.
     pub nodes: Vec<NodeReport>,
     /// Why no system was selected.
-    pub unselected: Option<Unselected>,
+    pub unselected: Option<NoSystemReason>,
 }
 
 /// Report of one system, in the planes of an inventory.
@@ -124,12 +124,12 @@ impl BmcReport {
     ///
     /// # Errors
     /// The reason why there is none.
-    pub fn node(&self) -> Result<&NodeReport, Unselected> {
+    pub fn node(&self) -> Result<&NodeReport, NoSystemReason> {
         match (&self.unselected, self.nodes.as_slice()) {
             (Some(why), _) => Err(why.clone()),
             (None, [only]) => Ok(only),
-            (None, []) => Err(Unselected::None),
-            (None, several) => Err(Unselected::Ambiguous {
+            (None, []) => Err(NoSystemReason::None),
+            (None, several) => Err(NoSystemReason::Ambiguous {
                 choices: several.iter().map(|n| n.system.id.clone()).collect(),
             }),
         }

@@ -50,7 +50,7 @@ pub struct SystemName {
 /// Why no system of a BMC was selected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "lowercase")]
-pub enum Unselected {
+pub enum NoSystemReason {
     /// The list of systems could not be read.
     #[error("the BMC's systems could not be read: {why}")]
     Unread {
@@ -78,7 +78,7 @@ pub enum Unselected {
     },
 }
 
-impl Unselected {
+impl NoSystemReason {
     /// The systems could not be read.
     pub(crate) fn unread<T>(reading: &Reading<T>) -> Self {
         Self::Unread {

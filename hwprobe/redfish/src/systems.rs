@@ -1,8 +1,8 @@
 //! Systems of a BMC, and the selection among them.
 
 use crate::documents::ResourcePath;
-use crate::selection::{Selector, SystemName, Unselected};
-use crate::walk::{Walk, link, string, text, type_name};
+use crate::selection::{NoSystemReason, Selector, SystemName};
+use crate::walk::{DocumentWalk, link, string, text, type_name};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
@@ -31,15 +31,18 @@ pub(crate) struct Systems<'a> {
 ///
 /// # Errors
 /// The list is missing or unreadable.
-pub(crate) fn systems<'a>(walk: &mut Walk<'a>, root: &Value) -> Result<Systems<'a>, Unselected> {
+pub(crate) fn systems<'a>(
+    walk: &mut DocumentWalk<'a>,
+    root: &Value,
+) -> Result<Systems<'a>, NoSystemReason> {
     let Some(path) = link(root, "Systems") else {
-        return Err(Unselected::None);
+        return Err(NoSystemReason::None);
     };
     let members = match walk.members(&path) {
         Reading::Present(members) => members,
-        Reading::Absent => return Err(Unselected::None),
+        Reading::Absent => return Err(NoSystemReason::None),
         other => {
-            return Err(Unselected::unread(&other));
+            return Err(NoSystemReason::unread(&other));
         }
     };
     let mut systems = Systems {
@@ -87,7 +90,10 @@ fn name_of(path: &ResourcePath, value: &Value) -> SystemName {
 ///
 /// # Errors
 /// No system matches, or several do if one was requested.
-pub(crate) fn select(systems: &Systems<'_>, selector: &Selector) -> Result<Vec<usize>, Unselected> {
+pub(crate) fn select(
+    systems: &Systems<'_>,
+    selector: &Selector,
+) -> Result<Vec<usize>, NoSystemReason> {
     let found = &systems.found;
     let choices = || found.iter().map(|s| s.name.id.clone()).collect();
     let where_ = |is_it: &dyn Fn(&SystemName) -> bool| -> Vec<usize> {
@@ -123,14 +129,14 @@ pub(crate) fn select(systems: &Systems<'_>, selector: &Selector) -> Result<Vec<u
     };
     match (chosen.len(), selector, &systems.unread) {
         // The unreadable system may be the selected one.
-        (0, _, Some(why)) | (1.., Selector::Only, Some(why)) => Err(Unselected::unread(why)),
+        (0, _, Some(why)) | (1.., Selector::Only, Some(why)) => Err(NoSystemReason::unread(why)),
         (1, _, _) => Ok(chosen),
-        (0, Selector::Id(id), None) if !found.is_empty() => Err(Unselected::Unknown {
+        (0, Selector::Id(id), None) if !found.is_empty() => Err(NoSystemReason::Unknown {
             id: id.clone(),
             choices: choices(),
         }),
-        (0, _, None) => Err(Unselected::None),
-        _ => Err(Unselected::Ambiguous { choices: choices() }),
+        (0, _, None) => Err(NoSystemReason::None),
+        _ => Err(NoSystemReason::Ambiguous { choices: choices() }),
     }
 }
 

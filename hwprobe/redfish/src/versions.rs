@@ -41,7 +41,7 @@ pub(crate) fn contradict(one: &str, other: &str) -> bool {
     }
     let (one, other) = (words(&one), words(&other));
     let shapes: BTreeSet<&str> = one.iter().map(|word| &*word.shape).collect();
-    let of = |words: &[Word], shape: &str| -> BTreeSet<String> {
+    let of = |words: &[VersionPart], shape: &str| -> BTreeSet<String> {
         let alike = words.iter().filter(|word| word.shape == shape);
         alike.map(|word| word.text.clone()).collect()
     };
@@ -53,7 +53,7 @@ pub(crate) fn contradict(one: &str, other: &str) -> bool {
 }
 
 /// A part of a version, such as `a43` or `2.52`.
-struct Word {
+struct VersionPart {
     /// Text of the part, with numbers without leading zeros.
     text: String,
     /// Form of the part: `#` for each number, `a` for each run of letters, and the characters between them: `a#`,
@@ -62,18 +62,18 @@ struct Word {
 }
 
 /// The words of a version with more than one part. A date contains slashes and is not a version.
-fn words(text: &str) -> Vec<Word> {
+fn words(text: &str) -> Vec<VersionPart> {
     let split = |c: char| c.is_whitespace() || "()[],;:-_".contains(c);
     let words = text.split(split).filter(|word| !word.contains('/'));
     words.filter_map(word).collect()
 }
 
-fn word(text: &str) -> Option<Word> {
+fn word(text: &str) -> Option<VersionPart> {
     let number = text
         .strip_prefix('v')
         .filter(|rest| begins_with_digit(rest));
     let mut rest = number.unwrap_or(text);
-    let mut word = Word {
+    let mut word = VersionPart {
         text: String::new(),
         shape: String::new(),
     };

@@ -1,9 +1,9 @@
 //! Live values of a BMC other than power: health, log entry counts, limits of accelerators.
 
 use crate::chassis_managers::{self, Chassis};
-use crate::power::{self, Readout, SourcePower};
+use crate::power::{self, SourcePower, SourceReadings};
 use crate::systems::System;
-use crate::walk::{Walk, link, string, text};
+use crate::walk::{DocumentWalk, link, string, text};
 use lattice_conformance::Value as Known;
 use lattice_conformance::{LimitState, Milliwatts, Reading, Vitals};
 use serde_json::Value;
@@ -15,11 +15,11 @@ const HARDWARE_LOGS: &[&str] = &["sel", "iml"];
 
 /// Fills in the values found in the documents.
 pub(crate) fn collect<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     root: &Value,
     system: &System<'a>,
     chassis: &[Chassis<'a>],
-    readout: &Readout,
+    readout: &SourceReadings,
     vitals: &mut Vitals,
 ) {
     let status = system.value.get("Status").unwrap_or(&Value::Null);
@@ -41,7 +41,7 @@ fn milliwatts(reading: &Reading<Milliwatts>) -> Reading<Known> {
 }
 
 /// Number of entries in the hardware logs.
-fn logs<'a>(walk: &mut Walk<'a>, system: &System<'a>, vitals: &mut Vitals) {
+fn logs<'a>(walk: &mut DocumentWalk<'a>, system: &System<'a>, vitals: &mut Vitals) {
     let Some(path) = link(system.value, "LogServices") else {
         return;
     };
@@ -68,7 +68,7 @@ fn logs<'a>(walk: &mut Walk<'a>, system: &System<'a>, vitals: &mut Vitals) {
 
 /// Limits of accelerators: controls of the chassis, else environment metrics of the processors.
 fn accelerators<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     system: &System<'a>,
     chassis: &[Chassis<'a>],
     vitals: &mut Vitals,

@@ -12,7 +12,7 @@ pub(crate) const MOST_RESOURCES: usize = 512;
 const MOST_MEMBERS: usize = 4096;
 
 /// Traversal of the documents for one interpretation.
-pub(crate) struct Walk<'a> {
+pub(crate) struct DocumentWalk<'a> {
     documents: &'a Documents,
     touched: BTreeSet<ResourcePath>,
     wanted: BTreeSet<ResourcePath>,
@@ -27,7 +27,7 @@ pub(crate) struct Member<'a> {
     pub(crate) inline: Option<&'a Value>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> DocumentWalk<'a> {
     pub(crate) const fn new(documents: &'a Documents) -> Self {
         Self {
             documents,

@@ -124,7 +124,7 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
     // Includes tar headers: an empty folder costs 512 bytes.
     let bounded = decoder.take(MOST_BYTES + MOST_ENTRIES * 2048);
     let mut archive = Archive::new(bounded);
-    let mut unpacking = Unpacking {
+    let mut unpacking = UnpackTarget {
         to,
         bytes_left: MOST_BYTES,
         entries_left: MOST_ENTRIES,
@@ -194,14 +194,14 @@ fn is_short(path: &Path) -> Result<(), BadArchive> {
 }
 
 /// The target folder, with the remaining budget.
-struct Unpacking<'a> {
+struct UnpackTarget<'a> {
     to: &'a Path,
     bytes_left: u64,
     /// Remaining entries, including parent folders created for them.
     entries_left: u64,
 }
 
-impl Unpacking<'_> {
+impl UnpackTarget<'_> {
     fn count(&mut self) -> Result<(), BadArchive> {
         let left = self.entries_left.checked_sub(1);
         self.entries_left = left.ok_or_else(|| too_large(format!("{MOST_ENTRIES} entries")))?;

@@ -3,7 +3,7 @@
 use super::mask::Secrets;
 use super::{CaptureError, Captured, Privacy};
 use crate::probe::{nic, software, storage};
-use crate::root::{Touched, Touches, UNREADABLE};
+use crate::root::{TouchedPath, TouchedPaths, UNREADABLE};
 use crate::{Host, commands, smbios};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,19 +36,19 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes every touched path. Links are written last, so that no file is written through a link.
-    pub(super) fn tree(&mut self, touched: &Touches) -> Result<(), CaptureError> {
+    pub(super) fn tree(&mut self, touched: &TouchedPaths) -> Result<(), CaptureError> {
         for (path, what) in &touched.places {
             match what {
-                Touched::Dir(names) => self.folder(touched, path, names)?,
-                Touched::File(content) => {
+                TouchedPath::Dir(names) => self.folder(touched, path, names)?,
+                TouchedPath::File(content) => {
                     let bytes = self.without_identity(path, content.as_bytes());
                     self.bytes(path, &bytes)?;
                 }
-                Touched::Link(_) => {}
+                TouchedPath::Link(_) => {}
             }
         }
         for (path, what) in &touched.places {
-            if let Touched::Link(to) = what {
+            if let TouchedPath::Link(to) = what {
                 self.link(path, to)?;
             }
         }
@@ -57,7 +57,12 @@ impl<'a> Writer<'a> {
 
     /// A listed folder keeps all its names, because a probe may have counted them. An entry that no probe opened
     /// becomes an empty folder.
-    fn folder(&self, touched: &Touches, path: &Path, names: &[String]) -> Result<(), CaptureError> {
+    fn folder(
+        &self,
+        touched: &TouchedPaths,
+        path: &Path,
+        names: &[String],
+    ) -> Result<(), CaptureError> {
         make_dir(&self.place(path))?;
         for name in names {
             let entry = path.join(name);
@@ -110,7 +115,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the list of unreadable paths, as named in the tree.
-    pub(super) fn unread(&mut self, touched: &Touches) -> Result<(), CaptureError> {
+    pub(super) fn unread(&mut self, touched: &TouchedPaths) -> Result<(), CaptureError> {
         let unread = touched.unread.iter();
         let unread: BTreeMap<String, _> = unread
             .map(|(path, unread)| (self.secrets.mask(&path.to_string_lossy()), unread))

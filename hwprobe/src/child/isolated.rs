@@ -4,7 +4,7 @@ use super::PROBE_SUBCOMMAND;
 use super::job::{Job, Line};
 use super::pipes::{ChildOutput, Pipes};
 use crate::process::MOST_STUCK_GROUPS;
-use crate::root::Touches;
+use crate::root::TouchedPaths;
 use crate::{Host, Probe};
 use lattice_conformance::{Inventory, Loss, Probed, Reading, text};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -35,9 +35,9 @@ pub(crate) fn traced_isolated(
     host: &Host,
     program: &Path,
     is_traced: bool,
-) -> (Inventory, Touches) {
+) -> (Inventory, TouchedPaths) {
     let stuck = host.stuck.still();
-    let mut round = Round::new(host, &stuck);
+    let mut round = ChildRun::new(host, &stuck);
     if !round.pending.is_empty() {
         round.run(host, program, is_traced);
     }
@@ -62,22 +62,22 @@ enum Answer {
 }
 
 /// One run of the child.
-struct Round {
+struct ChildRun {
     started_at: Instant,
     /// Probes without an answer, each with the time at which it counts as hung.
     pending: BTreeMap<&'static str, Instant>,
     answers: BTreeMap<&'static str, Answer>,
-    touched: Touches,
+    touched: TouchedPaths,
 }
 
-impl Round {
+impl ChildRun {
     fn new(host: &Host, stuck: &BTreeMap<String, u32>) -> Self {
         let started_at = Instant::now();
         let mut round = Self {
             started_at,
             pending: BTreeMap::new(),
             answers: BTreeMap::new(),
-            touched: Touches::default(),
+            touched: TouchedPaths::default(),
         };
         for probe in host.probes() {
             match without_running(probe, host, stuck) {

@@ -1,7 +1,7 @@
 //! Messages between the parent and the probing process.
 
 use crate::Host;
-use crate::root::Touches;
+use crate::root::TouchedPaths;
 use lattice_conformance::Probed;
 use serde::{Deserialize, Serialize};
 
@@ -27,5 +27,5 @@ pub(super) struct Line {
     pub result: Result<Probed, String>,
     /// Paths that the probe touched, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub touched: Option<Touches>,
+    pub touched: Option<TouchedPaths>,
 }

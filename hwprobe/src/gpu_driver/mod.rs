@@ -15,7 +15,7 @@ pub(crate) use line::Line;
 pub use query::ask;
 pub use report::{Ancestor, DeviceReport, Envelope, GpuReport, LinkReport, REPORT_VERSION};
 pub use source::NvmlSource;
-pub(crate) use watch::{News, keep, main as watch_main};
+pub(crate) use watch::{ChildMessage, keep, main as watch_main};
 
 use crate::process::die_with_parent;
 use std::ffi::OsString;

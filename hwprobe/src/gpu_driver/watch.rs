@@ -6,7 +6,7 @@
 
 use super::nvml;
 use super::{DEFAULT_LIBRARY, Line, NvmlSource, WATCH_SUBCOMMAND};
-use crate::process::{LONGEST_COMPLAINT, MOST_STUCK_GROUPS, Stuck, die_with_parent};
+use crate::process::{LONGEST_COMPLAINT, MOST_STUCK_GROUPS, StuckProcesses, die_with_parent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
@@ -35,7 +35,7 @@ const LONGEST_LINE: usize = 64 << 10;
 
 /// Messages of the thread to the consumer of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ChildMessage {
     /// A line from the child.
     Line(Line),
     /// The child sent nothing for too long, or too many listener processes are stuck.
@@ -85,7 +85,7 @@ fn say(line: &Line) -> bool {
 
 /// Keeps a child running until `stop` and passes its lines to `tell`. A child without output for the source's deadline
 /// is hung. Returns at once if the source has no child.
-pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(News)) {
+pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(ChildMessage)) {
     let NvmlSource::Child {
         program,
         args,
@@ -102,7 +102,7 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
     own.extend(args.iter().skip(1).cloned());
     own.push("--every-ms".into());
     own.push(every.as_millis().to_string().into());
-    let stuck = Stuck::default();
+    let stuck = StuckProcesses::default();
     let mut pause = PAUSES.0;
     while !stop.load(Ordering::Acquire) {
         let started_at = Instant::now();
@@ -117,7 +117,7 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
                 Ok((child, stdout)) => {
                     listen(child, stdout, silent_for, &stuck, stop, tell);
                 }
-                Err(error) => tell(News::Ended {
+                Err(error) => tell(ChildMessage::Ended {
                     why: format!("cannot start {}: {error}", program.display()),
                 }),
             }
@@ -130,8 +130,8 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
     }
 }
 
-fn hung(silent_for: Duration) -> News {
-    News::Hung {
+fn hung(silent_for: Duration) -> ChildMessage {
+    ChildMessage::Hung {
         after_ms: u64::try_from(silent_for.as_millis()).unwrap_or(u64::MAX),
     }
 }
@@ -160,9 +160,9 @@ fn listen(
     mut child: Child,
     stdout: ChildStdout,
     silent_for: Duration,
-    stuck: &Stuck,
+    stuck: &StuckProcesses,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(News),
+    tell: &mut dyn FnMut(ChildMessage),
 ) {
     let mut lines = Lines::new(stdout);
     let mut complaints = Complaints::new(child.stderr.take());
@@ -177,11 +177,11 @@ fn listen(
             PipeItem::Line(line) => {
                 last_word_at = Instant::now();
                 match serde_json::from_slice::<Line>(&line) {
-                    Ok(Line::Failed { why }) => break Some(News::Ended { why }),
-                    Ok(line) => tell(News::Line(line)),
+                    Ok(Line::Failed { why }) => break Some(ChildMessage::Ended { why }),
+                    Ok(line) => tell(ChildMessage::Line(line)),
                     Err(error) => {
                         let why = format!("the listener's output is invalid: {error}");
-                        break Some(News::Ended { why });
+                        break Some(ChildMessage::Ended { why });
                     }
                 }
             }
@@ -191,7 +191,7 @@ fn listen(
             PipeItem::Nothing => {}
             PipeItem::End => {
                 let why = complaints.why();
-                break Some(News::Ended { why });
+                break Some(ChildMessage::Ended { why });
             }
         }
     };
@@ -315,12 +315,12 @@ mod tests {
         command.args(["-c", script]);
         let (child, stdout) = start(&mut command).unwrap();
         let mut news = Vec::new();
-        let (stuck, stop) = (Stuck::default(), AtomicBool::new(false));
+        let (stuck, stop) = (StuckProcesses::default(), AtomicBool::new(false));
         let silent_for = Duration::from_secs(60);
         listen(child, stdout, silent_for, &stuck, &stop, &mut |told| {
             news.push(told);
         });
-        let [News::Line(Line::Alive), News::Ended { why }] = news.as_slice() else {
+        let [ChildMessage::Line(Line::Alive), ChildMessage::Ended { why }] = news.as_slice() else {
             panic!("{news:?}");
         };
         assert!(why.starts_with("the listener ended: broken"), "{why:?}");

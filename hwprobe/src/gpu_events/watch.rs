@@ -1,10 +1,10 @@
 //! Event watch: two source threads, one channel, one log.
 
 use super::{line, record};
-use crate::gpu_driver::{Line, News, NvmlSource, keep};
+use crate::gpu_driver::{ChildMessage, Line, NvmlSource, keep};
 use lattice_conformance::Reading;
 use lattice_conformance::driver_events::{
-    EventCode, GpuEvent, GpuEventLog, GpuEventSource, Recorded, Sighting,
+    EventCode, GpuEvent, GpuEventLog, GpuEventSource, RecordOutcome, Sighting,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -130,14 +130,14 @@ impl GpuEventWatch {
                 WatchMessage::Seen(sighting) => {
                     let is_kernels = sighting.kernel_seq.is_some();
                     match self.log.record(sighting) {
-                        Recorded::New(seq) => new.push(seq),
-                        Recorded::Confirms(seq) if is_kernels => {
+                        RecordOutcome::New(seq) => new.push(seq),
+                        RecordOutcome::Confirms(seq) if is_kernels => {
                             self.confirmed.insert(seq);
                             // Entries older than the first kept event are dropped.
                             let first = self.log.since(0).next().map_or(seq, |event| event.seq);
                             self.confirmed = self.confirmed.split_off(&first);
                         }
-                        Recorded::Confirms(_) => {}
+                        RecordOutcome::Confirms(_) => {}
                     }
                 }
             }
@@ -183,9 +183,9 @@ impl Drop for GpuEventWatch {
     }
 }
 
-fn pass_on(news: News, tell: &Sender<WatchMessage>) {
+fn pass_on(news: ChildMessage, tell: &Sender<WatchMessage>) {
     let told = match news {
-        News::Line(Line::Xid {
+        ChildMessage::Line(Line::Xid {
             at_ms,
             address,
             xid,
@@ -197,12 +197,14 @@ fn pass_on(news: News, tell: &Sender<WatchMessage>) {
             detail: String::new(),
             kernel_seq: None,
         }),
-        News::Line(Line::Ready { watched, .. }) => WatchMessage::Nvml(Reading::Present(watched)),
-        News::Line(Line::Alive) => return,
-        News::Line(Line::Failed { why }) | News::Ended { why } => {
+        ChildMessage::Line(Line::Ready { watched, .. }) => {
+            WatchMessage::Nvml(Reading::Present(watched))
+        }
+        ChildMessage::Line(Line::Alive) => return,
+        ChildMessage::Line(Line::Failed { why }) | ChildMessage::Ended { why } => {
             WatchMessage::Nvml(Reading::Failed { why })
         }
-        News::Hung { after_ms } => WatchMessage::Nvml(Reading::Timeout { after_ms }),
+        ChildMessage::Hung { after_ms } => WatchMessage::Nvml(Reading::Timeout { after_ms }),
     };
     let _ = tell.send(told);
 }
@@ -342,8 +344,8 @@ mod tests {
             ..live.clone()
         };
         let mut log = GpuEventLog::new(9);
-        assert_eq!(log.record(live), Recorded::New(1));
-        assert_eq!(log.record(by_driver), Recorded::Confirms(1));
+        assert_eq!(log.record(live), RecordOutcome::New(1));
+        assert_eq!(log.record(by_driver), RecordOutcome::Confirms(1));
         let text = text.replace(&stamp.to_string(), &(now.up_us - day_us).to_string());
         let old = sighting(&text, false, &now).unwrap();
         assert_eq!(old.at_ms, (now.wall_us - day_us) / 1000);

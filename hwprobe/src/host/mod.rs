@@ -4,7 +4,7 @@ pub(crate) mod defaults;
 
 use crate::{
     Commands, EthtoolSource, IpmiSource, NvmlSource, Root,
-    process::{Outstanding, Stuck},
+    process::{Outstanding, StuckProcesses},
 };
 use lattice_conformance::{Class, Loss};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub struct Host {
     pub(crate) outstanding: Outstanding,
     /// Processes of isolated probes that survived a kill.
     #[serde(skip)]
-    pub(crate) stuck: Stuck,
+    pub(crate) stuck: StuckProcesses,
 }
 
 impl Host {
@@ -88,7 +88,7 @@ impl Host {
             files_within: FILES_WITHIN,
             is_isolated: false,
             outstanding: Outstanding::default(),
-            stuck: Stuck::default(),
+            stuck: StuckProcesses::default(),
         }
     }
 

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 /// One kind of kernel call, with the count of its stuck threads. Kernel locks belong to the machine, so each kind is a
 /// `static`, not a part of a host.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct CallKind {
     name: &'static str,
     stuck: AtomicUsize,
 }
 
 /// Why a call did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expired {
+pub(crate) enum CallExpired {
     /// The deadline passed, or an earlier call is still stuck.
     TimedOut,
     /// No thread could be started.
@@ -32,7 +32,7 @@ const RUNNING: u8 = 0;
 const FINISHED: u8 = 1;
 const ABANDONED: u8 = 2;
 
-impl Aside {
+impl CallKind {
     pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -46,9 +46,9 @@ impl Aside {
         deadline: Duration,
         job: impl FnOnce(&Sender<T>) + Send + 'static,
         mut take: impl FnMut(T),
-    ) -> Result<(), Expired> {
+    ) -> Result<(), CallExpired> {
         if self.stuck.load(Ordering::Acquire) > 0 {
-            return Err(Expired::TimedOut);
+            return Err(CallExpired::TimedOut);
         }
         let ends_at = Instant::now() + deadline;
         let (sender, receiver) = channel();
@@ -63,7 +63,7 @@ impl Aside {
         };
         let name = self.name.to_owned();
         if thread::Builder::new().name(name).spawn(work).is_err() {
-            return Err(Expired::NoThread);
+            return Err(CallExpired::NoThread);
         }
         loop {
             match receiver.recv_timeout(ends_at.saturating_duration_since(Instant::now())) {
@@ -80,7 +80,7 @@ impl Aside {
             // The thread finished at the last moment, so it does not decrement the count itself.
             self.stuck.fetch_sub(1, Ordering::AcqRel);
         }
-        Err(Expired::TimedOut)
+        Err(CallExpired::TimedOut)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     fn what_came_before_the_deadline_is_kept_and_a_stuck_call_is_not_asked_again() {
         let mut deadline = Duration::from_millis(50);
         let (calls, release) = loop {
-            let calls: &'static Aside = Box::leak(Box::new(Aside::new("test")));
+            let calls: &'static CallKind = Box::leak(Box::new(CallKind::new("test")));
             let (release, hold) = channel::<()>();
             let mut got = Vec::new();
             let stuck = calls.run(
@@ -104,7 +104,7 @@ mod tests {
                 },
                 |value| got.push(value),
             );
-            assert_eq!(stuck, Err(Expired::TimedOut));
+            assert_eq!(stuck, Err(CallExpired::TimedOut));
             if got == [1] {
                 break (calls, release);
             }
@@ -114,7 +114,7 @@ mod tests {
         };
         let asked_at = Instant::now();
         let again = calls.run(Duration::from_secs(60), |_: &Sender<u8>| (), drop);
-        assert_eq!(again, Err(Expired::TimedOut));
+        assert_eq!(again, Err(CallExpired::TimedOut));
         assert!(asked_at.elapsed() < Duration::from_secs(60));
         // After the driver returns, calls are made again.
         release.send(()).unwrap();

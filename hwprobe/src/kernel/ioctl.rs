@@ -91,7 +91,7 @@ struct Request {
 
 /// `struct ipmi_recv`.
 #[repr(C)]
-struct Received {
+struct IpmiReceived {
     recv_type: c_int,
     addr: *mut AnyAddress,
     addr_len: c_uint,
@@ -102,7 +102,7 @@ struct Received {
 /// `IPMICTL_SEND_COMMAND`: `_IOR('i', 13, struct ipmi_req)`.
 const IPMI_SEND: Opcode = opcode::read::<Request>(b'i', 13);
 /// `IPMICTL_RECEIVE_MSG_TRUNC`: `_IOWR('i', 11, struct ipmi_recv)`.
-const IPMI_RECEIVE: Opcode = opcode::read_write::<Received>(b'i', 11);
+const IPMI_RECEIVE: Opcode = opcode::read_write::<IpmiReceived>(b'i', 11);
 /// `IPMI_SYSTEM_INTERFACE_ADDR_TYPE`.
 const SYSTEM_INTERFACE: c_int = 0x0c;
 /// `IPMI_BMC_CHANNEL`.
@@ -165,7 +165,7 @@ pub(crate) fn ipmi_receive(device: impl AsFd) -> io::Result<IpmiAnswer> {
         channel: 0,
         data: [0; 32],
     };
-    let mut received = Received {
+    let mut received = IpmiReceived {
         recv_type: 0,
         addr: &raw mut address,
         addr_len: size_of::<AnyAddress>() as c_uint,
@@ -177,13 +177,13 @@ pub(crate) fn ipmi_receive(device: impl AsFd) -> io::Result<IpmiAnswer> {
             data: data.as_mut_ptr(),
         },
     };
-    // SAFETY: the opcode takes a `struct ipmi_recv`, which `Received` matches field by field. The driver writes at most
-    // `addr_len` and `data_len` bytes through the two pointers, because this variant of the call truncates a longer
-    // message. Both pointers are to live locals of these lengths.
+    // SAFETY: the opcode takes a `struct ipmi_recv`, which `IpmiReceived` matches field by field. The driver writes at
+    // most `addr_len` and `data_len` bytes through the two pointers, because this variant of the call truncates a
+    // longer message. Both pointers are to live locals of these lengths.
     unsafe {
         ioctl(
             device,
-            Updater::<{ IPMI_RECEIVE }, Received>::new(&mut received),
+            Updater::<{ IPMI_RECEIVE }, IpmiReceived>::new(&mut received),
         )
     }?;
     data.truncate(usize::from(received.msg.data_len.min(LONGEST)));
@@ -213,9 +213,9 @@ mod tests {
         assert_eq!(size_of::<Request>(), 40);
         assert_eq!(offset_of!(Request, msgid), 16);
         assert_eq!(offset_of!(Request, msg), 24);
-        assert_eq!(size_of::<Received>(), 48);
-        assert_eq!(offset_of!(Received, addr_len), 16);
-        assert_eq!(offset_of!(Received, msg), 32);
+        assert_eq!(size_of::<IpmiReceived>(), 48);
+        assert_eq!(offset_of!(IpmiReceived, addr_len), 16);
+        assert_eq!(offset_of!(IpmiReceived, msg), 32);
         assert_eq!(IPMI_SEND, 0x8028_690d);
         assert_eq!(IPMI_RECEIVE, 0xc030_690b);
     }

@@ -1,7 +1,7 @@
 //! Kernel device events (uevents), and which of them require a new read of the node.
 //!
 //! Pure: the caller provides bytes and times. [`Uevent::parse`] decodes one message of the kernel's netlink group, and
-//! [`Uevent::cause`] converts it to a cause. [`Settling`] reduces a storm to one read and a few journal lines.
+//! [`Uevent::cause`] converts it to a cause. [`StormState`] reduces a storm to one read and a few journal lines.
 
 use lattice_conformance::history::Cause;
 use std::collections::BTreeSet;
@@ -141,7 +141,7 @@ pub(crate) fn harmless(name: &str) -> String {
 /// State of an event storm: the single read it causes, and the names reported. Times are milliseconds of a monotonic
 /// clock.
 #[derive(Clone, Debug, Default)]
-pub struct Settling {
+pub struct StormState {
     storm: Option<Storm>,
     settled: Option<u64>,
 }
@@ -156,7 +156,7 @@ struct Storm {
     devices: BTreeSet<String>,
 }
 
-impl Settling {
+impl StormState {
     /// Adds an event. Returns true if the event is to be reported by name: the first names of a storm, and repeats of
     /// these. Other events are only counted. Modules have a separate limit, because their devices arrive with them.
     pub fn take(&mut self, cause: Cause, now: u64) -> bool {
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_storm_is_worth_one_read_after_some_quiet() {
-        let mut settling = Settling::default();
+        let mut settling = StormState::default();
         assert_eq!(settling.due(), None);
         settling.take(device("pci remove a").unwrap(), 1000);
         settling.take(device("net remove b").unwrap(), 3000);
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn of_a_storm_the_first_modules_and_devices_are_named_and_what_is_the_same() {
-        let mut settling = Settling::default();
+        let mut settling = StormState::default();
         for n in 0..MOST_NAMED {
             let vf = device(&format!("pci add 0000:17:00.{n}"));
             assert!(settling.take(vf.unwrap(), 1000), "{n}");
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_storm_that_does_not_end_is_read_once_a_minute() {
-        let mut settling = Settling::default();
+        let mut settling = StormState::default();
         let mut reads = 0;
         for second in 0..300 {
             let now = second * 1000;
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_device_that_comes_and_goes_is_read_once_a_minute() {
-        let mut settling = Settling::default();
+        let mut settling = StormState::default();
         let mut reads = Vec::new();
         for second in 0..300 {
             let now = second * 1000;

@@ -13,7 +13,7 @@ const BLUEFIELD: [&str; 4] = ["1975", "1978", "197a", "197b"];
 
 /// Path of a function from its host bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct PciPath {
     /// Path components up to and including the host bridge, `/sys/devices/pci0000:15`.
     pub bridge: Vec<String>,
     /// Functions below the host bridge; the function itself is last.
@@ -21,7 +21,7 @@ pub(crate) struct Way {
 }
 
 /// Path of the function in the kernel's device tree. Unsupported in a captured tree without the kernel's links.
-pub(crate) fn way(root: &Root, function: &Function) -> Reading<Way> {
+pub(crate) fn way(root: &Root, function: &Function) -> Reading<PciPath> {
     let link = function.path("");
     let path = match root.resolve(link.trim_end_matches('/')) {
         Ok(path) => path,
@@ -33,12 +33,12 @@ pub(crate) fn way(root: &Root, function: &Function) -> Reading<Way> {
     parse_way(parts.collect())
 }
 
-pub(crate) fn parse_way(mut parts: Vec<String>) -> Reading<Way> {
+pub(crate) fn parse_way(mut parts: Vec<String>) -> Reading<PciPath> {
     // A host bridge may be below a function of another one (VMD); the last one counts.
     match parts.iter().rposition(|part| is_host_bridge(part)) {
         Some(bridge) => {
             let hops = parts.split_off(bridge + 1);
-            Reading::Present(Way {
+            Reading::Present(PciPath {
                 bridge: parts,
                 hops,
             })
@@ -147,7 +147,7 @@ fn is_of_a_card(root: &Root, port: &Function) -> bool {
 }
 
 impl Ports {
-    fn above(&self, way: &Way) -> Reading<u32> {
+    fn above(&self, way: &PciPath) -> Reading<u32> {
         let above = way.hops.split_last().map_or(&[][..], |(_, above)| above);
         // Directly below the host bridge: in guests, this gives no information about the machine.
         if above.is_empty() {

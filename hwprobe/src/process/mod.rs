@@ -6,7 +6,7 @@
 
 mod stuck;
 
-pub(crate) use stuck::{MOST_STUCK_GROUPS, Stuck};
+pub(crate) use stuck::{MOST_STUCK_GROUPS, StuckProcesses};
 
 use lattice_conformance::text;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -116,7 +116,7 @@ pub(crate) fn run(
     let answer = drain(child.stdout.take(), bounds.answer);
     let complaints = drain(child.stderr.take(), LONGEST_COMPLAINT);
     let stopped = match answer.recv_timeout(bounds.deadline) {
-        Ok(Drained::All(answer)) => {
+        Ok(PipeBytes::All(answer)) => {
             let ends_at = ends_at.max(Instant::now() + REAP_WITHIN);
             match wait_until(&mut child, ends_at) {
                 Some(status) => {
@@ -125,13 +125,13 @@ pub(crate) fn run(
                         status,
                         complaints: complaints
                             .recv_timeout(REAP_WITHIN)
-                            .map_or_else(|_| Vec::new(), Drained::bytes),
+                            .map_or_else(|_| Vec::new(), PipeBytes::bytes),
                     });
                 }
                 None => Unfinished::TimedOut,
             }
         }
-        Ok(Drained::More(_)) => Unfinished::TooLong,
+        Ok(PipeBytes::More(_)) => Unfinished::TooLong,
         Err(RecvTimeoutError::Timeout) => Unfinished::TimedOut,
         Err(RecvTimeoutError::Disconnected) => {
             Unfinished::NotStarted(io::Error::other("no thread to read its answer"))
@@ -142,14 +142,14 @@ pub(crate) fn run(
 }
 
 /// The bytes read from a pipe.
-enum Drained {
+enum PipeBytes {
     /// The complete content.
     All(Vec<u8>),
     /// The first part of a longer content.
     More(Vec<u8>),
 }
 
-impl Drained {
+impl PipeBytes {
     fn bytes(self) -> Vec<u8> {
         match self {
             Self::All(bytes) | Self::More(bytes) => bytes,
@@ -159,7 +159,7 @@ impl Drained {
 
 /// Reads a pipe to its end on a separate thread. Returns early once there are more than `most` bytes. The thread ends
 /// when the last writer has closed the pipe.
-fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<Drained> {
+fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<PipeBytes> {
     let (sender, receiver) = channel();
     let Some(mut pipe) = pipe else {
         return receiver;
@@ -170,9 +170,9 @@ fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<Draine
         let _ = pipe.by_ref().take(most + 1).read_to_end(&mut kept);
         let is_more = kept.len() as u64 > most;
         let _ = sender.send(if is_more {
-            Drained::More(kept)
+            PipeBytes::More(kept)
         } else {
-            Drained::All(kept)
+            PipeBytes::All(kept)
         });
         // Without a reader the program would block at a full pipe and never exit.
         let _ = io::copy(&mut pipe, &mut io::sink());

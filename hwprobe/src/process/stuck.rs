@@ -20,7 +20,7 @@ const MOST_LEFT: usize = 64;
 
 /// Stuck processes, shared by all clones of a host.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stuck(Arc<Mutex<Vec<RemainingGroup>>>);
+pub(crate) struct StuckProcesses(Arc<Mutex<Vec<RemainingGroup>>>);
 
 /// Remaining processes of one process group.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Process {
     started: String,
 }
 
-impl Stuck {
+impl StuckProcesses {
     /// Removes groups that are gone, and counts the remaining ones by probe.
     pub(crate) fn still(&self) -> BTreeMap<String, u32> {
         let mut left = self.lock();

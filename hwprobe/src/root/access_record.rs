@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// One path that a probe accessed, for [`crate::capture`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Touched {
+pub(crate) enum TouchedPath {
     /// A file with its content.
     File(Content),
     /// A listed directory, with its entry names.
@@ -23,7 +23,7 @@ pub(crate) enum Touched {
 /// The reading of an existing path that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenUnread", into = "Reading<()>")]
-pub(crate) struct Unread(pub(super) Reading<()>);
+pub(crate) struct UnreadablePath(pub(super) Reading<()>);
 
 /// Stored form, of this or an earlier version: a plain text without a state means denied.
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ enum WrittenUnread {
     Refusal(String),
 }
 
-impl From<WrittenUnread> for Unread {
+impl From<WrittenUnread> for UnreadablePath {
     fn from(written: WrittenUnread) -> Self {
         Self(match written {
             WrittenUnread::State(reading) => reading,
@@ -42,13 +42,13 @@ impl From<WrittenUnread> for Unread {
     }
 }
 
-impl From<Unread> for Reading<()> {
-    fn from(unread: Unread) -> Self {
+impl From<UnreadablePath> for Reading<()> {
+    fn from(unread: UnreadablePath) -> Self {
         unread.0
     }
 }
 
-impl Unread {
+impl UnreadablePath {
     pub(super) fn reading<T>(&self) -> Reading<T> {
         // A readable path is never recorded as unread.
         self.0.clone().and_then(|()| Reading::Absent)
@@ -88,7 +88,7 @@ impl Content {
     }
 }
 
-impl std::fmt::Display for Unread {
+impl std::fmt::Display for UnreadablePath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Reading::Denied { why } => f.write_str(why),
@@ -102,16 +102,16 @@ pub(crate) const UNREADABLE: &str = "unreadable.json";
 
 /// Everything that a probe accessed, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Touches {
+pub(crate) struct TouchedPaths {
     /// The accessed paths. No component of such a path is a link.
-    pub places: BTreeMap<PathBuf, Touched>,
+    pub places: BTreeMap<PathBuf, TouchedPath>,
     /// The paths that could not be read, as requested.
-    pub unread: BTreeMap<PathBuf, Unread>,
+    pub unread: BTreeMap<PathBuf, UnreadablePath>,
 }
 
-pub(crate) type Trace = Arc<Mutex<Touches>>;
+pub(crate) type Trace = Arc<Mutex<TouchedPaths>>;
 
-impl Touches {
+impl TouchedPaths {
     /// Merges the accesses of another probe: the record with more content takes precedence.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.unread.extend(other.unread);
@@ -124,7 +124,7 @@ impl Touches {
     }
 }
 
-impl Touched {
+impl TouchedPath {
     fn absorb(&mut self, other: Self) {
         match (self, other) {
             (Self::Dir(names), Self::Dir(more)) => {
@@ -142,7 +142,7 @@ impl Touched {
 }
 
 impl Root {
-    pub(super) fn touch(&self, path: &Path, what: impl FnOnce() -> Touched) {
+    pub(super) fn touch(&self, path: &Path, what: impl FnOnce() -> TouchedPath) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock();
             trace.places.insert(path.to_owned(), what());
@@ -151,12 +151,12 @@ impl Root {
 
     /// Records a path that could not be read.
     pub(super) fn touch_unread<T>(&self, path: &Path, reading: &Reading<T>) {
-        if let Some(unread) = Unread::of(reading) {
+        if let Some(unread) = UnreadablePath::of(reading) {
             self.note_unread(path, unread);
         }
     }
 
-    pub(super) fn note_unread(&self, path: &Path, unread: Unread) {
+    pub(super) fn note_unread(&self, path: &Path, unread: UnreadablePath) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock();
             trace.unread.insert(path.to_owned(), unread);
@@ -170,9 +170,9 @@ impl Root {
         };
         let is_dir = fs::metadata(self.on_disk(path)).is_ok_and(|meta| meta.is_dir());
         let what = if is_dir {
-            Touched::Dir(Vec::new())
+            TouchedPath::Dir(Vec::new())
         } else {
-            Touched::File(Content::Text(String::new()))
+            TouchedPath::File(Content::Text(String::new()))
         };
         let mut trace = trace.lock();
         trace.places.entry(path.to_owned()).or_insert(what);

@@ -1,6 +1,6 @@
 //! Path resolution below a root: links are followed inside the tree.
 
-use super::{Root, Touched};
+use super::{Root, TouchedPath};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -15,9 +15,9 @@ const MOST_LINKS: usize = 40;
 
 /// Link-free paths of folders, by the requested path.
 #[derive(Debug, Default)]
-pub(super) struct Ways(Mutex<HashMap<PathBuf, PathBuf>>);
+pub(super) struct ResolvedFolders(Mutex<HashMap<PathBuf, PathBuf>>);
 
-impl Ways {
+impl ResolvedFolders {
     /// The cached path of a folder, if this probe has resolved it.
     fn known(&self, folder: &Path) -> Option<PathBuf> {
         let folders = self.0.lock();
@@ -69,7 +69,7 @@ impl Root {
                 return Err(io::Error::other("too many symbolic links"));
             }
             let target = fs::read_link(&disk)?;
-            self.touch(&done, || Touched::Link(target.clone()));
+            self.touch(&done, || TouchedPath::Link(target.clone()));
             if target.is_absolute() {
                 done = PathBuf::from("/");
             } else {

@@ -13,13 +13,16 @@ fn what_could_not_be_read_is_written_down_as_it_was() {
         Reading::disabled("off"),
     ];
     for state in states {
-        let json = serde_json::to_string(&Unread(state.clone())).unwrap();
-        let again: Unread = serde_json::from_str(&json).unwrap();
-        assert_eq!(again, Unread(state), "{json}");
+        let json = serde_json::to_string(&UnreadablePath(state.clone())).unwrap();
+        let again: UnreadablePath = serde_json::from_str(&json).unwrap();
+        assert_eq!(again, UnreadablePath(state), "{json}");
     }
     // The form of earlier versions.
-    let refused: Unread = serde_json::from_str("\"/x: permission denied\"").unwrap();
-    assert_eq!(refused, Unread(Reading::denied("/x: permission denied")));
+    let refused: UnreadablePath = serde_json::from_str("\"/x: permission denied\"").unwrap();
+    assert_eq!(
+        refused,
+        UnreadablePath(Reading::denied("/x: permission denied"))
+    );
 }
 
 #[test]
@@ -32,7 +35,7 @@ fn a_device_that_was_gone_is_gone_in_a_capture_of_the_capture() {
     let (root, trace) = Root::new(tree.path()).traced();
     assert_eq!(root.bytes("/gone"), Reading::Absent);
     let noted = trace.lock().unread.get(Path::new("/gone")).cloned();
-    assert_eq!(noted, Some(Unread(Reading::Absent)));
+    assert_eq!(noted, Some(UnreadablePath(Reading::Absent)));
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn a_link_that_may_not_be_followed_is_denied_and_not_absent() {
 
     // As in a capture: the link itself is not in the tree.
     let copy = tempfile::tempdir().unwrap();
-    let denied = Unread(Reading::denied("/driver: permission denied"));
+    let denied = UnreadablePath(Reading::denied("/driver: permission denied"));
     let list = BTreeMap::from([
         ("/driver", denied.clone()),
         ("/other", noted[Path::new("/driver")].clone()),
@@ -166,5 +169,5 @@ fn a_hash_hides_no_link_from_the_trace() {
     assert!(root.bytes("/link/plain").present().is_some());
     let trace = trace.lock();
     let link = trace.places.get(Path::new("/link"));
-    assert_eq!(link, Some(&Touched::Link("real".into())));
+    assert_eq!(link, Some(&TouchedPath::Link("real".into())));
 }

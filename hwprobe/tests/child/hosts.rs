@@ -5,9 +5,9 @@
 
 use crate::trials::{Test, tests};
 use lattice_conformance::{
-    Class, ClassRecord, Digest, DriftReport, Inventory, Reading, Schemas, Scope, Written, drift,
-    groups,
-    keys::{ROWS, Row},
+    Class, ClassRecord, Digest, DriftReport, Inventory, Reading, Schemas, Scope, WrittenSchemas,
+    drift, groups,
+    keys::{KeyRow, ROWS},
     verify,
 };
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
@@ -250,7 +250,7 @@ fn since_schema_1() -> Schemas {
     for row in ROWS {
         match FIRST.iter().find(|(pattern, _)| *pattern == row.pattern) {
             Some((_, later)) => {
-                let later = later.iter().map(|pattern| Row {
+                let later = later.iter().map(|pattern| KeyRow {
                     pattern,
                     ..row.came_with(2)
                 });
@@ -261,7 +261,7 @@ fn since_schema_1() -> Schemas {
         }
     }
     Schemas {
-        written: |class| Written {
+        written: |class| WrittenSchemas {
             current: class.schema(),
             earlier: None,
             oldest: 1,

@@ -6,7 +6,7 @@ use crate::support::Tree;
 use crate::trials::{Test, tests};
 use lattice_conformance::{
     Class, Inventory, Reading,
-    keys::{Need, ROWS, RowTest, row_of},
+    keys::{KeyNeed, ROWS, RowTest, row_of},
 };
 use lattice_fake_nvml::{DESCRIPTION_ENV, library_path};
 use lattice_hwprobe::kernel::net::{DevlinkReport, EthtoolReport};
@@ -129,7 +129,7 @@ fn rows_are_required_as_their_keys_are() {
             continue;
         };
         // A row of several names may be required for some of them.
-        if (row.need == Need::Required) != is_required {
+        if (row.need == KeyNeed::Required) != is_required {
             wrong.push(format!(
                 "{key}: required {is_required}, row {}",
                 row.pattern

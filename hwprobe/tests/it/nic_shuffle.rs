@@ -14,7 +14,7 @@ const SLINGSHOT: [&str; 2] = ["0000:21:00.0", "0000:a1:00.0"];
 
 /// Values determined by discovery order, use and time.
 #[derive(Clone, Debug)]
-struct Chance {
+struct DiscoveryValues {
     /// Numbers after `mlx5_`, `eth` and `cxi`, in the order of the buses above.
     rdma: Vec<u32>,
     ethernet: Vec<u32>,
@@ -24,11 +24,11 @@ struct Chance {
     is_up: bool,
 }
 
-fn chance() -> impl Strategy<Value = Chance> {
+fn chance() -> impl Strategy<Value = DiscoveryValues> {
     let numbers = || Just((0..12_u32).collect::<Vec<_>>()).prop_shuffle();
     let live = prop::collection::vec(any::<u32>(), 8);
     (numbers(), numbers(), numbers(), live, any::<bool>()).prop_map(
-        |(rdma, ethernet, slingshot, live, is_up)| Chance {
+        |(rdma, ethernet, slingshot, live, is_up)| DiscoveryValues {
             rdma,
             ethernet,
             slingshot,
@@ -42,7 +42,7 @@ fn sys(address: &str) -> String {
     format!("/sys/devices/pci{}/{address}", &address[..7])
 }
 
-fn tree(chance: &Chance) -> Tree {
+fn tree(chance: &DiscoveryValues) -> Tree {
     let tree = Tree::new();
     tree.file("/proc/sys/kernel/osrelease", "6.8.0-45-generic");
     for (index, address) in RDMA.iter().enumerate() {
@@ -73,7 +73,7 @@ fn function(tree: &Tree, address: &str, class: &str, vendor: &str, device: &str,
     );
 }
 
-fn infiniband(tree: &Tree, chance: &Chance, address: &str, index: usize) {
+fn infiniband(tree: &Tree, chance: &DiscoveryValues, address: &str, index: usize) {
     let name = format!("mlx5_{}", chance.rdma[index]);
     let (live, state) = (
         chance.live[index],
@@ -101,7 +101,7 @@ fn infiniband(tree: &Tree, chance: &Chance, address: &str, index: usize) {
         .file(&format!("{}/current_link_width", sys(address)), "8");
 }
 
-fn ethernet(tree: &Tree, chance: &Chance, address: &str, index: usize) -> String {
+fn ethernet(tree: &Tree, chance: &DiscoveryValues, address: &str, index: usize) -> String {
     let name = format!("eth{}", chance.ethernet[index]);
     let live = chance.live[3 + index];
     let dir = format!("{}/net/{name}", sys(address));
@@ -137,7 +137,7 @@ fn said(index: usize) -> InterfaceReport {
     }
 }
 
-fn firmware(chance: &Chance, address: &str) -> DevlinkReport {
+fn firmware(chance: &DiscoveryValues, address: &str) -> DevlinkReport {
     let running = BTreeMap::from([("fw.mgmt".to_owned(), "7.3.6".to_owned())]);
     let mut stored = running.clone();
     if chance.is_up {
@@ -153,7 +153,7 @@ fn firmware(chance: &Chance, address: &str) -> DevlinkReport {
     }
 }
 
-fn slingshot(tree: &Tree, chance: &Chance, address: &str, index: usize) {
+fn slingshot(tree: &Tree, chance: &DiscoveryValues, address: &str, index: usize) {
     let (name, live) = (
         format!("cxi{}", chance.slingshot[index]),
         chance.live[5 + index],
@@ -182,8 +182,8 @@ fn mark(inventory: &Inventory) -> ClassMark {
     inventory.marks()[&Class::Nic]
 }
 
-fn first() -> Chance {
-    Chance {
+fn first() -> DiscoveryValues {
+    DiscoveryValues {
         rdma: vec![0, 1, 2],
         ethernet: vec![0, 1],
         slingshot: vec![0, 1],

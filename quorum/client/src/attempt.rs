@@ -132,7 +132,7 @@ fn judge<T>(
 }
 
 /// Exponential back-off with jitter, so that clients do not retry all at once.
-pub(crate) struct Waits {
+pub(crate) struct Backoff {
     min: Duration,
     next: Duration,
     max: Duration,
@@ -141,7 +141,7 @@ pub(crate) struct Waits {
     seed: Option<u64>,
 }
 
-impl Waits {
+impl Backoff {
     pub(crate) fn new(config: &ClientConfig) -> Self {
         Self {
             min: config.min_wait,

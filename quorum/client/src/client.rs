@@ -1,10 +1,10 @@
 //! Quorum client: proposals, reads, audit signatures, watches and member status.
 
 use crate::{
-    ClientConfig, ClientError, Watching,
-    attempt::{Attempt, Pause, Waits, attempt},
+    ClientConfig, ClientError, RunningWatch,
+    attempt::{Attempt, Backoff, Pause, attempt},
     members::{Addresses, Members},
-    propose::{self, Job, MAX_COMMANDS, Replies},
+    propose::{self, Job, MAX_COMMANDS, ProposalReplies},
 };
 use lattice_mesh::{CallError, Mesh, Rpc};
 use lattice_quorum_types::{
@@ -80,7 +80,10 @@ impl QuorumClient {
     /// # Errors
     /// As [`QuorumClient::propose`]. Some of the commands may then have been committed. If all have idempotency keys,
     /// the caller can repeat the call.
-    pub async fn propose_all(&self, envelopes: Vec<Envelope>) -> Result<Replies, ClientError> {
+    pub async fn propose_all(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<ProposalReplies, ClientError> {
         let mut replies = Vec::with_capacity(envelopes.len());
         let mut rest = envelopes.into_iter().peekable();
         while rest.peek().is_some() {
@@ -97,7 +100,7 @@ impl QuorumClient {
         Ok(replies)
     }
 
-    async fn submit(&self, envelopes: Vec<Envelope>) -> Result<Replies, ClientError> {
+    async fn submit(&self, envelopes: Vec<Envelope>) -> Result<ProposalReplies, ClientError> {
         let (done, answer) = oneshot::channel();
         let started = Instant::now();
         let job = Job {
@@ -156,7 +159,7 @@ impl QuorumClient {
     {
         let started = Instant::now();
         let until = started + self.config.deadline;
-        let mut waits = Waits::new(&self.config);
+        let mut waits = Backoff::new(&self.config);
         loop {
             let addr = self.members.target().await.ok_or(ClientError::NoMembers)?;
             let (reason, pause) = match attempt(addr, until).await {
@@ -178,8 +181,8 @@ impl QuorumClient {
     /// The stream continues over changes of leader and connection: each event arrives once, in order. It ends only
     /// after [`lattice_quorum_types::view::WatchItem::Compacted`]. The caller then reads [`Query::Hot`] and watches
     /// from its revision.
-    pub fn watch(&self, since: Revision) -> Watching {
-        Watching::start(self.members.clone(), self.config.clone(), since)
+    pub fn watch(&self, since: Revision) -> RunningWatch {
+        RunningWatch::start(self.members.clone(), self.config.clone(), since)
     }
 
     /// Status of each member, as the member itself reports it, in the order of the addresses.

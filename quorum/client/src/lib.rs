@@ -20,4 +20,4 @@ pub use client::QuorumClient;
 pub use config::ClientConfig;
 pub use error::ClientError;
 pub use members::Addresses;
-pub use watch::Watching;
+pub use watch::RunningWatch;

@@ -2,7 +2,7 @@
 //! status names all members.
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
+use lattice_mesh::{CallError, ExpectedIdentity, Mesh, Peer, Role};
 use lattice_quorum_types::membership::{GetMemberStatus, Incarnation, MemberStatus};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -125,7 +125,7 @@ impl Members {
     }
 
     pub(crate) fn peer(&self, addr: SocketAddr) -> Peer {
-        self.mesh.peer(addr, Expect::role(Role::Quorum))
+        self.mesh.peer(addr, ExpectedIdentity::role(Role::Quorum))
     }
 
     fn leader(&self) -> MutexGuard<'_, Option<SocketAddr>> {

@@ -4,7 +4,7 @@
 
 use crate::{
     ClientConfig, ClientError,
-    attempt::{Attempt, Pause, Waits, attempt},
+    attempt::{Attempt, Backoff, Pause, attempt},
     members::Members,
 };
 use lattice_mesh::CallError;
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// Results of a proposal: one for each envelope, in order.
-pub(crate) type Replies = Vec<Result<Applied, Refusal>>;
+pub(crate) type ProposalReplies = Vec<Result<Applied, Refusal>>;
 
 /// Largest number of commands in one request.
 pub(crate) const MAX_COMMANDS: usize = 512;
@@ -32,7 +32,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Envelopes of one caller.
 pub(crate) struct Job {
     pub(crate) envelopes: Vec<Envelope>,
-    pub(crate) done: oneshot::Sender<Result<Replies, ClientError>>,
+    pub(crate) done: oneshot::Sender<Result<ProposalReplies, ClientError>>,
     pub(crate) started: Instant,
     pub(crate) until: Instant,
     /// Set once an attempt may have committed the job.
@@ -119,7 +119,7 @@ async fn gather(queue: &mpsc::Receiver<Job>) {
 
 /// Repeats attempts until every job of the group is answered or past its deadline.
 async fn deliver(members: &Members, config: &ClientConfig, mut jobs: Vec<Job>) {
-    let mut waits = Waits::new(config);
+    let mut waits = Backoff::new(config);
     let mut reason = "no request was sent yet".to_owned();
     loop {
         let now = Instant::now();
@@ -194,10 +194,10 @@ async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>
 }
 
 /// Returns to each job its part of the replies.
-fn answer(jobs: Vec<Job>, replies: Replies) {
+fn answer(jobs: Vec<Job>, replies: ProposalReplies) {
     let mut replies = replies.into_iter();
     for job in jobs {
-        let part: Replies = replies.by_ref().take(job.envelopes.len()).collect();
+        let part: ProposalReplies = replies.by_ref().take(job.envelopes.len()).collect();
         let answer = if part.len() == job.envelopes.len() {
             Ok(part)
         } else {

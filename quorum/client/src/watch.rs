@@ -2,11 +2,11 @@
 
 use crate::{
     ClientConfig,
-    attempt::{Pause, Waits},
+    attempt::{Backoff, Pause},
     members::Members,
 };
 use futures::{Stream, StreamExt};
-use lattice_mesh::Items;
+use lattice_mesh::ItemStream;
 use lattice_quorum_types::{Event, Revision, view::WatchItem, wire};
 use std::{
     fmt,
@@ -33,18 +33,18 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// A running watch: a stream of [`WatchItem`]s. Dropping it ends the watch.
-pub struct Watching {
+pub struct RunningWatch {
     items: mpsc::Receiver<WatchItem>,
     _follow: AbortOnDropHandle<()>,
 }
 
-impl fmt::Debug for Watching {
+impl fmt::Debug for RunningWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watching")
     }
 }
 
-impl Watching {
+impl RunningWatch {
     pub(crate) fn start(members: Arc<Members>, config: Arc<ClientConfig>, since: Revision) -> Self {
         let (out, items) = mpsc::channel(QUEUE);
         let follow = follow(members, config, since, out);
@@ -60,7 +60,7 @@ impl Watching {
     }
 }
 
-impl Stream for Watching {
+impl Stream for RunningWatch {
     type Item = WatchItem;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchItem>> {
         self.items.poll_recv(cx)
@@ -68,7 +68,7 @@ impl Stream for Watching {
 }
 
 /// Reason for the end of one member's stream.
-enum Over {
+enum StreamEnd {
     /// The reader is gone, or the watch has ended.
     Done,
     /// The stream is lost. The watch is opened again, possibly at another member.
@@ -81,15 +81,15 @@ async fn follow(
     mut at: Revision,
     out: mpsc::Sender<WatchItem>,
 ) {
-    let mut waits = Waits::new(&config);
+    let mut waits = Backoff::new(&config);
     while let Some(addr) = members.target().await {
         let request = wire::Watch { since: at };
         let peer = members.peer(addr);
         let opened = timeout(config.patience * 4, peer.open(&request)).await;
         let lost = match opened {
             Ok(Ok(items)) => match read(&members, addr, items, &mut at, &out, &mut waits).await {
-                Over::Done => return,
-                Over::Lost(reason) => reason,
+                StreamEnd::Done => return,
+                StreamEnd::Lost(reason) => reason,
             },
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("{addr} does not answer"),
@@ -108,25 +108,25 @@ async fn follow(
 async fn read(
     members: &Members,
     addr: SocketAddr,
-    mut items: Items<WatchItem>,
+    mut items: ItemStream<WatchItem>,
     at: &mut Revision,
     out: &mpsc::Sender<WatchItem>,
-    waits: &mut Waits,
-) -> Over {
+    waits: &mut Backoff,
+) -> StreamEnd {
     let mut heard = Instant::now();
     loop {
         let item = match timeout(SILENCE, items.next()).await {
             Ok(Some(Ok(item))) => item,
-            Ok(Some(Err(error))) => return Over::Lost(error.to_string()),
-            Ok(None) => return Over::Lost(format!("{addr} ended the stream")),
+            Ok(Some(Err(error))) => return StreamEnd::Lost(error.to_string()),
+            Ok(None) => return StreamEnd::Lost(format!("{addr} ended the stream")),
             Err(_) => {
                 let other = members.locate().await.filter(|other| *other != addr);
                 if let Some(other) = other {
                     members.follow(other);
-                    return Over::Lost(format!("{other} leads now"));
+                    return StreamEnd::Lost(format!("{other} leads now"));
                 }
                 if heard.elapsed() > LONGEST_SILENCE {
-                    return Over::Lost(format!("{addr} is silent"));
+                    return StreamEnd::Lost(format!("{addr} is silent"));
                 }
                 continue;
             }
@@ -145,7 +145,7 @@ async fn read(
             compacted @ WatchItem::Compacted { .. } => (compacted, true),
         };
         if out.send(item).await.is_err() || ends {
-            return Over::Done;
+            return StreamEnd::Done;
         }
     }
 }

@@ -33,24 +33,24 @@ impl SeenKeys {
 
 /// A mistake with its path.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct PathMistake {
     path: Option<Vec<String>>,
     message: String,
 }
 
-impl Wrong {
+impl PathMistake {
     fn at(mut self, path: &[String]) -> Self {
         self.path.get_or_insert_with(|| path.to_vec());
         self
     }
 }
-impl fmt::Display for Wrong {
+impl fmt::Display for PathMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
-impl std::error::Error for Wrong {}
-impl de::Error for Wrong {
+impl std::error::Error for PathMistake {}
+impl de::Error for PathMistake {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self {
             path: None,
@@ -166,25 +166,25 @@ impl Node<'_> {
     fn plain<'de, V: Visitor<'de>>(
         self,
         run: impl FnOnce(Value) -> Result<V::Value, serde_yaml_ng::Error>,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, PathMistake> {
         run(self.value)
             .map_err(de::Error::custom)
-            .map_err(|e: Wrong| e.at(&self.path))
+            .map_err(|e: PathMistake| e.at(&self.path))
     }
 }
 
 macro_rules! scalars {
     ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
             self.plain::<V>(|value| value.$method(visitor))
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for Node<'_> {
-    type Error = Wrong;
+    type Error = PathMistake;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         let path = self.path.clone();
         match &self.value {
             Value::Mapping(_) => self.deserialize_map(visitor),
@@ -201,20 +201,20 @@ impl<'de> Deserializer<'de> for Node<'_> {
         deserialize_byte_buf deserialize_unit deserialize_identifier
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         self.deserialize_string(visitor)
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         match self.overrides.text(&self.path) {
             Some(text) if !self.value.is_string() => visitor
-                .visit_str::<Wrong>(text)
+                .visit_str::<PathMistake>(text)
                 .map_err(|e| e.at(&self.path)),
             _ => self.plain::<V>(|value| value.deserialize_string(visitor)),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         if self.value.is_null() {
             visitor.visit_none()
         } else {
@@ -226,7 +226,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, PathMistake> {
         self.plain::<V>(|value| value.deserialize_unit_struct(name, visitor))
     }
 
@@ -234,12 +234,12 @@ impl<'de> Deserializer<'de> for Node<'_> {
         self,
         _name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, PathMistake> {
         let path = self.path.clone();
         visitor.visit_newtype_struct(self).map_err(|e| e.at(&path))
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         let Value::Sequence(items) = &self.value else {
             return self.plain::<V>(|value| value.deserialize_seq(visitor));
         };
@@ -249,7 +249,11 @@ impl<'de> Deserializer<'de> for Node<'_> {
             .map_err(|e| e.at(&self.path))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, PathMistake> {
         self.deserialize_seq(visitor)
     }
 
@@ -258,11 +262,11 @@ impl<'de> Deserializer<'de> for Node<'_> {
         _: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, PathMistake> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         let Value::Mapping(map) = &self.value else {
             return self.plain::<V>(|value| value.deserialize_map(visitor));
         };
@@ -281,7 +285,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, PathMistake> {
         self.seen
             .borrow_mut()
             .fields
@@ -298,11 +302,11 @@ impl<'de> Deserializer<'de> for Node<'_> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, PathMistake> {
         self.plain::<V>(|value| value.deserialize_enum(name, variants, visitor))
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathMistake> {
         self.seen.borrow_mut().unknown.push(self.path);
         visitor.visit_unit()
     }
@@ -314,11 +318,11 @@ struct Items<'a, 'b> {
 }
 
 impl<'de> SeqAccess<'de> for Items<'_, '_> {
-    type Error = Wrong;
+    type Error = PathMistake;
     fn next_element_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Wrong> {
+    ) -> Result<Option<S::Value>, PathMistake> {
         let Some((index, value)) = self.items.next() else {
             return Ok(None);
         };
@@ -335,11 +339,11 @@ struct Entries<'a, 'b> {
 }
 
 impl<'de> MapAccess<'de> for Entries<'_, '_> {
-    type Error = Wrong;
+    type Error = PathMistake;
     fn next_key_seed<S: DeserializeSeed<'de>>(
         &mut self,
         seed: S,
-    ) -> Result<Option<S::Value>, Wrong> {
+    ) -> Result<Option<S::Value>, PathMistake> {
         let Some((key, value)) = self.entries.next() else {
             return Ok(None);
         };
@@ -349,7 +353,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
             Value::Bool(b) => b.to_string(),
             other => {
                 let message = format!("a key must be a text, found {}", kind(other));
-                return Err(Wrong {
+                return Err(PathMistake {
                     path: None,
                     message,
                 }
@@ -359,9 +363,12 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
         let seeded = seed.deserialize(text.clone().into_deserializer());
         let path = self.node.below(Value::Null, &text).path;
         self.next = Some((text, value));
-        seeded.map(Some).map_err(|e: Wrong| e.at(&path))
+        seeded.map(Some).map_err(|e: PathMistake| e.at(&path))
     }
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Wrong> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, PathMistake> {
         let Some((key, value)) = self.next.take() else {
             return Err(de::Error::custom("a value was requested before its key"));
         };

@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 /// Number and times of acknowledged writes.
-struct Written {
+struct AcknowledgedWrites {
     count: u64,
     last: Instant,
     longest_gap: Duration,
@@ -44,7 +44,7 @@ async fn write(
     client: LatticeClient,
     writer: usize,
     options: (usize, Duration),
-    written: Arc<Mutex<Written>>,
+    written: Arc<Mutex<AcknowledgedWrites>>,
     begun: Instant,
 ) {
     let (bytes, span) = options;
@@ -95,7 +95,7 @@ pub async fn run(options: &Options) {
         Duration::from_secs_f64(options.minutes * 60.0),
         Instant::now(),
     );
-    let written = Arc::new(Mutex::new(Written {
+    let written = Arc::new(Mutex::new(AcknowledgedWrites {
         count: 0,
         last: begun,
         longest_gap: Duration::ZERO,

@@ -50,7 +50,7 @@ struct Ack {
 }
 
 /// A side under load.
-struct Loaded<S: Side> {
+struct LoadedSide<S: Side> {
     side: S,
     acks: Arc<Mutex<Vec<Ack>>>,
     runs: watch::Sender<bool>,
@@ -85,7 +85,7 @@ async fn write<C: Client>(
     }
 }
 
-impl<S: Side> Loaded<S> {
+impl<S: Side> LoadedSide<S> {
     fn new(side: S, options: &Options) -> Self {
         let (runs, running) = watch::channel(false);
         let acks = Arc::new(Mutex::new(Vec::new()));
@@ -253,7 +253,10 @@ pub async fn run(options: &Options) {
     settled(&theirs).await;
     let machine = Standstill::watch();
     let load = Duration::from_millis(options.load_ms);
-    let (mut ours, mut theirs) = (Loaded::new(ours, options), Loaded::new(theirs, options));
+    let (mut ours, mut theirs) = (
+        LoadedSide::new(ours, options),
+        LoadedSide::new(theirs, options),
+    );
     for kill in 1..=options.kills {
         ours.round(load).await;
         let stood = machine.take_longest_ms();

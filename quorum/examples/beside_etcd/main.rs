@@ -90,7 +90,7 @@ enum Command {
     Writer {
         /// Destination of the writes.
         #[arg(long)]
-        to: writer::To,
+        to: writer::WriteTarget,
         /// Folder of the credentials.
         #[arg(long)]
         root: PathBuf,

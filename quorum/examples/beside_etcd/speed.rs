@@ -6,7 +6,7 @@ use crate::{
     lattice::{Lattice, LatticeClient},
     machine::{cpu_ms, disk_mib, resident_mib},
     side::{MEMBERS, Side, settled},
-    writer::{Ask, To, Writer, WriterResult},
+    writer::{MeasurementRequest, WriteTarget, Writer, WriterResult},
 };
 use clap::Args;
 use serde::Serialize;
@@ -115,10 +115,10 @@ impl Other {
         (0..MEMBERS).for_each(|member| members.start(member));
         let term = settled(&members).await.1;
         let (addrs, bytes) = (members.addrs(), options.common.bytes);
-        let mut writer = Writer::start(To::Etcd, root, addrs, bytes);
+        let mut writer = Writer::start(WriteTarget::Etcd, root, addrs, bytes);
         let mut best = (0.0, 1);
         for connections in CONNECTIONS {
-            let ask = Ask {
+            let ask = MeasurementRequest {
                 writers: 64,
                 connections,
                 warm_up: Duration::from_millis(500),
@@ -148,7 +148,7 @@ pub async fn run(options: &Options) {
     let mut members = Lattice::prepare(folder.path(), bytes);
     members.found().await;
     let term = settled(&members).await.1;
-    let mut writer = Writer::start(To::Lattice, members.root(), members.addrs(), bytes);
+    let mut writer = Writer::start(WriteTarget::Lattice, members.root(), members.addrs(), bytes);
     let mut other = match options.alone {
         true => None,
         false => Some(Other::start(options, folder.path()).await),
@@ -182,7 +182,7 @@ async fn row(
 ) -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
-        let mut ask = Ask {
+        let mut ask = MeasurementRequest {
             writers,
             connections: 1,
             warm_up: Duration::from_secs_f64(options.warm_up),

@@ -14,7 +14,7 @@ use std::{
 
 /// Destination of the writes of a writer process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum To {
+pub enum WriteTarget {
     /// The Lattice members.
     Lattice,
     /// The etcd members.
@@ -23,7 +23,7 @@ pub enum To {
 
 /// Request for one measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Ask {
+pub struct MeasurementRequest {
     /// Number of concurrent writers. Each waits for its answer before its next write.
     pub writers: usize,
     /// Number of connections to each member; only for etcd.
@@ -48,13 +48,14 @@ pub struct WriterResult {
 }
 
 /// Handles requests until the standard input ends.
-pub async fn run(to: To, root: &Path, addrs: Vec<SocketAddr>, bytes: usize) {
+pub async fn run(to: WriteTarget, root: &Path, addrs: Vec<SocketAddr>, bytes: usize) {
     let mut lines = std::io::stdin().lines();
-    let ours = (to == To::Lattice).then(|| LatticeClient::of_writer(root, addrs.clone(), bytes));
+    let ours =
+        (to == WriteTarget::Lattice).then(|| LatticeClient::of_writer(root, addrs.clone(), bytes));
     // A client is kept while the number of connections stays the same.
     let mut theirs: Option<(usize, EtcdClient)> = None;
     while let Some(Ok(line)) = lines.next() {
-        let ask: Ask = serde_json::from_str(&line).unwrap();
+        let ask: MeasurementRequest = serde_json::from_str(&line).unwrap();
         let told = if let Some(client) = &ours {
             measure(client, &ask).await
         } else {
@@ -70,7 +71,7 @@ pub async fn run(to: To, root: &Path, addrs: Vec<SocketAddr>, bytes: usize) {
     }
 }
 
-async fn measure<C: Client>(client: &C, ask: &Ask) -> WriterResult {
+async fn measure<C: Client>(client: &C, ask: &MeasurementRequest) -> WriterResult {
     static NAMES: AtomicU64 = AtomicU64::new(0);
     let (begun, warm_up) = (Instant::now(), ask.warm_up);
     let end = warm_up + ask.span;
@@ -116,11 +117,11 @@ pub struct Writer {
 
 impl Writer {
     /// Starts a writer process.
-    pub fn start(to: To, root: &Path, addrs: &[SocketAddr], bytes: usize) -> Self {
+    pub fn start(to: WriteTarget, root: &Path, addrs: &[SocketAddr], bytes: usize) -> Self {
         let addrs: Vec<_> = addrs.iter().map(ToString::to_string).collect();
         let to = match to {
-            To::Lattice => "lattice",
-            To::Etcd => "etcd",
+            WriteTarget::Lattice => "lattice",
+            WriteTarget::Etcd => "etcd",
         };
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["writer", "--to", to, "--addrs", &addrs.join(",")])
@@ -135,7 +136,7 @@ impl Writer {
     }
 
     /// Requests one measurement and waits for its result.
-    pub fn measure(&mut self, ask: &Ask) -> WriterResult {
+    pub fn measure(&mut self, ask: &MeasurementRequest) -> WriterResult {
         let stdin = self.child.stdin.as_mut().unwrap();
         writeln!(stdin, "{}", serde_json::to_string(ask).unwrap()).unwrap();
         stdin.flush().unwrap();

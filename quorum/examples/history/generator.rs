@@ -1,6 +1,6 @@
 //! History of a given number of allocations, applied command by command and written as a backup.
 
-use lattice_quorum_state::{FORMAT_VERSION, Sealed, State};
+use lattice_quorum_state::{FORMAT_VERSION, SealedSegment, State};
 use lattice_quorum_types::{
     AllocationId, Command, Envelope, NodeId, Outcome, ProjectPath, UnixMillis, VclusterName,
     allocation::RankExit,
@@ -117,7 +117,7 @@ impl Writer {
             command,
         };
         let outcome = self.state.apply(self.index, &envelope).unwrap().outcome;
-        for Sealed { id, bytes } in self.state.take_sealed() {
+        for SealedSegment { id, bytes } in self.state.take_sealed() {
             self.segments.write_all(&bytes).unwrap();
             let part = part_of(id.to_string(), bytes.len() as u64, id.digest);
             self.parts.push(part);

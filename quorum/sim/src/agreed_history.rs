@@ -43,11 +43,11 @@ struct Inner {
 
 /// The agreed history.
 #[derive(Default)]
-pub struct Truth(Mutex<Inner>);
+pub struct AgreedHistory(Mutex<Inner>);
 
 /// Counters of a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counted {
+pub struct RunCounters {
     /// Commands in the log.
     pub commands: u64,
     /// Commands that were refused at application.
@@ -65,15 +65,15 @@ pub fn hash<T: std::fmt::Debug>(value: &T) -> [u8; 32] {
     *blake3::hash(format!("{value:?}").as_bytes()).as_bytes()
 }
 
-impl Truth {
+impl AgreedHistory {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock()
     }
 
     /// Counters so far.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> RunCounters {
         let inner = self.lock();
-        Counted {
+        RunCounters {
             commands: inner.commands,
             refused: inner.refused,
             repeats: inner.repeats,

@@ -85,7 +85,7 @@ struct Content {
 
 /// Counters of a disk.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wear {
+pub struct DiskCounters {
     /// Syncs of the log.
     pub syncs: u64,
     /// Replaced files.
@@ -163,7 +163,7 @@ pub struct Disk {
     content: Mutex<Content>,
     rng: Mutex<Rng>,
     pace: Mutex<(Rng, u64, u64)>,
-    wear: Mutex<Wear>,
+    wear: Mutex<DiskCounters>,
     /// Number of automatic power cuts (see [`Power::cut_at`]).
     cuts: Arc<AtomicU64>,
     /// Planted bug: syncs have no effect.
@@ -225,7 +225,7 @@ impl Disk {
     }
 
     /// Counters of the disk.
-    pub fn wear(&self) -> Wear {
+    pub fn wear(&self) -> DiskCounters {
         *self.wear.lock()
     }
 

@@ -25,10 +25,10 @@ mod schedule;
 mod table;
 mod world;
 
-pub use agreed_history::Counted;
+pub use agreed_history::RunCounters;
 #[cfg(debug_assertions)]
 pub use lattice_quorum_types::planted::{Bug, plant};
-pub use network::Carried;
+pub use network::NetworkCounters;
 pub use run::{Plan, Report, run};
 pub use scene::Scene;
 pub use table::{Sum, run_many};

@@ -3,11 +3,11 @@
 
 use crate::{
     disk::Power,
-    observer::Watched,
-    world::{CLUSTER, World},
+    observer::MemberObserver,
+    world::{CLUSTER, SimulatedRun},
 };
 use lattice_mesh::{Identity, Role};
-use lattice_quorum::{App, Edges, Ground, Settings, StartError, Workers};
+use lattice_quorum::{App, Edges, Platform, Settings, StartError, Workers};
 use lattice_quorum_types::{VoterId, membership::MemberStatus};
 use parking_lot::Mutex;
 use std::{
@@ -35,14 +35,14 @@ pub enum Order {
     /// Make the next sync fail.
     FailSync,
     /// Report the member's standing.
-    Look(oneshot::Sender<Standing>),
+    Look(oneshot::Sender<MemberStanding>),
     /// Report the last applied log index and a digest of the state.
     Digest(oneshot::Sender<(u64, [u8; 32])>),
 }
 
 /// Standing of a member.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct MemberStanding {
     /// Status, as the member itself reports it.
     pub status: MemberStatus,
     /// Index of the last applied log entry.
@@ -71,7 +71,7 @@ impl Handle {
         answered.await.ok()
     }
     /// Standing of the member; `None` while it is down.
-    pub async fn look(&self) -> Option<Standing> {
+    pub async fn look(&self) -> Option<MemberStanding> {
         let (answer, answered) = oneshot::channel();
         self.order(Order::Look(answer));
         answered.await.ok()
@@ -79,7 +79,7 @@ impl Handle {
 }
 
 /// Starts a member.
-pub fn run(world: Arc<World>, nth: usize) -> Handle {
+pub fn run(world: Arc<SimulatedRun>, nth: usize) -> Handle {
     let (orders, queue) = mpsc::unbounded_channel();
     let id = world.members[nth].0;
     tokio::spawn(live(world, nth, queue));
@@ -99,7 +99,7 @@ enum End {
     Refused,
 }
 
-async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver<Order>) {
+async fn live(world: Arc<SimulatedRun>, nth: usize, mut orders: mpsc::UnboundedReceiver<Order>) {
     let (id, addr) = world.members[nth];
     let mut rng = lattice_rng::Rng::new(world.seed, &format!("lives {id}"));
     loop {
@@ -109,13 +109,13 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
         let port = world.network.join(addr, identity);
         let ground = {
             let disk = world.disks[nth].clone();
-            let observer = Watched {
+            let observer = MemberObserver {
                 world: world.clone(),
                 id,
                 power: power.clone(),
                 at: Mutex::new(None),
             };
-            Ground {
+            Platform {
                 files: Arc::new(mounted),
                 workers: Workers::Inline(Arc::new(move || disk.pause())),
                 election_offset_ms: Some(rng.range(0, 50)),
@@ -128,7 +128,7 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
         settings.snapshot_every = world.snapshot_every;
         settings.mesh.wire = Some(port);
         let edges = Edges {
-            credentials: World::of_member(id),
+            credentials: SimulatedRun::of_member(id),
             authority: None,
             clock: world.clocks[nth].clone(),
         };
@@ -200,7 +200,7 @@ async fn live(world: Arc<World>, nth: usize, mut orders: mpsc::UnboundedReceiver
 }
 
 async fn serve(
-    world: &World,
+    world: &SimulatedRun,
     app: &App,
     power: &Power,
     orders: &mut mpsc::UnboundedReceiver<Order>,
@@ -226,7 +226,7 @@ async fn serve(
             Some(Order::FailSync) => power.fail_sync(),
             Some(Order::Look(answer)) => {
                 if let (Some(status), Some(account)) = (app.status(), app.account()) {
-                    let _ = answer.send(Standing {
+                    let _ = answer.send(MemberStanding {
                         status,
                         applied: app.look(|applied, _| applied),
                         snapshot: account.snapshot_index,

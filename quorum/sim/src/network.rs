@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Default conditions for calls without a specific fault.
 #[derive(Debug, Clone, Copy)]
-pub struct Weather {
+pub struct LinkConditions {
     /// Shortest latency, microseconds.
     pub min_us: u64,
     /// Longest latency, microseconds.
@@ -43,7 +43,7 @@ pub struct Weather {
     pub lost: u64,
 }
 
-impl Weather {
+impl LinkConditions {
     /// A healthy local network.
     pub const FAIR: Self = Self {
         min_us: 80,
@@ -56,7 +56,7 @@ impl Weather {
 
 /// Counters of the network.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Carried {
+pub struct NetworkCounters {
     /// Calls sent.
     pub calls: u64,
     /// Lost calls and lost answers.
@@ -75,9 +75,9 @@ struct State {
     endpoints: BTreeMap<SocketAddr, Endpoint>,
     /// Cut links, each from one address to another.
     cut: BTreeSet<(SocketAddr, SocketAddr)>,
-    weather: Weather,
+    weather: LinkConditions,
     links: BTreeMap<(SocketAddr, SocketAddr), Rng>,
-    carried: Carried,
+    carried: NetworkCounters,
     incarnations: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Network {
 
 /// One side of a call: address and incarnation of the endpoint.
 #[derive(Clone, Copy)]
-struct Side {
+struct CallSide {
     addr: SocketAddr,
     incarnation: u64,
 }
@@ -100,9 +100,9 @@ impl Network {
         let state = State {
             endpoints: BTreeMap::new(),
             cut: BTreeSet::new(),
-            weather: Weather::FAIR,
+            weather: LinkConditions::FAIR,
             links: BTreeMap::new(),
-            carried: Carried::default(),
+            carried: NetworkCounters::default(),
             incarnations: 0,
         };
         Arc::new(Self {
@@ -137,7 +137,7 @@ impl Network {
             answers: None,
         };
         state.endpoints.insert(addr, endpoint);
-        let side = Side { addr, incarnation };
+        let side = CallSide { addr, incarnation };
         Arc::new(Port {
             network: self.clone(),
             side,
@@ -150,7 +150,7 @@ impl Network {
     }
 
     /// Sets the conditions for all calls.
-    pub fn set_weather(&self, weather: Weather) {
+    pub fn set_weather(&self, weather: LinkConditions) {
         self.lock().weather = weather;
     }
 
@@ -165,7 +165,7 @@ impl Network {
     }
 
     /// Counters so far.
-    pub fn carried(&self) -> Carried {
+    pub fn carried(&self) -> NetworkCounters {
         self.lock().carried
     }
 
@@ -218,7 +218,7 @@ impl Network {
         there.map(|e| e.incarnation)
     }
 
-    fn is_here(&self, side: Side) -> bool {
+    fn is_here(&self, side: CallSide) -> bool {
         let state = self.lock();
         let here = state.endpoints.get(&side.addr);
         here.is_some_and(|e| e.incarnation == side.incarnation)
@@ -229,14 +229,14 @@ impl Network {
     }
 
     /// Receiver at `to` for a message that has arrived from `from`.
-    fn arrive(&self, from: Side, to: SocketAddr) -> Option<(Answers, Caller, Side)> {
+    fn arrive(&self, from: CallSide, to: SocketAddr) -> Option<(Answers, Caller, CallSide)> {
         let state = self.lock();
         let sender = state.endpoints.get(&from.addr)?;
         if sender.incarnation != from.incarnation || state.cut.contains(&(from.addr, to)) {
             return None;
         }
         let endpoint = state.endpoints.get(&to)?;
-        let side = Side {
+        let side = CallSide {
             addr: to,
             incarnation: endpoint.incarnation,
         };
@@ -254,7 +254,7 @@ type Reply = Result<Vec<u8>, CallError>;
 /// Network port of one incarnation of an endpoint.
 pub struct Port {
     network: Arc<Network>,
-    side: Side,
+    side: CallSide,
 }
 
 impl Wire for Port {
@@ -354,7 +354,7 @@ impl Wire for Port {
 /// Delivers a request that has arrived to its handler, and returns the answer.
 async fn deliver(
     network: Arc<Network>,
-    from: Side,
+    from: CallSide,
     to: SocketAddr,
     method: &'static str,
     body: Vec<u8>,
@@ -388,13 +388,13 @@ async fn deliver(
 /// Carries the items of a stream in order while both endpoints exist. A cut link delays them.
 async fn carry(
     network: Arc<Network>,
-    from: Side,
-    to: Side,
+    from: CallSide,
+    to: CallSide,
     mut items: mpsc::Receiver<Vec<u8>>,
     ended: BoxFuture<'static, Result<(), CallError>>,
     out: mpsc::Sender<Reply>,
 ) {
-    let mut handler = Aborted(tokio::spawn(ended));
+    let mut handler = AbortOnDrop(tokio::spawn(ended));
     loop {
         let item = tokio::select! {
             biased;
@@ -438,9 +438,9 @@ fn lost(addr: SocketAddr) -> CallError {
 }
 
 /// A task that is aborted when its handle is dropped.
-struct Aborted<T>(tokio::task::JoinHandle<T>);
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
-impl<T> Drop for Aborted<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

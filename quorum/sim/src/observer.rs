@@ -1,6 +1,6 @@
 //! Observer of a member: passes on what the member applies and installs to the agreed history of the world.
 
-use crate::{agreed_history::CommandPosition, disk::Power, world::World};
+use crate::{agreed_history::CommandPosition, disk::Power, world::SimulatedRun};
 use lattice_quorum::Observer;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{Applied, Envelope, Refusal};
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Observer of one member process.
-pub struct Watched {
+pub struct MemberObserver {
     /// World that receives the observations.
-    pub world: Arc<World>,
+    pub world: Arc<SimulatedRun>,
     /// Number of the member.
     pub id: u64,
     /// Power of the process. Actions without power are ignored.
@@ -19,7 +19,7 @@ pub struct Watched {
     pub at: Mutex<Option<CommandPosition>>,
 }
 
-impl Observer for Watched {
+impl Observer for MemberObserver {
     fn applied(
         &self,
         index: u64,

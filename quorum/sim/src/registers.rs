@@ -20,7 +20,7 @@ use todc_utils::{
 pub const TENANT: &str = "register";
 /// Operation on the limit.
 #[derive(Debug, Clone)]
-pub enum Plain {
+pub enum LimitOperation {
     Read(u64),
     Write(u64),
 }
@@ -29,21 +29,21 @@ struct PlainSpec;
 
 impl Specification for PlainSpec {
     type State = u64;
-    type Operation = Plain;
+    type Operation = LimitOperation;
     fn init() -> u64 {
         0
     }
-    fn apply(operation: &Plain, state: &u64) -> (bool, u64) {
+    fn apply(operation: &LimitOperation, state: &u64) -> (bool, u64) {
         match operation {
-            Plain::Read(value) => (value == state, *state),
-            Plain::Write(value) => (true, *value),
+            LimitOperation::Read(value) => (value == state, *state),
+            LimitOperation::Write(value) => (true, *value),
         }
     }
 }
 
 /// Result of a write with an expected version.
 #[derive(Debug, Clone, Copy)]
-pub enum Came {
+pub enum WriteResult {
     Made(u32),
     Refused,
     NotKnown,
@@ -56,7 +56,7 @@ pub enum Versioned {
     Write {
         expected: u32,
         value: u64,
-        came: Came,
+        came: WriteResult,
     },
 }
 
@@ -79,10 +79,10 @@ impl Specification for VersionedSpec {
                 let fits = *expected == state.0;
                 let next = (state.0 + 1, *value);
                 match came {
-                    Came::Made(version) if fits && *version == next.0 => (true, next),
-                    Came::Made(_) => (false, *state),
-                    Came::Refused => (!fits, *state),
-                    Came::NotKnown => (true, if fits { next } else { *state }),
+                    WriteResult::Made(version) if fits && *version == next.0 => (true, next),
+                    WriteResult::Made(_) => (false, *state),
+                    WriteResult::Refused => (!fits, *state),
+                    WriteResult::NotKnown => (true, if fits { next } else { *state }),
                 }
             }
         }
@@ -150,8 +150,8 @@ impl<T: Clone> Recorded<T> {
 /// Histories of both registers.
 #[derive(Default)]
 pub struct Histories {
-    pub plain: Recorded<Plain>,
-    pub plain_unended: Vec<(usize, Plain)>,
+    pub plain: Recorded<LimitOperation>,
+    pub plain_unended: Vec<(usize, LimitOperation)>,
     pub versioned: Recorded<Versioned>,
     pub versioned_unended: Vec<(usize, Versioned)>,
     pub values: u64,

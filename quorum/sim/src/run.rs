@@ -1,12 +1,12 @@
 //! Run of one seed: members, clients and faults for some time. Then the faults stop, and the cluster must heal.
 
 use crate::{
-    agreed_history::Counted,
+    agreed_history::RunCounters,
     clients::{self, Client, registers},
     member::{self, Handle},
-    network::Carried,
+    network::NetworkCounters,
     schedule,
-    world::{World, note_panics, panics},
+    world::{SimulatedRun, note_panics, panics},
 };
 use lattice_rng::Rng;
 use std::{
@@ -64,9 +64,9 @@ pub struct Report {
     /// Number of leaderships: pairs of term and leader.
     pub elections: u64,
     /// Counters of the replicated state machines.
-    pub counted: Counted,
+    pub counted: RunCounters,
     /// Counters of the network.
-    pub carried: Carried,
+    pub carried: NetworkCounters,
     /// Syncs of all logs.
     pub syncs: u64,
     /// Snapshots and markers written.
@@ -86,7 +86,7 @@ pub fn run(plan: &Plan) -> Report {
     #[cfg(debug_assertions)]
     lattice_quorum_types::planted::plant(plan.planted);
     let report = on_this_thread(
-        || World::new(plan.seed, plan.verbose),
+        || SimulatedRun::new(plan.seed, plan.verbose),
         async |world| play(world, plan).await,
     );
     #[cfg(debug_assertions)]
@@ -97,8 +97,8 @@ pub fn run(plan: &Plan) -> Report {
 /// Plays in a new world on a paused clock. Panics are violations, and the world is freed afterwards.
 #[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
 pub(crate) fn on_this_thread(
-    make: impl FnOnce() -> Arc<World>,
-    play: impl AsyncFnOnce(&Arc<World>) -> Report,
+    make: impl FnOnce() -> Arc<SimulatedRun>,
+    play: impl AsyncFnOnce(&Arc<SimulatedRun>) -> Report,
 ) -> Report {
     note_panics();
     let _ = panics();
@@ -118,7 +118,7 @@ pub(crate) fn on_this_thread(
     report
 }
 
-async fn play(world: &Arc<World>, plan: &Plan) -> Report {
+async fn play(world: &Arc<SimulatedRun>, plan: &Plan) -> Report {
     let mut rng = Rng::new(plan.seed, "plan");
     if plan.disk_lies {
         world.disks.iter().for_each(|disk| disk.lie());
@@ -156,7 +156,7 @@ async fn play(world: &Arc<World>, plan: &Plan) -> Report {
 }
 
 async fn play_out(
-    world: &Arc<World>,
+    world: &Arc<SimulatedRun>,
     members: &[Handle],
     rng: &mut Rng,
     plan: &Plan,
@@ -195,7 +195,7 @@ async fn play_out(
 }
 
 /// Checks that the cluster heals: a write is accepted, and all members have the same state.
-pub(crate) async fn heals(world: &Arc<World>, members: &[Handle]) -> Duration {
+pub(crate) async fn heals(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
     if let Ok(healed_in) = timeout(HEALS_WITHIN, heal(world, members)).await {
         return healed_in;
     }
@@ -209,7 +209,7 @@ pub(crate) async fn heals(world: &Arc<World>, members: &[Handle]) -> Duration {
 }
 
 /// Waits until a write is accepted and all members have the same state.
-async fn heal(world: &Arc<World>, members: &[Handle]) -> Duration {
+async fn heal(world: &Arc<SimulatedRun>, members: &[Handle]) -> Duration {
     let from = world.passed();
     world.is_calm.store(true, Relaxed);
     let mut last = match Client::new(world, 0) {
@@ -250,7 +250,7 @@ async fn heal(world: &Arc<World>, members: &[Handle]) -> Duration {
 }
 
 /// Records the leaders, for faults that target the leader and for the counts.
-async fn look_at_leaders(world: Arc<World>, members: Vec<Handle>) {
+async fn look_at_leaders(world: Arc<SimulatedRun>, members: Vec<Handle>) {
     loop {
         for member in &members {
             let look = timeout(Duration::from_millis(5), member.look()).await;

@@ -2,8 +2,8 @@
 
 use crate::{
     member::{Handle, Order},
-    network::Weather,
-    world::World,
+    network::LinkConditions,
+    world::SimulatedRun,
 };
 use lattice_rng::Rng;
 use std::{
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 const MAX_WRONG_MS: u64 = 20 * 60 * 1000;
 
 /// Injects faults one after the other until the simulated time `until`.
-pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration, outages: bool) {
+pub async fn run(world: Arc<SimulatedRun>, members: Vec<Handle>, until: Duration, outages: bool) {
     let mut rng = Rng::new(world.seed, "faults");
     // Some seeds have no faults but outages.
     let outages = outages || rng.chance(100);
@@ -35,10 +35,10 @@ pub async fn run(world: Arc<World>, members: Vec<Handle>, until: Duration, outag
 }
 
 /// Ends all faults.
-pub fn calm(world: &World) {
+pub fn calm(world: &SimulatedRun) {
     world.trace(|| "faults stop".to_owned());
     world.network.mend();
-    world.network.set_weather(Weather::FAIR);
+    world.network.set_weather(LinkConditions::FAIR);
     for disk in &world.disks {
         disk.set_pace(200, 1500);
     }
@@ -50,7 +50,7 @@ pub fn calm(world: &World) {
 
 /// Injects an outage: a power cut of all members, a kill of the leader, or a change between a slow and a healthy
 /// network.
-fn outage(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
+fn outage(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str {
     match rng.below(10) {
         0..5 => {
             members.iter().for_each(|m| m.order(Order::CutPower));
@@ -63,21 +63,21 @@ fn outage(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
             "killed"
         }
         7..9 => {
-            world.network.set_weather(Weather {
+            world.network.set_weather(LinkConditions {
                 min_us: 3_000,
                 max_us: rng.range(5_000, 40_000),
-                ..Weather::FAIR
+                ..LinkConditions::FAIR
             });
             "network slow"
         }
         _ => {
-            world.network.set_weather(Weather::FAIR);
+            world.network.set_weather(LinkConditions::FAIR);
             "network fair again"
         }
     }
 }
 
-fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
+fn one(world: &SimulatedRun, members: &[Handle], rng: &mut Rng) -> &'static str {
     let addrs: Vec<SocketAddr> = world.members.iter().map(|(_, addr)| *addr).collect();
     let network = &world.network;
     let whom = rng.below(members.len());
@@ -176,7 +176,7 @@ fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
             "clock jumped"
         }
         92..97 => {
-            network.set_weather(Weather {
+            network.set_weather(LinkConditions {
                 min_us: 100,
                 max_us: rng.range(1_000, 120_000),
                 late: rng.range(0, 200),
@@ -186,7 +186,7 @@ fn one(world: &World, members: &[Handle], rng: &mut Rng) -> &'static str {
             "network bad"
         }
         _ => {
-            network.set_weather(Weather::FAIR);
+            network.set_weather(LinkConditions::FAIR);
             "network fair again"
         }
     }

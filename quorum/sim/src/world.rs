@@ -1,6 +1,6 @@
 //! World of one run: network, disks, clocks, agreed history and trace.
 
-use crate::{agreed_history::Truth, disk::Disk, network::Network, registers::Registers};
+use crate::{agreed_history::AgreedHistory, disk::Disk, network::Network, registers::Registers};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{UnixMillis, VoterId};
@@ -53,13 +53,13 @@ impl Clock for HostClock {
 }
 
 /// Certificates of all members and clients, created once. The simulation does not verify them.
-struct Papers {
+struct ProcessCertificates {
     members: Vec<Credentials>,
     clients: Vec<Credentials>,
 }
 
-fn papers() -> &'static Papers {
-    static PAPERS: OnceLock<Papers> = OnceLock::new();
+fn papers() -> &'static ProcessCertificates {
+    static PAPERS: OnceLock<ProcessCertificates> = OnceLock::new();
     #[expect(clippy::expect_used, reason = "test support")]
     PAPERS.get_or_init(|| {
         let ten_years = Duration::from_secs(10 * 365 * 86_400);
@@ -69,7 +69,7 @@ fn papers() -> &'static Papers {
             let identity = Identity::new(CLUSTER, role, id.to_string()).expect("an identity");
             Credentials::issued_by(&authority, &identity, validity).expect("a certificate")
         };
-        Papers {
+        ProcessCertificates {
             members: (1..=5).map(|id| make(Role::Quorum, id)).collect(),
             clients: (1..=MAX_CLIENTS)
                 .map(|id| make(Role::Control, id))
@@ -113,7 +113,7 @@ struct Noted {
 }
 
 /// World of one run.
-pub struct World {
+pub struct SimulatedRun {
     /// Seed of the run.
     pub seed: u64,
     /// Members with their addresses.
@@ -129,7 +129,7 @@ pub struct World {
     /// Clocks of the members, followed by those of the clients.
     pub clocks: Vec<Arc<HostClock>>,
     /// Agreed history.
-    pub truth: Truth,
+    pub truth: AgreedHistory,
     /// Results that clients received for register operations.
     pub registers: Registers,
     /// Set when faults are over.
@@ -140,7 +140,7 @@ pub struct World {
     noted: Mutex<Noted>,
 }
 
-impl World {
+impl SimulatedRun {
     /// Creates an empty cluster with three or five members, as the seed determines.
     pub fn new(seed: u64, verbose: bool) -> Arc<Self> {
         let mut rng = Rng::new(seed, "world");
@@ -177,7 +177,7 @@ impl World {
                 .map(|_| HostClock::new(started))
                 .collect(),
             members,
-            truth: Truth::default(),
+            truth: AgreedHistory::default(),
             registers: Registers::default(),
             is_calm: AtomicBool::new(false),
             verbose,

@@ -4,9 +4,9 @@
 use crate::{
     Settings, StartError,
     backup::STATE,
-    platform::Ground,
+    platform::Platform,
     raft::types::{LogId, Membership, SnapshotMeta, Vote},
-    store::{DataDir, OpenError, Restored as Data},
+    store::{DataDir, OpenError, RestoredContent as Data},
 };
 use bytes::Bytes;
 use lattice_quorum_state::{SegmentFault, SegmentId, Segments, State};
@@ -116,7 +116,7 @@ impl From<RestoreFailed> for StartError {
 
 /// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreResult {
     /// Header of the backup.
     pub header: Header,
     /// New incarnation.
@@ -264,7 +264,7 @@ pub async fn restore(
     settings: &Settings,
     path: &Path,
     number: Option<u64>,
-) -> Result<Restored, RestoreFailed> {
+) -> Result<RestoreResult, RestoreFailed> {
     if settings.join {
         return Err(RestoreFailed::Joins);
     }
@@ -305,9 +305,9 @@ pub async fn restore(
         segments,
         from: &checked,
     };
-    let (ground, folder) = (Ground::default(), &settings.data_dir);
+    let (ground, folder) = (Platform::default(), &settings.data_dir);
     DataDir::restore(&ground, folder, &settings.cluster, settings.id, data).await?;
-    Ok(Restored {
+    Ok(RestoreResult {
         header,
         incarnation,
         members: settings.members.clone(),

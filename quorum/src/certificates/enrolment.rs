@@ -3,7 +3,7 @@
 use crate::certificates::issuer::{Issuer, NotIssued, key_of};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_mesh::{
-    EnrolRefused, EnrolRequest, Enroller, Identity, Issued, OfficeProof, OfficeSession, Pin,
+    CaKeyProof, EnrolRefused, EnrolRequest, Enroller, EnrolmentSession, Identity, Issued, Pin,
 };
 use lattice_quorum_types::{Command, Refusal};
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ impl Enroller for Issuer {
         .boxed()
     }
 
-    fn prove(&self, pins: &[Pin], session: &OfficeSession) -> Option<OfficeProof> {
+    fn prove(&self, pins: &[Pin], session: &EnrolmentSession) -> Option<CaKeyProof> {
         let trust = self.member.replica.trust();
         let mut trusted = pins.iter().map(Pin::to_string);
         let held = trusted.find_map(|pin| {

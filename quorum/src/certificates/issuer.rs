@@ -6,7 +6,7 @@ use crate::{
 };
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, Expect, Identity, Issued, Mesh, Role, Rpc, SignBundleError, SignedBundle,
+    Authority, ExpectedIdentity, Identity, Issued, Mesh, Role, Rpc, SignBundleError, SignedBundle,
     TrustBundle, TrustedAuthority, Validity, WeakMesh,
 };
 use lattice_quorum_types::{
@@ -305,7 +305,7 @@ impl Issuer {
                         Err(error) => error.to_string(),
                     }
                 } else if let Some((id, addr)) = self.member.leader_addr() {
-                    let expect = Expect::exactly(Role::Quorum, id.to_string());
+                    let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
                     let mesh = self.dialler();
                     let peer = mesh.map(|mesh| mesh.peer(addr, expect));
                     let peer = peer.ok_or_else(|| unavailable("this member is stopping"))?;

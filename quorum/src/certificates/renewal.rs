@@ -4,8 +4,8 @@
 use crate::certificates::issuer::{Issuer, NotIssued, key_of};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_mesh::{
-    AskMembers, Caller, Expect, Identity, Issued, RenewError, RenewRefused, RenewalSource, Role,
-    SignedBundle,
+    AskMembers, Caller, ExpectedIdentity, Identity, Issued, RenewError, RenewRefused,
+    RenewalSource, Role, SignedBundle,
 };
 use lattice_quorum_types::{Command, Refusal, UnixMillis};
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -83,7 +83,7 @@ impl OwnCertificate {
             voters
                 .filter(|(id, _)| *id != asker.member.id)
                 .filter_map(|(id, addr)| {
-                    let expect = Expect::exactly(Role::Quorum, id.to_string());
+                    let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
                     Some(mesh.peer(addr?, expect))
                 })
                 .collect()

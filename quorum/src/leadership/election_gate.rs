@@ -9,7 +9,7 @@ use crate::{
     raft::{rpc::MayCampaign, types::LogId},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
-use lattice_mesh::{Expect, Mesh, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::VoterId;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -88,7 +88,7 @@ async fn others_agree(member: &Member, mesh: &Mesh) -> bool {
         .iter()
         .filter(|(id, _)| **id != member.id)
         .filter_map(|(id, addr)| {
-            let expect = Expect::exactly(Role::Quorum, id.to_string());
+            let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
             Some((*id, mesh.peer((*addr)?, expect)))
         })
         .map(|(id, peer)| async move { (id, peer.call(request, ASK_TIMEOUT).await) })

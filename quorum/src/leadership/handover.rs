@@ -7,9 +7,9 @@
 
 use crate::{
     member::{Member, leading},
-    raft::rpc::TakeOver,
+    raft::rpc::TakeLeadership,
 };
-use lattice_mesh::{Expect, Mesh, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{VoterId, membership::ChangeRefused};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -47,14 +47,17 @@ pub(crate) async fn step_down(
     if !has_everything(member, target).await {
         return Err(refused(format!("member {target} does not catch up")));
     }
-    let request = TakeOver {
+    let request = TakeLeadership {
         incarnation: member.lineage.current(),
         term,
         last_log_id: member.log.last(),
     };
     // The gate must not treat the silence of the next moment as a reason to campaign.
     member.heard.now();
-    let peer = mesh.peer(addr, Expect::exactly(Role::Quorum, target.to_string()));
+    let peer = mesh.peer(
+        addr,
+        ExpectedIdentity::exactly(Role::Quorum, target.to_string()),
+    );
     let answer = peer.call(&request, CAMPAIGN + CALL).await;
     member.heard.now();
     match answer {
@@ -122,7 +125,7 @@ async fn has_everything(member: &Member, target: VoterId) -> bool {
 pub(crate) async fn take_over(
     member: &Member,
     leader: &str,
-    request: &TakeOver,
+    request: &TakeLeadership,
 ) -> Result<u64, String> {
     let mut metrics = member.metrics();
     {

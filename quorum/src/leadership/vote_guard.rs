@@ -10,7 +10,7 @@
 
 use crate::{member::Member, raft::types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
-use lattice_mesh::{Expect, Failed, Mesh, Role, WeakMesh};
+use lattice_mesh::{ExpectedIdentity, HandlerFailed, Mesh, Role, WeakMesh};
 use lattice_quorum_types::{
     VoterId,
     membership::{GetMemberStatus, MemberStatus},
@@ -39,12 +39,12 @@ pub(crate) async fn check(
     mesh: &WeakMesh,
     term: u64,
     committed: Option<LogId>,
-) -> Result<(), Failed> {
+) -> Result<(), HandlerFailed> {
     if !member.is_blank() || planted::is(Bug::AnyLeaderFollowed) {
         return Ok(());
     }
     let later = |floor: u64| {
-        Failed::new(format!(
+        HandlerFailed::new(format!(
             "this member started without a log, and the other members report term {floor}"
         ))
     };
@@ -57,11 +57,11 @@ pub(crate) async fn check(
     }
     let mesh = mesh
         .upgrade()
-        .ok_or_else(|| Failed::new("this member is stopping"))?;
+        .ok_or_else(|| HandlerFailed::new("this member is stopping"))?;
     // A task of its own: the caller's timeout is shorter than a dial.
     let asker = member.clone();
     let told = tokio::spawn(async move { ask(&asker, &mesh).await });
-    let told = told.await.map_err(Failed::new)?;
+    let told = told.await.map_err(HandlerFailed::new)?;
     if term < told.term {
         return Err(later(told.term));
     }
@@ -71,7 +71,7 @@ pub(crate) async fn check(
     if told.is_enough || is_founding {
         return Ok(());
     }
-    Err(Failed::new(
+    Err(HandlerFailed::new(
         "this member started without a log, and too few other members are reachable to confirm the \
          leader",
     ))
@@ -91,7 +91,10 @@ async fn ask(member: &Member, mesh: &Mesh) -> VoteReports {
     let mut asked: FuturesUnordered<_> = whom
         .into_iter()
         .map(|(id, addr)| {
-            let peer = mesh.peer(addr, Expect::exactly(Role::Quorum, id.to_string()));
+            let peer = mesh.peer(
+                addr,
+                ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
+            );
             async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await.ok() }
         })
         .collect();

@@ -25,7 +25,7 @@ pub(crate) struct Contact {
 
 /// Change of reachability by a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ReachabilityChange {
     /// The member stopped answering, or reports another failure.
     Lost,
     /// The member answers again.
@@ -45,13 +45,13 @@ impl Default for Contact {
 
 impl Contact {
     /// Records the outcome of a call and returns the change.
-    pub(crate) fn note(&self, error: Option<&CallError>) -> News {
+    pub(crate) fn note(&self, error: Option<&CallError>) -> ReachabilityChange {
         let mut fault = self.fault.lock();
         let Some(error) = error else {
             self.heard.now();
             return match fault.take() {
-                Some(_) => News::Back,
-                None => News::None,
+                Some(_) => ReachabilityChange::Back,
+                None => ReachabilityChange::None,
             };
         };
         // A failure that the peer itself reports deserves another log line; a network failure does not.
@@ -62,8 +62,8 @@ impl Contact {
             .is_none_or(|before| *before != text && (says(before) || says(&text)));
         *fault = Some(text);
         match is_news {
-            true => News::Lost,
-            false => News::None,
+            true => ReachabilityChange::Lost,
+            false => ReachabilityChange::None,
         }
     }
 

@@ -1,23 +1,23 @@
 //! Incarnation check between members: members of two incarnations of a cluster reject each other. One of the two
 //! incarnations was restored from a backup of the other, under the same name and with the same members.
 
-use crate::store::{Marked, OpenError};
-use lattice_mesh::Failed;
+use crate::store::{DirectoryIncarnation, OpenError};
+use lattice_mesh::HandlerFailed;
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use parking_lot::Mutex;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Incarnation of this member, and the callers that it rejected.
 #[derive(Debug, Clone)]
-pub(crate) struct Lineage {
+pub(crate) struct MemberIncarnation {
     id: VoterId,
-    marked: Arc<Marked>,
+    marked: Arc<DirectoryIncarnation>,
     /// Callers with their incarnation, each logged once.
     refused: Arc<Mutex<BTreeSet<(String, Incarnation)>>>,
 }
 
-impl Lineage {
-    pub(crate) fn new(id: VoterId, marked: Arc<Marked>) -> Self {
+impl MemberIncarnation {
+    pub(crate) fn new(id: VoterId, marked: Arc<DirectoryIncarnation>) -> Self {
         Self {
             id,
             marked,
@@ -49,8 +49,10 @@ impl Lineage {
     ///
     /// # Errors
     /// The marker cannot be written.
-    pub(crate) fn found(&self) -> Result<(), Failed> {
-        self.marked.join(Incarnation::FIRST).map_err(Failed::new)
+    pub(crate) fn found(&self) -> Result<(), HandlerFailed> {
+        self.marked
+            .join(Incarnation::FIRST)
+            .map_err(HandlerFailed::new)
     }
 
     /// Checks that a caller may belong to this cluster: both members have the same incarnation, or one of them has none
@@ -58,7 +60,7 @@ impl Lineage {
     ///
     /// # Errors
     /// The caller belongs to another incarnation.
-    pub(crate) fn may_hear(&self, caller: &str, theirs: Incarnation) -> Result<(), Failed> {
+    pub(crate) fn may_hear(&self, caller: &str, theirs: Incarnation) -> Result<(), HandlerFailed> {
         let ours = self.current();
         if ours == theirs || ours.is_none() || theirs.is_none() {
             return Ok(());
@@ -86,17 +88,17 @@ impl Lineage {
         if refused.insert((caller.to_owned(), theirs)) {
             tracing::error!(peer = caller, "refused: {text}");
         }
-        Err(Failed::new(text))
+        Err(HandlerFailed::new(text))
     }
 
-    /// As [`Lineage::may_hear`]; a member without an incarnation adopts the caller's.
+    /// As [`MemberIncarnation::may_hear`]; a member without an incarnation adopts the caller's.
     ///
     /// # Errors
     /// The caller belongs to another incarnation, or the marker cannot be written.
-    pub(crate) fn admit(&self, caller: &str, theirs: Incarnation) -> Result<(), Failed> {
+    pub(crate) fn admit(&self, caller: &str, theirs: Incarnation) -> Result<(), HandlerFailed> {
         self.may_hear(caller, theirs)?;
         if self.current().is_none() && !theirs.is_none() {
-            self.marked.join(theirs).map_err(Failed::new)?;
+            self.marked.join(theirs).map_err(HandlerFailed::new)?;
             tracing::info!(member = self.id, incarnation = %theirs, "joined");
         }
         Ok(())

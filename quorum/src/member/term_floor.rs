@@ -5,13 +5,13 @@ use tokio::sync::MutexGuard;
 
 /// Lowest term of a leader that this member may follow, once established.
 #[derive(Debug, Default)]
-pub(crate) struct Floor {
+pub(crate) struct TermFloor {
     term: Mutex<Option<u64>>,
     /// Serialises the requests to the other members.
     asking: tokio::sync::Mutex<()>,
 }
 
-impl Floor {
+impl TermFloor {
     /// Returns the term; `None` while it is not established.
     pub(crate) fn known(&self) -> Option<u64> {
         *self.term.lock()

@@ -5,7 +5,7 @@
 //! has not arrived yet, and it must not found a new quorum.
 
 use crate::{leadership::election_gate, member::Member};
-use lattice_mesh::{Expect, Mesh, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{VoterId, membership::GetMemberStatus};
 use openraft::{
     BasicNode,
@@ -61,7 +61,10 @@ async fn others_have_history(
         .iter()
         .filter(|(id, _)| **id != member.id)
         .map(|(id, addr)| {
-            let peer = mesh.peer(*addr, Expect::exactly(Role::Quorum, id.to_string()));
+            let peer = mesh.peer(
+                *addr,
+                ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
+            );
             async move { peer.call(&GetMemberStatus, ASK_TIMEOUT).await }
         });
     let answers = futures::future::join_all(asked).await;

@@ -3,7 +3,7 @@
 
 use crate::{member::Member, store::FORMAT};
 use futures::future::join_all;
-use lattice_mesh::{Expect, Mesh, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{
     VoterId,
     membership::{
@@ -83,7 +83,10 @@ type Answers = BTreeMap<VoterId, Result<MemberAccount, String>>;
 /// Requests the reports of these members concurrently.
 pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> Answers {
     let asked = whom.iter().map(|(id, addr)| {
-        let peer = mesh.peer(*addr, Expect::exactly(Role::Quorum, id.to_string()));
+        let peer = mesh.peer(
+            *addr,
+            ExpectedIdentity::exactly(Role::Quorum, id.to_string()),
+        );
         async move { (*id, peer.call(&GetMember, ASK_TIMEOUT).await) }
     });
     let answers = join_all(asked).await.into_iter();

@@ -13,12 +13,12 @@ use lattice_quorum_types::{Envelope, Refusal, Revision, UnixMillis, wire::Unavai
 pub(crate) const MAX_AHEAD_MS: u64 = 30_000;
 
 /// Foresight of the leader for one term.
-pub(crate) struct Ahead {
+pub(crate) struct SpeculativeState {
     state: State,
     term: u64,
 }
 
-impl Ahead {
+impl SpeculativeState {
     /// Copies the state once all commands of earlier terms are applied. No command may be in flight.
     pub(crate) async fn prepare(member: &Member, term: u64) -> Result<Self, Unavailable> {
         reads::barrier(member).await?;

@@ -119,8 +119,11 @@ async fn each_proposer_gets_its_own_results() {
     let (first, mine) = oneshot::channel();
     let (second, yours) = oneshot::channel();
     let judged = vec![
-        vec![Judged::Admitted(Revision(4)), Judged::Refused(refusal())],
-        vec![Judged::Admitted(Revision(5))],
+        vec![
+            ValidatedCommand::Admitted(Revision(4)),
+            ValidatedCommand::Refused(refusal()),
+        ],
+        vec![ValidatedCommand::Admitted(Revision(5))],
     ];
     let as_foreseen = answer(vec![first, second], judged, vec![applied(4), applied(5)]);
     assert!(as_foreseen);
@@ -136,7 +139,7 @@ async fn a_result_that_was_not_foreseen_is_noticed_and_still_answered() {
         (Err(refusal()), false),
     ] {
         let (done, answered) = oneshot::channel();
-        let judged = vec![vec![Judged::Admitted(Revision(4))]];
+        let judged = vec![vec![ValidatedCommand::Admitted(Revision(4))]];
         assert_eq!(answer(vec![done], judged, vec![found.clone()]), foreseen);
         assert_eq!(answered.await.unwrap(), Ok(vec![found]));
     }

@@ -112,7 +112,7 @@ impl Rpc for MayCampaign {
 
 /// Requests that another voter takes over leadership. The leader proposes nothing until the answer arrives.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct TakeOver {
+pub(crate) struct TakeLeadership {
     /// Incarnation of the leader.
     pub(crate) incarnation: Incarnation,
     /// Term of the leader.
@@ -120,7 +120,7 @@ pub(crate) struct TakeOver {
     /// Last log entry of the leader; no entry follows it.
     pub(crate) last_log_id: Option<LogId>,
 }
-impl Rpc for TakeOver {
+impl Rpc for TakeLeadership {
     const METHOD: &'static str = "raft.take_over.1";
     const CALLERS: &'static [Role] = MEMBERS;
     /// The new term, or the reason why the member does not lead.

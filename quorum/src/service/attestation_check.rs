@@ -3,7 +3,7 @@
 //! time, so `apply` cannot do it. In the log an attestation is accepted as stated, like the principal. See
 //! `../../0005-attestations.md`.
 
-use lattice_mesh::{Mesh, Role, Signed};
+use lattice_mesh::{Mesh, Role, StatementSignature};
 use lattice_quorum_types::{
     Command, Envelope, Refusal, UnixMillis,
     attestation::{Attestation, Proof},
@@ -58,7 +58,7 @@ fn faults(mesh: &Mesh, nodes: &mut [AttestedNode], clock: UnixMillis) -> Vec<Unp
 /// judged.
 fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
     proof.check().map_err(|error| error.to_string())?;
-    let signed: Signed = postcard::from_bytes(&proof.signature)
+    let signed: StatementSignature = postcard::from_bytes(&proof.signature)
         .map_err(|error| format!("the signature cannot be read: {error}"))?;
     let bytes = postcard::to_stdvec(&proof.attestation).map_err(|error| error.to_string())?;
     let signer = mesh.verify_signed(Attestation::CONTEXT, &bytes, &signed, clock);

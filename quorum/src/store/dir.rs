@@ -1,13 +1,13 @@
 //! Data directory: opening its parts in an order that makes a crash harmless.
 
 use super::{
-    LogStore, Marked, OpenError, Restored, SnapshotDir,
+    DirectoryIncarnation, LogStore, OpenError, RestoredContent, SnapshotDir,
     log::LOG_FILE,
     marker::{check_marker, read_marker, write_marker},
     restored,
     snapshot::SNAPSHOTS,
 };
-use crate::platform::Ground;
+use crate::platform::Platform;
 use lattice_quorum_types::{
     VoterId,
     membership::Incarnation,
@@ -22,7 +22,7 @@ pub struct DataDir {
     /// Snapshots.
     pub snapshots: SnapshotDir,
     /// Incarnation of the directory.
-    pub marked: Arc<Marked>,
+    pub marked: Arc<DirectoryIncarnation>,
 }
 
 impl std::fmt::Debug for DataDir {
@@ -35,12 +35,12 @@ impl DataDir {
     /// As [`DataDir::open_on`], on the host's files.
     #[cfg(test)]
     pub fn open(path: &Path, cluster: &str, voter: VoterId) -> Result<Self, OpenError> {
-        Self::open_on(&Ground::default(), path, cluster, voter)
+        Self::open_on(&Platform::default(), path, cluster, voter)
     }
 
     /// Opens the directory, or creates it if it is missing or empty.
     pub fn open_on(
-        ground: &Ground,
+        ground: &Platform,
         path: &Path,
         cluster: &str,
         voter: VoterId,
@@ -81,7 +81,7 @@ impl DataDir {
             write_marker(files, path, cluster, voter, (incarnation, blank))?;
         }
         let (files, path) = (ground.files.clone(), path.to_owned());
-        let marked = Marked::new(files, path, cluster, voter, (incarnation, blank));
+        let marked = DirectoryIncarnation::new(files, path, cluster, voter, (incarnation, blank));
         Ok(Self {
             log,
             snapshots,
@@ -91,11 +91,11 @@ impl DataDir {
 
     /// Creates a directory that starts with the state of a backup. It must be missing or empty.
     pub async fn restore(
-        ground: &Ground,
+        ground: &Platform,
         path: &Path,
         cluster: &str,
         voter: VoterId,
-        data: Restored<'_>,
+        data: RestoredContent<'_>,
     ) -> Result<(), OpenError> {
         restored::make(ground, path, cluster, voter, data).await
     }

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{path::PathBuf, sync::Arc};
 
 /// Incarnation of one data directory, and whether the directory is blank.
-pub struct Marked {
+pub struct DirectoryIncarnation {
     files: Arc<dyn Files>,
     path: PathBuf,
     cluster: String,
@@ -16,13 +16,13 @@ pub struct Marked {
     current: Mutex<(Incarnation, bool)>,
 }
 
-impl std::fmt::Debug for Marked {
+impl std::fmt::Debug for DirectoryIncarnation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Marked({})", self.current())
     }
 }
 
-impl Marked {
+impl DirectoryIncarnation {
     pub(super) fn new(
         files: Arc<dyn Files>,
         path: PathBuf,

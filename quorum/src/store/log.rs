@@ -8,7 +8,7 @@ use super::{
     writer::{LOG, Lazy, Write, Writer},
 };
 use crate::{
-    platform::{Ground, Workers},
+    platform::{Platform, Workers},
     raft::types::{Entry, LogId, StorageError, Types, Vote},
 };
 use lattice_quorum_types::VoterId;
@@ -60,7 +60,7 @@ impl Drop for Shared {
 
 impl LogStore {
     /// Opens or creates the log, reads and verifies all of it, and starts the writer.
-    pub(super) fn open(ground: &Ground, path: &Path, voter: VoterId) -> Result<Self, OpenError> {
+    pub(super) fn open(ground: &Platform, path: &Path, voter: VoterId) -> Result<Self, OpenError> {
         let database = open_database(&*ground.files, path)?;
         let mut index = load(&database).map_err(|reason| OpenError::damaged(path, reason))?;
         index.vote = index.vote.map(|vote| without_leadership(vote, voter));

@@ -28,9 +28,9 @@ mod tests;
 
 pub use dir::DataDir;
 pub use error::OpenError;
-pub use incarnation_marker::Marked;
+pub use incarnation_marker::DirectoryIncarnation;
 pub use log::LogStore;
 pub use marker::FORMAT;
-pub use restored::Restored;
+pub use restored::RestoredContent;
 pub use segments::SegmentDir;
 pub use snapshot::SnapshotDir;

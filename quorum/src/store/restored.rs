@@ -4,10 +4,10 @@ use super::{
     LogStore, OpenError, SnapshotDir, log::LOG_FILE, marker::write_marker, snapshot::SNAPSHOTS,
 };
 use crate::{
-    platform::{Files, Ground},
+    platform::{Files, Platform},
     raft::types::{SnapshotMeta, Vote},
 };
-use lattice_quorum_state::{Sealed, SegmentId, Segments};
+use lattice_quorum_state::{SealedSegment, SegmentId, Segments};
 use lattice_quorum_types::{VoterId, membership::Incarnation};
 use openraft::storage::RaftLogStorage as _;
 use std::path::Path;
@@ -16,7 +16,7 @@ use std::path::Path;
 const UNFINISHED: &str = "RESTORING";
 
 /// Initial content of a restored directory.
-pub struct Restored<'a> {
+pub struct RestoredContent<'a> {
     /// Incarnation of the restored cluster.
     pub incarnation: Incarnation,
     /// Vote, with the term in which this member continues.
@@ -26,7 +26,7 @@ pub struct Restored<'a> {
     /// Encoded state.
     pub state: Vec<u8>,
     /// Segments sealed since the backup.
-    pub sealed: Vec<Sealed>,
+    pub sealed: Vec<SealedSegment>,
     /// Other segments that the state names.
     pub segments: Vec<SegmentId>,
     /// Source of the other segments.
@@ -50,11 +50,11 @@ pub(super) fn check_finished(files: &dyn Files, path: &Path) -> Result<(), OpenE
 
 /// Creates the directory. The marker is written last, so that an interrupted restore is never opened.
 pub(super) async fn make(
-    ground: &Ground,
+    ground: &Platform,
     path: &Path,
     cluster: &str,
     voter: VoterId,
-    data: Restored<'_>,
+    data: RestoredContent<'_>,
 ) -> Result<(), OpenError> {
     let files = &*ground.files;
     files.make_folder(path).map_err(OpenError::io(path))?;

@@ -5,9 +5,9 @@
 //! segment, its loss is harmless: the log seals it again. A snapshot is written only after every segment that it names.
 
 use super::OpenError;
-use crate::platform::{Files, Ground};
+use crate::platform::{Files, Platform};
 use bytes::Bytes;
-use lattice_quorum_state::{Sealed, Segment, SegmentFault, SegmentId, Segments, State};
+use lattice_quorum_state::{SealedSegment, Segment, SegmentFault, SegmentId, Segments, State};
 use lattice_quorum_types::membership::SegmentCounts;
 use parking_lot::Mutex;
 use std::{
@@ -35,7 +35,7 @@ pub struct SegmentDir {
 
 #[derive(Debug)]
 struct Shared {
-    ground: Ground,
+    ground: Platform,
     path: PathBuf,
     /// Segments that may not be on disk yet.
     waiting: Mutex<BTreeMap<SegmentId, Bytes>>,
@@ -58,7 +58,7 @@ impl SegmentDir {
     /// segments again. The content of a file is verified at each read. A missing segment is fetched later if other
     /// members exist; otherwise it is an error.
     pub(super) fn open(
-        ground: &Ground,
+        ground: &Platform,
         path: &Path,
         state: Option<&State>,
         has_others: bool,
@@ -133,7 +133,7 @@ impl SegmentDir {
     }
 
     /// Takes over newly sealed segments.
-    pub fn add(&self, sealed: Vec<Sealed>) {
+    pub fn add(&self, sealed: Vec<SealedSegment>) {
         if !sealed.is_empty() {
             let sealed = sealed.into_iter().map(|sealed| (sealed.id, sealed.bytes));
             self.shared.waiting.lock().extend(sealed);

@@ -3,7 +3,7 @@
 
 use super::{OpenError, SegmentDir};
 use crate::{
-    platform::{Files, Ground},
+    platform::{Files, Platform},
     raft::types::{LogId, SnapshotMeta},
 };
 use bytes::Bytes;
@@ -29,7 +29,7 @@ const SEGMENTS: &str = "segments";
 
 /// Content of a snapshot file.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct SnapshotContent {
     /// Metadata: the log entries that the snapshot covers, and the membership.
     pub meta: SnapshotMeta,
     /// Encoded state.
@@ -39,7 +39,7 @@ pub struct Stored {
 /// Snapshots of one member. Clones share them.
 #[derive(Debug, Clone)]
 pub struct SnapshotDir {
-    ground: Ground,
+    ground: Platform,
     path: PathBuf,
     current: Arc<Mutex<Option<(PathBuf, SnapshotMeta)>>>,
     /// Snapshot read when the directory was opened, until it is taken.
@@ -56,7 +56,7 @@ impl SnapshotDir {
     /// Finds the newest usable snapshot. A snapshot that ends before `purged` is unusable: the log no longer has the
     /// entries after it.
     pub(super) fn open(
-        ground: &Ground,
+        ground: &Platform,
         path: &Path,
         purged: Option<u64>,
     ) -> Result<Self, OpenError> {
@@ -115,7 +115,7 @@ impl SnapshotDir {
     }
 
     /// File system, executor and simulation hooks of the member.
-    pub fn ground(&self) -> &Ground {
+    pub fn ground(&self) -> &Platform {
         &self.ground
     }
 
@@ -141,7 +141,7 @@ impl SnapshotDir {
     }
 
     /// Loads the newest snapshot.
-    pub fn load(&self) -> io::Result<Option<Stored>> {
+    pub fn load(&self) -> io::Result<Option<SnapshotContent>> {
         let Some((path, _)) = self.current().clone() else {
             return Ok(None);
         };
@@ -206,7 +206,7 @@ fn is_snapshot(file: &Path) -> bool {
 }
 
 /// Verifies a snapshot file and returns its parts.
-fn frame(bytes: Bytes) -> Result<Stored, Unusable> {
+fn frame(bytes: Bytes) -> Result<SnapshotContent, Unusable> {
     let damaged = |reason: &str| Unusable::Damaged(reason.to_owned());
     let (magic, rest) = bytes
         .split_first_chunk::<8>()
@@ -235,10 +235,10 @@ fn frame(bytes: Bytes) -> Result<Stored, Unusable> {
     let meta = rest.get(..length).ok_or_else(|| damaged("too short"))?;
     let meta = postcard::from_bytes(meta).map_err(|e| damaged(&e.to_string()))?;
     let state = bytes.slice(HEADER_BYTES + 4 + length..);
-    Ok(Stored { meta, state })
+    Ok(SnapshotContent { meta, state })
 }
 
-fn restore(stored: Stored) -> Result<(SnapshotMeta, State), Unusable> {
+fn restore(stored: SnapshotContent) -> Result<(SnapshotMeta, State), Unusable> {
     let state = State::restore(&stored.state).map_err(|e| match e {
         RestoreError::OtherFormat { found, supported } => Unusable::OtherFormat {
             found: u32::from(found),

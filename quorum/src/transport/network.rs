@@ -3,8 +3,8 @@
 use crate::{
     member::{
         Addresses,
-        contacts::{Contact, Contacts, News},
-        incarnation::Lineage,
+        contacts::{Contact, Contacts, ReachabilityChange},
+        incarnation::MemberIncarnation,
     },
     raft::{
         rpc::{Append, RequestVote, SendSnapshot, SnapshotAnswer},
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use lattice_mesh::{CallError, Expect, Mesh, Peer, Role, Rpc};
+use lattice_mesh::{CallError, ExpectedIdentity, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::VoterId;
 use openraft::{
     BasicNode, RaftNetwork, RaftNetworkFactory,
@@ -42,7 +42,7 @@ pub(crate) struct Network {
     mesh: Mesh,
     addresses: Addresses,
     contacts: Contacts,
-    lineage: Lineage,
+    lineage: MemberIncarnation,
 }
 
 impl Network {
@@ -50,7 +50,7 @@ impl Network {
         mesh: Mesh,
         addresses: Addresses,
         contacts: Contacts,
-        lineage: Lineage,
+        lineage: MemberIncarnation,
     ) -> Self {
         Self {
             mesh,
@@ -69,7 +69,7 @@ pub(crate) struct Link {
     /// Outcome of calls, shared by all connections to this member.
     contact: Arc<Contact>,
     contacts: Contacts,
-    lineage: Lineage,
+    lineage: MemberIncarnation,
 }
 
 type RaftRpcError = RPCError<VoterId, BasicNode, RaftError<VoterId>>;
@@ -92,10 +92,12 @@ impl Link {
     /// Logs once when a member stops answering, and once when it answers again.
     fn note(&self, error: Option<&CallError>) {
         match (self.contact.note(error), error) {
-            (News::Lost, Some(error)) => {
+            (ReachabilityChange::Lost, Some(error)) => {
                 tracing::warn!(member = self.target, %error, "member unreachable");
             }
-            (News::Back, _) => tracing::info!(member = self.target, "member reachable again"),
+            (ReachabilityChange::Back, _) => {
+                tracing::info!(member = self.target, "member reachable again")
+            }
             _ => {}
         }
     }
@@ -145,7 +147,7 @@ impl RaftNetworkFactory<Types> for Network {
 
     async fn new_client(&mut self, target: VoterId, node: &BasicNode) -> Link {
         let addr = self.addresses.of(target, Some(&node.addr));
-        let expect = Expect::exactly(Role::Quorum, target.to_string());
+        let expect = ExpectedIdentity::exactly(Role::Quorum, target.to_string());
         let peer = addr.map(|addr| self.mesh.peer(addr, expect));
         Link {
             target,

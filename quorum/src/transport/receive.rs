@@ -4,19 +4,19 @@ use crate::{
     leadership::{election_gate, handover, vote_guard},
     member::Member,
     raft::{
-        rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeOver},
+        rpc::{Append, MayCampaign, RequestVote, SendSnapshot, SnapshotAnswer, TakeLeadership},
         types::{Snapshot, SnapshotMeta, Vote},
     },
     segments,
 };
 use bytes::{Bytes, BytesMut};
-use lattice_mesh::{Caller, Failed, Router, WeakMesh};
+use lattice_mesh::{Caller, HandlerFailed, Router, WeakMesh};
 use openraft::raft::AppendEntriesResponse;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// Snapshot that is being received.
-struct Incoming {
+struct IncomingSnapshot {
     vote: Vote,
     meta: SnapshotMeta,
     bytes: BytesMut,
@@ -25,7 +25,7 @@ struct Incoming {
 }
 
 /// Outcome of a piece.
-enum Taken {
+enum PieceOutcome {
     More,
     Again,
     Whole(Bytes),
@@ -33,7 +33,7 @@ enum Taken {
 
 /// Adds the Raft calls.
 pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Router {
-    let incoming: Arc<Mutex<Option<Incoming>>> = Arc::default();
+    let incoming: Arc<Mutex<Option<IncomingSnapshot>>> = Arc::default();
     let (mesh, sent) = (mesh.clone(), mesh.clone());
     let (appends, votes, snapshots, silence, successor) = (
         member.clone(),
@@ -52,7 +52,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 let (term, committed) = (request.vote.leader_id().term, request.leader_commit);
                 vote_guard::check(&member, &mesh, term, committed).await?;
                 let reply = member.raft.append_entries(request).await;
-                let reply = reply.map_err(Failed::new)?;
+                let reply = reply.map_err(HandlerFailed::new)?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
                     member.heard.now();
                 }
@@ -68,12 +68,12 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 let RequestVote(incarnation, request) = request;
                 speaks_for_itself(&caller, &request.vote)?;
                 if member.must_abstain(request.last_log_id) {
-                    return Err(Failed::new(
+                    return Err(HandlerFailed::new(
                         "this member started without a log and abstains",
                     ));
                 }
                 member.lineage.admit(caller.identity.id(), incarnation)?;
-                member.raft.vote(request).await.map_err(Failed::new)
+                member.raft.vote(request).await.map_err(HandlerFailed::new)
             }
         })
         .rpc(move |caller, request: SendSnapshot| {
@@ -97,7 +97,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
                 Ok(election_gate::may_campaign(&member, request.last_log_id))
             }
         })
-        .rpc(move |caller, request: TakeOver| {
+        .rpc(move |caller, request: TakeLeadership| {
             let member = successor.clone();
             async move {
                 let leader = caller.identity.id();
@@ -108,73 +108,73 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
 }
 
 /// Checks that the vote is the caller's own: the certificate must be that of the leader or candidate.
-fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), Failed> {
+fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), HandlerFailed> {
     let voter = vote.leader_id().voted_for().map(|id| id.to_string());
     if voter.as_deref() == Some(caller.identity.id()) {
         return Ok(());
     }
     tracing::warn!(peer = %caller.identity, %vote, "refused: request in another member's name");
-    Err(Failed::new("the vote is not that of the caller"))
+    Err(HandlerFailed::new("the vote is not that of the caller"))
 }
 
 /// Appends a piece to the received ones.
-fn gather(slot: &mut Option<Incoming>, piece: &SendSnapshot) -> Taken {
+fn gather(slot: &mut Option<IncomingSnapshot>, piece: &SendSnapshot) -> PieceOutcome {
     let (vote, meta) = (piece.vote, &piece.meta);
     let same = slot.as_mut().filter(|i| i.vote == vote && i.meta == *meta);
     // The last piece again, sent because segments were missing.
     if let Some((bytes, said)) = same.and_then(|i| i.whole.clone())
         && piece.whole == Some(said)
     {
-        return Taken::Whole(bytes);
+        return PieceOutcome::Whole(bytes);
     }
     if piece.offset == 0 {
-        *slot = Some(Incoming {
+        *slot = Some(IncomingSnapshot {
             vote,
             meta: meta.clone(),
             bytes: BytesMut::new(),
             whole: None,
         });
     }
-    let follows = |i: &&mut Incoming| {
+    let follows = |i: &&mut IncomingSnapshot| {
         i.vote == vote && i.meta == *meta && i.bytes.len() as u64 == piece.offset
     };
     let Some(open) = slot.as_mut().filter(follows) else {
-        return Taken::Again;
+        return PieceOutcome::Again;
     };
     open.bytes.extend_from_slice(&piece.data);
     let Some((length, digest)) = piece.whole else {
-        return Taken::More;
+        return PieceOutcome::More;
     };
     let bytes = std::mem::take(&mut open.bytes).freeze();
     if bytes.len() as u64 != length || *blake3::hash(&bytes).as_bytes() != digest {
         *slot = None;
-        return Taken::Again;
+        return PieceOutcome::Again;
     }
     open.whole = Some((bytes.clone(), (length, digest)));
-    Taken::Whole(bytes)
+    PieceOutcome::Whole(bytes)
 }
 
 async fn take_piece(
     member: &Member,
     mesh: &WeakMesh,
     sender: &str,
-    incoming: &Mutex<Option<Incoming>>,
+    incoming: &Mutex<Option<IncomingSnapshot>>,
     piece: SendSnapshot,
-) -> Result<SnapshotAnswer, Failed> {
+) -> Result<SnapshotAnswer, HandlerFailed> {
     let taken = {
         let mut slot = incoming.lock().await;
         gather(&mut slot, &piece)
     };
     let bytes = match taken {
-        Taken::More => return Ok(SnapshotAnswer::More),
-        Taken::Again => return Ok(SnapshotAnswer::Again),
-        Taken::Whole(bytes) => bytes,
+        PieceOutcome::More => return Ok(SnapshotAnswer::More),
+        PieceOutcome::Again => return Ok(SnapshotAnswer::Again),
+        PieceOutcome::Whole(bytes) => bytes,
     };
     let (vote, meta) = (piece.vote, piece.meta);
     // A snapshot is installed only when every segment that it names is present.
     let mesh = mesh
         .upgrade()
-        .ok_or_else(|| Failed::new("this member is stopping"))?;
+        .ok_or_else(|| HandlerFailed::new("this member is stopping"))?;
     if !segments::bring(member, &mesh, sender, &bytes).await? {
         member.heard.now();
         return Ok(SnapshotAnswer::Fetching);
@@ -182,7 +182,7 @@ async fn take_piece(
     *incoming.lock().await = None;
     tracing::info!(bytes = bytes.len(), snapshot = %meta.snapshot_id, "snapshot received");
     let kept = member.replica.keep(&meta, &bytes).await;
-    kept.map_err(Failed::new)?;
+    kept.map_err(HandlerFailed::new)?;
     let snapshot = Snapshot {
         meta,
         snapshot: Box::new(bytes),
@@ -191,7 +191,9 @@ async fn take_piece(
     let raft = member.raft.clone();
     let installed =
         tokio::spawn(async move { raft.install_full_snapshot(vote, snapshot).await }).await;
-    let response = installed.map_err(Failed::new)?.map_err(Failed::new)?;
+    let response = installed
+        .map_err(HandlerFailed::new)?
+        .map_err(HandlerFailed::new)?;
     member.heard.now();
     Ok(SnapshotAnswer::Done(response))
 }

@@ -24,14 +24,14 @@ impl State {
     /// The refusal, if the command was not applied.
     pub fn apply(&mut self, index: u64, envelope: &Envelope) -> Result<Applied, Refusal> {
         match self.judge(envelope)? {
-            Judged::Repeat(applied) => Ok(applied),
-            Judged::New { verdict, now, key } => {
+            AcceptedCommand::Repeat(applied) => Ok(applied),
+            AcceptedCommand::New { verdict, now, key } => {
                 Ok(self.commit(index, envelope, now, verdict, key))
             }
         }
     }
 
-    fn judge(&self, envelope: &Envelope) -> Result<Judged, Refusal> {
+    fn judge(&self, envelope: &Envelope) -> Result<AcceptedCommand, Refusal> {
         if envelope.schema != SCHEMA {
             let given = envelope.schema;
             return Err(Refusal::UnsupportedSchema {
@@ -46,13 +46,13 @@ impl State {
                 principal, command, ..
             } = envelope;
             match self.keys.look_up(&principal.name, key, command, now) {
-                KeyState::Before(applied) => return Ok(Judged::Repeat(applied)),
+                KeyState::Before(applied) => return Ok(AcceptedCommand::Repeat(applied)),
                 KeyState::OtherCommand => return Err(Refusal::KeyReused { key: key.clone() }),
                 KeyState::Never(key) => new_key = Some(key),
             }
         }
         let verdict = judge::judge(self, envelope, now)?;
-        Ok(Judged::New {
+        Ok(AcceptedCommand::New {
             verdict,
             now,
             key: new_key,
@@ -61,7 +61,7 @@ impl State {
 }
 
 /// An accepted command.
-enum Judged {
+enum AcceptedCommand {
     /// The command was applied before under the same key.
     Repeat(Applied),
     /// The command can be committed.

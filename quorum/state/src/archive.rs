@@ -6,11 +6,11 @@
 mod index;
 
 use crate::{
-    segment::{Row, Sealed, Segment, Table},
+    segment::{Row, SealedSegment, Segment, Table},
     table::{Bounds, Log},
     topics::Topic,
 };
-pub(crate) use index::{Ended, Index};
+pub(crate) use index::{EndedEntry, Index};
 use lattice_quorum_types::{Allocation, AllocationId, UnixMillis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -47,15 +47,15 @@ impl Archive {
     }
 
     /// Appends a terminal record; returns the segment that this append sealed, if any.
-    pub(crate) fn append(&mut self, record: Allocation) -> Option<Sealed> {
+    pub(crate) fn append(&mut self, record: Allocation) -> Option<SealedSegment> {
         let (id, state, attempt) = (record.id, record.state, record.attempt);
         let (segment, sealed) = self.log.append(record);
-        self.index.set(id, Ended::new(state, attempt, segment));
+        self.index.set(id, EndedEntry::new(state, attempt, segment));
         sealed
     }
 
     /// Final state, attempt and segment of an allocation; `None` for an allocation that has not ended.
-    pub(crate) fn ended(&self, id: AllocationId) -> Option<Ended> {
+    pub(crate) fn ended(&self, id: AllocationId) -> Option<EndedEntry> {
         self.index.get(id)
     }
 
@@ -67,7 +67,7 @@ impl Archive {
     }
 
     /// Sealed segment that contains the record; `None` while the record is in memory.
-    pub(crate) fn segment(&self, ended: Ended) -> Option<&Segment> {
+    pub(crate) fn segment(&self, ended: EndedEntry) -> Option<&Segment> {
         self.sealed().get(ended.segment() as usize)
     }
 

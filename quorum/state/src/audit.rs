@@ -1,7 +1,7 @@
 //! Audit log: an append-only table; entries are never changed or dropped. See `../0007-append-only-tables.md`.
 
 use crate::{
-    segment::{Row, Sealed, Segment, Table},
+    segment::{Row, SealedSegment, Segment, Table},
     table::{Bounds, Log},
     topics::Topic,
 };
@@ -57,7 +57,7 @@ impl Audit {
         at: UnixMillis,
         by: Principal,
         action: AuditAction,
-    ) -> (AuditEntry, Option<Sealed>) {
+    ) -> (AuditEntry, Option<SealedSegment>) {
         let entry = AuditEntry::following(self.tail().last(), revision, at, by, action);
         if planted::is(Bug::AuditDropped) && entry.number.is_multiple_of(5) {
             return (entry, None);

@@ -1,7 +1,7 @@
 //! DAGs: running ones in memory, ended ones in an append-only table.
 
 use crate::{
-    segment::{Row, Sealed, Segment, Table},
+    segment::{Row, SealedSegment, Segment, Table},
     table::{Bounds, Log},
     topics::Topic,
 };
@@ -73,7 +73,7 @@ impl Dags {
     }
 
     /// Stores a DAG among running or ended DAGs, by its state; returns the segment that this sealed, if any.
-    pub(crate) fn set(&mut self, record: Arc<Dag>) -> Option<Sealed> {
+    pub(crate) fn set(&mut self, record: Arc<Dag>) -> Option<SealedSegment> {
         self.live.remove(&record.id);
         if record.state == DagState::Running {
             self.live.insert(record.id, record);

@@ -87,9 +87,11 @@ fn by_kind(case: Case<'_>, command: &Command) -> Result<Verdict, Refusal> {
             description,
         } => projects::create(case, path, *limits, admins, description),
         Command::DeleteProject { path } => projects::delete(case, path),
-        Command::SetLimits { changes } => projects::set_limits(case, changes, projects::Insist::No),
+        Command::SetLimits { changes } => {
+            projects::set_limits(case, changes, projects::OvercommitMode::No)
+        }
         Command::ForceLimits { changes } => {
-            projects::set_limits(case, changes, projects::Insist::ByForce)
+            projects::set_limits(case, changes, projects::OvercommitMode::ByForce)
         }
         Command::Submit { spec } => submit::submit(case, spec),
         Command::SubmitDag { dag } => dag::submit(case, dag),

@@ -47,10 +47,10 @@ mod usage_records;
 mod vcluster;
 
 pub use clock::{MAX_FORWARD_MS, MAX_LEASE_MS};
-pub use lookup::Lookup;
+pub use lookup::StateQuery;
 pub use policy::Policy;
 pub use restored::REVISION_GAP;
-pub use segment::{Sealed, Segment, SegmentFault, SegmentId, Segments, Table};
+pub use segment::{SealedSegment, Segment, SegmentFault, SegmentId, Segments, Table};
 pub use snapshot::{FORMAT_VERSION, RestoreError};
 pub use state::State;
 pub use table::Bounds;

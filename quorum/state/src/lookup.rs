@@ -9,7 +9,7 @@ use crate::{
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, ProjectPath, UnixMillis,
-    audit::{AuditEntry, AuditHead, AuditOrder, AuditSearch, Finder, fits},
+    audit::{AuditEntry, AuditHead, AuditOrder, AuditPageBuilder, AuditSearch, fits},
     dag::Dag,
     id::DagId,
     size::on_wire,
@@ -34,7 +34,7 @@ const DECODED: usize = 8;
 
 /// A query against the state of one moment.
 #[derive(Debug)]
-pub struct Lookup(Kind);
+pub struct StateQuery(Kind);
 
 #[derive(Debug)]
 enum Kind {
@@ -48,33 +48,33 @@ enum Kind {
 }
 
 impl State {
-    pub(crate) fn look_up_allocation(&self, id: AllocationId) -> Lookup {
+    pub(crate) fn look_up_allocation(&self, id: AllocationId) -> StateQuery {
         let ended = self.archive.ended(id);
         match ended.and_then(|ended| self.archive.segment(ended)) {
-            Some(segment) => Lookup(Kind::Ended {
+            Some(segment) => StateQuery(Kind::Ended {
                 id,
                 segment: segment.clone(),
             }),
             None => {
                 let found = self.allocation(id).cloned();
-                Lookup::known(Answer::Allocation(found.map(Box::new)))
+                StateQuery::known(Answer::Allocation(found.map(Box::new)))
             }
         }
     }
 
     /// Looks up a DAG. Of the ended DAGs, the last ones are in memory; the others are in one of few segments.
-    pub(crate) fn look_up_dag(&self, id: DagId) -> Lookup {
+    pub(crate) fn look_up_dag(&self, id: DagId) -> StateQuery {
         let tail = self.dags.tail().iter();
         let mut known = self.dags.live(id).into_iter().chain(tail);
         if let Some(found) = known.find(|dag| dag.id == id) {
-            return Lookup::known(Answer::Dag(Some(Box::new(found.clone()))));
+            return StateQuery::known(Answer::Dag(Some(Box::new(found.clone()))));
         }
         let sealed = self.dags.sealed().iter();
         let may_have = |segment: &&Segment| (segment.first..=segment.last).contains(&id.0);
         let segments: Vec<Segment> = sealed.filter(may_have).cloned().collect();
         match segments.is_empty() {
-            true => Lookup::known(Answer::Dag(None)),
-            false => Lookup(Kind::Dag { id, segments }),
+            true => StateQuery::known(Answer::Dag(None)),
+            false => StateQuery(Kind::Dag { id, segments }),
         }
     }
 
@@ -95,8 +95,8 @@ impl State {
         found.into_iter().cloned().collect()
     }
 
-    pub(crate) fn look_up_audit(&self, after: u64, limit: u32) -> Lookup {
-        Lookup(Kind::Entries(Rows {
+    pub(crate) fn look_up_audit(&self, after: u64, limit: u32) -> StateQuery {
+        StateQuery(Kind::Entries(Rows {
             after,
             limit: limit.min(MAX_ROWS) as usize,
             since: UnixMillis(0),
@@ -110,7 +110,7 @@ impl State {
         after: u64,
         limit: u32,
         since: UnixMillis,
-    ) -> Lookup {
+    ) -> StateQuery {
         let tail = self.usage_records.tail();
         let behind = tail.partition_point(|fact| fact.number <= after);
         let rows = Rows {
@@ -120,11 +120,11 @@ impl State {
             segments: self.usage_records.sealed().clone(),
             tail: tail[behind..].to_vec(),
         };
-        Lookup(Kind::UsageRecords(rows, self.usage_records_head()))
+        StateQuery(Kind::UsageRecords(rows, self.usage_records_head()))
     }
 
-    pub(crate) fn search_audit(&self, search: &AuditSearch) -> Lookup {
-        Lookup(Kind::Search(Box::new(Search {
+    pub(crate) fn search_audit(&self, search: &AuditSearch) -> StateQuery {
+        StateQuery(Kind::Search(Box::new(Search {
             search: search.clone(),
             segments: self.audit.sealed().clone(),
             tail: self.audit.tail().to_vec(),
@@ -138,7 +138,7 @@ impl State {
         limit: u32,
         states: &[AllocationState],
         within: Option<&ProjectPath>,
-    ) -> Lookup {
+    ) -> StateQuery {
         let wanted = AllocationFilter {
             states: states.to_vec(),
             within: within.cloned(),
@@ -160,7 +160,7 @@ impl State {
         if !behind || !(states.is_empty() || states.iter().any(is_terminal)) {
             segments = Arc::default();
         }
-        Lookup(Kind::Page(Page {
+        StateQuery(Kind::Page(Page {
             after,
             limit,
             wanted,
@@ -171,9 +171,9 @@ impl State {
     }
 }
 
-impl Lookup {
+impl StateQuery {
     pub(crate) fn known(answer: Answer) -> Self {
-        Lookup(Kind::Known(answer))
+        StateQuery(Kind::Known(answer))
     }
 
     /// Whether the answer is ready without reading a segment.
@@ -399,7 +399,7 @@ struct Search {
 
 impl Search {
     fn run(self, source: &dyn Segments) -> Result<Answer, SegmentFault> {
-        let mut finder = Finder::new(&self.search);
+        let mut finder = AuditPageBuilder::new(&self.search);
         let oldest_first = self.search.order == AuditOrder::OldestFirst;
         let mut goes_on = oldest_first || finder.look(&self.tail);
         let mut segments: Vec<&Segment> = self.segments.iter().collect();

@@ -1,6 +1,6 @@
 //! Queries: answers to reads.
 
-use crate::{Lookup, State};
+use crate::{State, StateQuery};
 use lattice_quorum_types::{
     AllocationState,
     view::{Answer, Hot, Query},
@@ -23,8 +23,8 @@ impl State {
     }
 
     /// Copies the part of the answer that is in memory, and lists the segments for the rest.
-    pub fn look_up(&self, query: &Query) -> Lookup {
-        Lookup::known(match query {
+    pub fn look_up(&self, query: &Query) -> StateQuery {
+        StateQuery::known(match query {
             Query::Allocation { id } => return self.look_up_allocation(*id),
             Query::Allocations {
                 after,

@@ -18,7 +18,7 @@ pub(crate) struct Reservations {
 
 /// Allocation or node claim that requests a node.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wants<'a> {
+pub(crate) struct NodeRequester<'a> {
     pub(crate) user: &'a str,
     pub(crate) project: &'a ProjectPath,
     /// Start of the requested use, which lasts `for_ms` milliseconds; `None` means for ever.
@@ -36,7 +36,11 @@ impl Reservations {
     }
 
     /// Reservation that keeps a node from this requester, if any.
-    pub(crate) fn keeps(&self, node: &NodeId, wants: Wants<'_>) -> Option<&ReservationName> {
+    pub(crate) fn keeps(
+        &self,
+        node: &NodeId,
+        wants: NodeRequester<'_>,
+    ) -> Option<&ReservationName> {
         let mut names = self.by_node.get(node)?.iter();
         names.find(|name| {
             let spec = self.by_name.get(name).map(|found| &found.spec);

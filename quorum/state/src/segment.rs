@@ -164,14 +164,14 @@ impl Segment {
 
 /// A newly sealed segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedSegment {
     /// Name of the segment.
     pub id: SegmentId,
     /// Complete bytes of the segment.
     pub bytes: Bytes,
 }
 
-impl Segments for &[Sealed] {
+impl Segments for &[SealedSegment] {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {
         let found = self.iter().find(|sealed| sealed.id == *id);
         let missing = || id.fault("it is not among the sealed segments");
@@ -191,7 +191,7 @@ pub(crate) trait Row: Clone + Serialize + DeserializeOwned {
 }
 
 /// Seals these rows as segment `number`.
-pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
+pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, SealedSegment) {
     let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
@@ -231,7 +231,7 @@ pub(crate) fn seal<R: Row>(number: u32, rows: &[R]) -> (Segment, Sealed) {
         topics: Topics::of(&topics),
     };
     let bytes = Bytes::from(bytes);
-    (segment, Sealed { id, bytes })
+    (segment, SealedSegment { id, bytes })
 }
 
 /// Decodes the rows of a segment; the caller has verified its digest.

@@ -12,12 +12,12 @@ use crate::{
     node_claim::NodeClaims,
     policy::Policy,
     reservations::Reservations,
-    segment::{Sealed, Segment},
+    segment::{SealedSegment, Segment},
     table::Bounds,
     token::Tokens,
     tree::Tree,
     trust::{Identity, Trust},
-    unstarted::Unstarted,
+    unstarted::UncountedAttempts,
     usage_records::UsageRecords,
     vcluster::Vclusters,
 };
@@ -67,7 +67,7 @@ pub struct State {
     pub(crate) keys: Keys,
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
-    pub(crate) unstarted: Unstarted,
+    pub(crate) unstarted: UncountedAttempts,
     pub(crate) baselines: Baselines,
     /// Cluster-wide limits.
     pub(crate) system: SystemLimits,
@@ -83,7 +83,7 @@ pub struct State {
     pub(crate) order: Order,
     /// Segments that the user of the state has not taken yet. Not encoded: the state encodes only their names.
     #[serde(skip)]
-    pub(crate) sealed: Vec<Sealed>,
+    pub(crate) sealed: Vec<SealedSegment>,
 }
 
 impl Default for State {
@@ -123,7 +123,7 @@ impl State {
             keys: Keys::default(),
             trust: Trust::default(),
             audit: Audit::new(bounds),
-            unstarted: Unstarted::default(),
+            unstarted: UncountedAttempts::default(),
             baselines: Baselines::default(),
             system: SystemLimits::default(),
             node_claims: NodeClaims::default(),
@@ -193,7 +193,7 @@ impl State {
 
     /// Takes the segments sealed since the last call. The caller must store them as long as [`State::segments`] lists
     /// them: no other copy exists. Replaying the log produces the same segments.
-    pub fn take_sealed(&mut self) -> Vec<Sealed> {
+    pub fn take_sealed(&mut self) -> Vec<SealedSegment> {
         std::mem::take(&mut self.sealed)
     }
 

@@ -3,7 +3,7 @@
 //! The rows in memory form two groups. When the second group is full, the first is sealed. The last full group of rows
 //! is therefore always in memory.
 
-use crate::segment::{Row, Sealed, Segment, seal};
+use crate::segment::{Row, SealedSegment, Segment, seal};
 use lattice_quorum_types::size::on_wire;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl<R: Row> Log<R> {
 
     /// Appends a row. Returns the number of the segment that contains, or will contain, the row, and the segment that
     /// this append sealed.
-    pub(crate) fn append(&mut self, row: R) -> (u32, Option<Sealed>) {
+    pub(crate) fn append(&mut self, row: R) -> (u32, Option<SealedSegment>) {
         let number = self.next_number() + u32::from(self.former > 0);
         self.open_bytes += on_wire(&row) as u64;
         self.tail.push(row);
@@ -65,7 +65,7 @@ impl<R: Row> Log<R> {
     }
 
     /// Seals the first group; the second group, of `open` rows, becomes the first.
-    fn turn(&mut self, open: usize) -> Option<Sealed> {
+    fn turn(&mut self, open: usize) -> Option<SealedSegment> {
         let former = self.former as usize;
         let sealed = (former > 0).then(|| {
             let (segment, sealed) = seal(self.next_number(), &self.tail[..former]);

@@ -10,9 +10,9 @@ pub(crate) const ATTEMPT_GAP: u32 = 1 << 16;
 
 /// Uncounted attempts of allocations that are not terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Unstarted(BTreeMap<AllocationId, u32>);
+pub(crate) struct UncountedAttempts(BTreeMap<AllocationId, u32>);
 
-impl Unstarted {
+impl UncountedAttempts {
     pub(crate) fn attempts(&self, id: AllocationId) -> u32 {
         self.0.get(&id).copied().unwrap_or(0)
     }

@@ -3,7 +3,7 @@
 mod meter;
 
 use crate::{
-    segment::{Row, Sealed, Segment, Table},
+    segment::{Row, SealedSegment, Segment, Table},
     table::{Bounds, Log},
     topics::Topic,
 };
@@ -257,7 +257,7 @@ impl UsageRecords {
         kinds: Vec<UsageRecordKind>,
         revision: Revision,
         at: UnixMillis,
-    ) -> Vec<Sealed> {
+    ) -> Vec<SealedSegment> {
         let mut sealed = Vec::new();
         for (ordinal, kind) in (0..).zip(kinds) {
             self.last += 1;

@@ -12,7 +12,7 @@ pub mod process;
 use lattice_mesh::{
     Authority, Clock, Credentials, Mesh, MeshConfig, RateLimit, Role, SystemClock, Validity,
 };
-use lattice_quorum::{App, Ground, MemberFounder, ScrubSettings, Settings};
+use lattice_quorum::{App, MemberFounder, Platform, ScrubSettings, Settings};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_quorum_state::Bounds;
 use lattice_quorum_types::{
@@ -110,7 +110,7 @@ pub struct Cluster {
     pub snapshot_every: u64,
     /// Lifetime of certificates, including those of the members.
     pub lifetime: Duration,
-    pub ground: Ground,
+    pub ground: Platform,
     /// Scrubber settings of members that start from now on.
     pub scrub: Option<ScrubSettings>,
 }
@@ -135,18 +135,18 @@ impl Cluster {
             rows,
             ..Bounds::default()
         };
-        let ground = Ground {
+        let ground = Platform {
             segment_bounds,
-            ..Ground::default()
+            ..Platform::default()
         };
         Self::start_on(ground, snapshot_every, DAY).await
     }
 
     async fn start_as(snapshot_every: u64, lifetime: Duration) -> Self {
-        Self::start_on(Ground::default(), snapshot_every, lifetime).await
+        Self::start_on(Platform::default(), snapshot_every, lifetime).await
     }
 
-    async fn start_on(ground: Ground, snapshot_every: u64, lifetime: Duration) -> Self {
+    async fn start_on(ground: Platform, snapshot_every: u64, lifetime: Duration) -> Self {
         let mut cluster = Self {
             authority: authority(),
             folder: tempfile::tempdir().unwrap(),

@@ -1,7 +1,7 @@
 //! Audit log of real members: signed by the current leader, each signed head exactly once, and none missing.
 
 use crate::common::{CLUSTER, Cluster, admin, control, create_project, until};
-use lattice_mesh::{Pin, Role, Signed};
+use lattice_mesh::{Pin, Role, StatementSignature};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     Command, ProjectPath, Refusal,
@@ -61,7 +61,7 @@ async fn signed(c: &Cluster, client: &QuorumClient) -> (Vec<AuditEntry>, Vec<(u6
         let (root, chain) = certificates.split_last().unwrap();
         let root = (&root.0[..]).into();
         assert_eq!(Pin::of(&root), c.authority.pin());
-        let statement = Signed {
+        let statement = StatementSignature {
             chain: chain.iter().map(|c| c.0.clone()).collect(),
             signature: signature.0.clone(),
         };

@@ -4,8 +4,8 @@ use crate::common::{
     self, Cluster, admin, any_port, create_project, credentials, envelope, now, register, service,
 };
 use lattice_mesh::{
-    CallError, EnrolError, EnrolRefused, Expect, JoinToken, Mesh, MeshConfig, Role, enrol,
-    enrol_with,
+    CallError, EnrolError, EnrolRefused, ExpectedIdentity, JoinToken, Mesh, MeshConfig, Role,
+    enrol, enrol_with,
 };
 use lattice_quorum_types::{
     Command, NodeId, Revision, UnixMillis,
@@ -106,7 +106,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
     let agent = bind(Role::Agent, "n1");
     let envelopes = vec![service(None, create_project("atlas", 1))];
     for (_, addr) in &cluster.members {
-        let peer = agent.peer(*addr, Expect::role(Role::Quorum));
+        let peer = agent.peer(*addr, ExpectedIdentity::role(Role::Quorum));
         let propose = Propose {
             envelopes: envelopes.clone(),
         };
@@ -127,7 +127,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
     }
     // Control must not report enrolments or issue times, nor propose in the members' name.
     let c1 = bind(Role::Control, "c1");
-    let peer = c1.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
+    let peer = c1.peer(cluster.addrs()[0], ExpectedIdentity::role(Role::Quorum));
     let certificate = IssuedCertificate {
         issued_at: UnixMillis(now().0 / 1000 * 1000),
         expires_at: UnixMillis(now().0 + 600_000),
@@ -149,7 +149,7 @@ async fn an_agent_may_call_nothing_and_a_member_may_propose_enrolments_only() {
     }
     // A member's certificate permits proposals for enrolments, and no others.
     let member = bind(Role::Quorum, "4");
-    let peer = member.peer(cluster.addrs()[0], Expect::role(Role::Quorum));
+    let peer = member.peer(cluster.addrs()[0], ExpectedIdentity::role(Role::Quorum));
     let error = peer.call(&Propose { envelopes }, SHORT).await.unwrap_err();
     assert!(
         error

@@ -137,7 +137,7 @@ impl Wire for End {
     }
 }
 
-struct Three {
+struct ThreeMembers {
     net: Arc<Net>,
     authority: Arc<Authority>,
     apps: Vec<App>,
@@ -148,7 +148,7 @@ fn addr(id: VoterId) -> SocketAddr {
     format!("10.0.0.{id}:7101").parse().unwrap()
 }
 
-impl Three {
+impl ThreeMembers {
     async fn start() -> Self {
         let (net, authority) = (Arc::<Net>::default(), common::authority());
         let folder = tempfile::tempdir().unwrap();
@@ -217,9 +217,9 @@ async fn create(client: &QuorumClient, name: &str) {
 /// before and after.
 async fn deposes_nobody(
     cut: impl Fn(&Net, SocketAddr, SocketAddr),
-    until_cut_shows: fn(&Three, VoterId) -> bool,
+    until_cut_shows: fn(&ThreeMembers, VoterId) -> bool,
 ) {
-    let three = Three::start().await;
+    let three = ThreeMembers::start().await;
     let client = three.client();
     create(&client, "before").await;
     let before = three.account(1);
@@ -293,7 +293,7 @@ async fn a_member_that_was_cut_off_both_ways_deposes_nobody() {
 /// leader that can.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_heard_and_hears_nobody_is_replaced() {
-    let three = Three::start().await;
+    let three = ThreeMembers::start().await;
     let client = three.client();
     create(&client, "before").await;
     let old = three.account(1).leader.unwrap();

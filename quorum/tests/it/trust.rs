@@ -4,9 +4,9 @@
 use crate::common::{self, CLUSTER, Cluster, admin, any_port, control, now, patient, until};
 use futures::future::join_all;
 use lattice_mesh::{
-    AskMembers, Authority, CallError, Credentials, EnrolError, EnrolRefused, Expect, Identity,
-    JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Renewal, RenewalSettings, Role, Router, Rpc,
-    Standing, WeakMesh, enrol, enrol_with, keep_renewed,
+    AskMembers, Authority, CallError, CertificateStanding, Credentials, EnrolError, EnrolRefused,
+    ExpectedIdentity, Identity, JoinToken, Mesh, MeshConfig, Renew, RenewRefused, Renewal,
+    RenewalSettings, Role, Router, Rpc, WeakMesh, enrol, enrol_with, keep_renewed,
 };
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
@@ -96,7 +96,7 @@ impl Agent {
         let ask = AskMembers::new(move || {
             let peer = |addr: &SocketAddr| {
                 let mesh = weak.upgrade()?;
-                Some(mesh.peer(*addr, Expect::role(Role::Quorum)))
+                Some(mesh.peer(*addr, ExpectedIdentity::role(Role::Quorum)))
             };
             members.iter().filter_map(peer).collect()
         });
@@ -112,7 +112,7 @@ impl Agent {
     async fn hello(&self, to: &Agent) -> Result<u64, CallError> {
         let peer = self
             .mesh
-            .peer(to.mesh.local_addr(), Expect::role(Role::Agent));
+            .peer(to.mesh.local_addr(), ExpectedIdentity::role(Role::Agent));
         peer.call(&Hello, SHORT).await
     }
     fn is_connected_to(&self, other: &Agent) -> bool {
@@ -179,7 +179,7 @@ async fn a_token_is_for_its_networks_and_taking_a_name_voids_what_was_there() {
     for (credentials, holds) in [(first, false), (second, true)] {
         let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
         for addr in cluster.addrs() {
-            let peer = mesh.peer(addr, Expect::role(Role::Quorum));
+            let peer = mesh.peer(addr, ExpectedIdentity::role(Role::Quorum));
             let csr = Credentials::generate_key_and_csr().unwrap().csr.to_vec();
             match peer.call(&Renew { csr }, SHORT).await {
                 // The process is a member, but its certificate was issued moments ago.
@@ -232,7 +232,9 @@ async fn revoked_connections_are_closed_at_all_members() {
     let mesh = Mesh::bind(any_port(), enrolled.credentials, MeshConfig::default()).unwrap();
     let identity = mesh.identity();
     for addr in cluster.addrs() {
-        let connected = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+        let connected = mesh
+            .connect(addr, ExpectedIdentity::role(Role::Quorum))
+            .await;
         connected.unwrap();
     }
     let connected = || {
@@ -259,7 +261,9 @@ async fn revoked_connections_are_closed_at_all_members() {
     })
     .await;
     for addr in cluster.addrs() {
-        let again = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+        let again = mesh
+            .connect(addr, ExpectedIdentity::role(Role::Quorum))
+            .await;
         assert!(again.is_err(), "a revoked certificate is let in");
     }
     // The earlier token does not help; a new token and certificate for the same name do.
@@ -270,7 +274,9 @@ async fn revoked_connections_are_closed_at_all_members() {
     let anew = enrol_with(cluster.addrs()[1], &token, "n1", true, &config).await;
     let mesh = Mesh::bind(any_port(), anew.unwrap().credentials, config).unwrap();
     for addr in cluster.addrs() {
-        let connected = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+        let connected = mesh
+            .connect(addr, ExpectedIdentity::role(Role::Quorum))
+            .await;
         connected.unwrap();
     }
     cluster.stop().await;
@@ -300,7 +306,7 @@ async fn everybody_renews_before_the_end_and_keeps_its_connections() {
         let state = agent.renewal.state();
         println!("{} renewals, {:?}", state.renewals, state.last_error);
         assert!(state.renewals >= 1 && state.expires_at > ends);
-        assert_eq!(state.standing, Standing::Good);
+        assert_eq!(state.standing, CertificateStanding::Good);
     }
     for app in cluster.apps.iter().flatten() {
         let state = app.certificate().unwrap();
@@ -336,7 +342,7 @@ async fn one_authority_takes_the_place_of_another() {
         let ask = AskMembers::new(move || {
             let peer = |addr: &SocketAddr| {
                 let mesh = weak.upgrade()?;
-                Some(mesh.peer(*addr, Expect::role(Role::Quorum)))
+                Some(mesh.peer(*addr, ExpectedIdentity::role(Role::Quorum)))
             };
             addrs.iter().filter_map(peer).collect()
         });
@@ -398,12 +404,12 @@ async fn one_authority_takes_the_place_of_another() {
     until("all have renewed", || async {
         let apps = cluster.apps.iter().flatten();
         let mut standings = apps.map(|app| app.mesh().trust_state().standing);
-        standings.all(|standing| standing == Standing::Good)
-            && n1.mesh.trust_state().standing == Standing::Good
+        standings.all(|standing| standing == CertificateStanding::Good)
+            && n1.mesh.trust_state().standing == CertificateStanding::Good
     })
     .await;
     until("control has renewed", || async {
-        c1.state().renewals > 0 && mesh.trust_state().standing == Standing::Good
+        c1.state().renewals > 0 && mesh.trust_state().standing == CertificateStanding::Good
     })
     .await;
     // No member presents a certificate of the old authority any more; its key is still held.
@@ -420,14 +426,16 @@ async fn one_authority_takes_the_place_of_another() {
     n1.hello(&n2).await.unwrap();
     let left = Mesh::bind(any_port(), spare, MeshConfig::default()).unwrap();
     for addr in cluster.addrs() {
-        let no = left.connect(addr, Expect::role(Role::Quorum)).await;
+        let no = left
+            .connect(addr, ExpectedIdentity::role(Role::Quorum))
+            .await;
         assert!(
             no.is_err(),
             "a certificate of a retired authority is let in"
         );
     }
     let no = left
-        .connect(n2.mesh.local_addr(), Expect::role(Role::Agent))
+        .connect(n2.mesh.local_addr(), ExpectedIdentity::role(Role::Agent))
         .await;
     assert!(no.is_err());
     // The quorum continues. A token that only names the old authority is useless, although its key is held.
@@ -503,13 +511,13 @@ async fn a_member_that_shows_another_name_renews_nothing_but_its_own() {
     let credentials = common::credentials(&cluster.authority, Role::Agent, "n1");
     let shown = credentials.issued_at();
     let mesh = Mesh::bind(any_port(), credentials, MeshConfig::default()).unwrap();
-    let peer = mesh.peer(cluster.addrs()[1], Expect::role(Role::Quorum));
+    let peer = mesh.peer(cluster.addrs()[1], ExpectedIdentity::role(Role::Quorum));
     let new = Credentials::generate_key_and_csr().unwrap();
     let csr = new.csr.to_vec();
     let first = peer.call(&Renew { csr: csr.clone() }, SHORT).await;
     let first = first.unwrap().unwrap();
     // Repeated at another member, the answer has the same issue time.
-    let other = mesh.peer(cluster.addrs()[2], Expect::role(Role::Quorum));
+    let other = mesh.peer(cluster.addrs()[2], ExpectedIdentity::role(Role::Quorum));
     let again = other.call(&Renew { csr }, SHORT).await.unwrap().unwrap();
     let certificates = |list: Vec<Vec<u8>>| list.into_iter().map(Into::into).collect::<Vec<_>>();
     let of = |issued: lattice_mesh::Issued| {
@@ -570,7 +578,9 @@ async fn trust_survives_restarts_and_comes_with_a_snapshot() {
     .await;
     let mesh = Mesh::bind(any_port(), enrolled.credentials, MeshConfig::default()).unwrap();
     let addr = cluster.addrs()[away as usize - 1];
-    let refused = mesh.connect(addr, Expect::role(Role::Quorum)).await;
+    let refused = mesh
+        .connect(addr, ExpectedIdentity::role(Role::Quorum))
+        .await;
     assert!(refused.is_err(), "a revoked certificate is let in");
     // A restart of all members, from disk.
     for id in 1..=3 {

@@ -43,11 +43,11 @@ const PAUSE: Duration = Duration::from_millis(2500);
 struct Acknowledged {
     key: String,
     revision: Revision,
-    what: What,
+    what: WriteKind,
 }
 
 #[derive(Debug, PartialEq)]
-enum What {
+enum WriteKind {
     Submitted(AllocationId),
     Assigned(AllocationId, NodeId),
     Started(AllocationId),
@@ -77,7 +77,7 @@ impl World {
     fn count(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
-    fn acknowledge(&self, key: &str, revision: Revision, what: What) {
+    fn acknowledge(&self, key: &str, revision: Revision, what: WriteKind) {
         let key = key.to_owned();
         let entry = Acknowledged {
             key,
@@ -131,14 +131,14 @@ async fn write(world: Arc<World>, client: QuorumClient, writer: usize) {
         let Outcome::Submitted { id } = applied.outcome else {
             panic!("{applied:?}");
         };
-        world.acknowledge(&key, applied.revision, What::Submitted(id));
+        world.acknowledge(&key, applied.revision, WriteKind::Submitted(id));
         let Some(node) = assign(&world, &client, &name, id, writer + round).await else {
             continue;
         };
         let started = RankReport::Started { at: now() };
         let key = format!("{name}/started");
         let revision = report(&client, &key, id, &node, started).await;
-        world.acknowledge(&key, revision, What::Started(id));
+        world.acknowledge(&key, revision, WriteKind::Started(id));
         let exit = RankExit::Exited { code: 0 };
         let key = format!("{name}/ended");
         let ended = RankReport::Ended {
@@ -147,7 +147,7 @@ async fn write(world: Arc<World>, client: QuorumClient, writer: usize) {
             fault: None,
         };
         let revision = report(&client, &key, id, &node, ended).await;
-        world.acknowledge(&key, revision, What::Ended(id));
+        world.acknowledge(&key, revision, WriteKind::Ended(id));
     }
 }
 
@@ -172,7 +172,11 @@ async fn assign(
         match settle(client, envelope).await {
             Ok(applied) => {
                 assert_eq!(applied.outcome, Outcome::Assigned { attempt: 1 });
-                world.acknowledge(&key, applied.revision, What::Assigned(id, node.clone()));
+                world.acknowledge(
+                    &key,
+                    applied.revision,
+                    WriteKind::Assigned(id, node.clone()),
+                );
                 return Some(node);
             }
             Err(Refusal::OwnershipConflict { .. }) => {}
@@ -443,8 +447,8 @@ async fn check(client: &QuorumClient, world: &World, log: &[Acknowledged], kills
     } in log
     {
         let id = match what {
-            What::Submitted(id) | What::Started(id) | What::Ended(id) => id,
-            What::Assigned(id, _) => id,
+            WriteKind::Submitted(id) | WriteKind::Started(id) | WriteKind::Ended(id) => id,
+            WriteKind::Assigned(id, _) => id,
         };
         let record = found.get(id).unwrap_or_else(|| panic!("{key} is lost"));
         assert!(
@@ -455,12 +459,12 @@ async fn check(client: &QuorumClient, world: &World, log: &[Acknowledged], kills
         assert_eq!(key.split('/').next(), Some(name), "{key}: another's record");
         assert!(record.attempt <= 1, "{key}: assigned twice");
         match what {
-            What::Submitted(_) => submits += 1,
-            What::Assigned(_, node) => {
+            WriteKind::Submitted(_) => submits += 1,
+            WriteKind::Assigned(_, node) => {
                 assert_eq!(record.nodes().collect::<Vec<_>>(), [node], "{key}");
             }
-            What::Started(_) => assert!(record.started_at.is_some(), "{key}"),
-            What::Ended(_) => assert_eq!(record.state, AllocationState::Completed, "{key}"),
+            WriteKind::Started(_) => assert!(record.started_at.is_some(), "{key}"),
+            WriteKind::Ended(_) => assert_eq!(record.state, AllocationState::Completed, "{key}"),
         }
     }
     // All proposers waited for their answers, so every record was acknowledged: there are no more.

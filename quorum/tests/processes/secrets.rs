@@ -3,7 +3,7 @@
 
 use crate::common::{self, admin, client_of, node, now, process::Site, register, until};
 use lattice_mesh::{
-    AskMembers, Authority, Clock, Credentials, Expect, JoinToken, Mesh, MeshConfig,
+    AskMembers, Authority, Clock, Credentials, ExpectedIdentity, JoinToken, Mesh, MeshConfig,
     RenewalSettings, Role, Router, SystemClock, Validity, enrol, keep_renewed,
 };
 use lattice_quorum_client::QuorumClient;
@@ -112,7 +112,12 @@ async fn renew(addrs: Vec<SocketAddr>, credentials: Credentials) {
     mesh.serve(Router::new()).unwrap();
     let weak = mesh.downgrade();
     let ask = AskMembers::new(move || {
-        let peer = |addr| Some(weak.upgrade()?.peer(addr, Expect::role(Role::Quorum)));
+        let peer = |addr| {
+            Some(
+                weak.upgrade()?
+                    .peer(addr, ExpectedIdentity::role(Role::Quorum)),
+            )
+        };
         addrs.iter().copied().filter_map(peer).collect()
     });
     let renewal = keep_renewed(&mesh, ask, RenewalSettings::new(None, 1));

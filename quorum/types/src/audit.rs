@@ -10,7 +10,9 @@ mod subjects;
 pub use action::{AuditAction, ChangedLimit, LevelLimits, NamedLimit};
 pub use filter::{AuditFilter, Segment};
 pub use hex::Hex;
-pub use search::{AuditOrder, AuditPage, AuditSearch, Finder, MAX_FOUND, MAX_PAGE_BYTES, fits};
+pub use search::{
+    AuditOrder, AuditPage, AuditPageBuilder, AuditSearch, MAX_FOUND, MAX_PAGE_BYTES, fits,
+};
 pub use signed_head::{
     AuditHead, InvalidSignedHead, MAX_SIGNED_HEAD_OFF_MS, SignedHead, SignedHeadContent,
 };

@@ -161,11 +161,11 @@ impl Header {
 pub struct Verifier {
     /// Bytes received before the header is complete.
     pending: Vec<u8>,
-    open: Option<Open>,
+    open: Option<OpenBackup>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenBackup {
     header: Header,
     /// Position of the part that is being read.
     part: usize,
@@ -198,7 +198,7 @@ impl Verifier {
             return Ok(());
         };
         let (header, begins) = header;
-        let mut open = Open {
+        let mut open = OpenBackup {
             header,
             part: 0,
             read: 0,
@@ -261,7 +261,7 @@ fn header(bytes: &[u8]) -> Result<Option<(Header, usize)>, BackupFault> {
     Ok(Some((header, PREFIX_BYTES + length as usize)))
 }
 
-impl Open {
+impl OpenBackup {
     fn feed(&mut self, mut bytes: &[u8]) -> Result<(), BackupFault> {
         while !bytes.is_empty() {
             let Some(part) = self.header.parts.get(self.part) else {

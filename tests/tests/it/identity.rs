@@ -10,7 +10,7 @@ use lattice_tests::{
     matrix::Matrix,
     script::{Behaviour, Script},
     site::{Plan, Site},
-    wait::{Looks, eventually, until},
+    wait::{LivenessChecks, eventually, until},
 };
 use rustix::process::Signal;
 use std::{
@@ -93,7 +93,7 @@ async fn renew_twice(site: &Site, who: &[&str]) {
 
 /// Checks that these nodes are always alive until `done`, as often as the API answers. Returns the number of checks.
 async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -> u64 {
-    let mut machine = Looks::begin();
+    let mut machine = LivenessChecks::begin();
     let look = async {
         loop {
             let all = site.api().nodes().await.unwrap();

@@ -35,19 +35,19 @@ impl Count {
 }
 
 /// Listed words and type names.
-struct Words {
+struct WordLists {
     words: BTreeSet<String>,
     types: BTreeSet<String>,
 }
 
-impl Words {
+impl WordLists {
     fn parse(text: &str) -> Self {
         let of = |kind: &str| {
             let lines = text.lines().filter_map(|line| line.strip_prefix(kind));
             let names = lines.flat_map(str::split_whitespace);
             names.map(str::to_owned).collect()
         };
-        Words {
+        WordLists {
             words: of("word "),
             types: of("type "),
         }
@@ -194,7 +194,7 @@ fn files() -> Vec<String> {
     listed.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-fn counts(words: &Words) -> BTreeMap<String, Count> {
+fn counts(words: &WordLists) -> BTreeMap<String, Count> {
     let files = files();
     assert!(files.len() > 500, "git listed {} files", files.len());
     let counted = files.into_iter().map(|file| {
@@ -241,8 +241,8 @@ fn sum(counts: &BTreeMap<String, Count>) -> usize {
     counts.values().map(|count| count.sum()).sum()
 }
 
-fn words() -> Words {
-    Words::parse(&fs::read_to_string(root().join("tests/language/words.txt")).unwrap())
+fn words() -> WordLists {
+    WordLists::parse(&fs::read_to_string(root().join("tests/language/words.txt")).unwrap())
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn rate_per_thousand_comment_lines_is_known() {
 
 #[test]
 fn planted_word_is_found() {
-    let words = Words::parse("word zig zag\ntype Zog\n");
+    let words = WordLists::parse("word zig zag\ntype Zog\n");
     let source = "/* zig \" */ /// Zag it.\nstruct Zog; // 'zig'\nlet zag = \"to zig // zag\"; let zig = r#\"zig \"x\"#;";
     let count = words.count("new.rs", source);
     let expected = Count {

@@ -15,20 +15,20 @@ const MIDDLE: &str = "physics/atlas";
 const PROJECT: &str = "physics/atlas/higgs";
 
 /// An allocation that runs until it may end.
-struct Work {
+struct HeldJob {
     id: AllocationId,
     script: Script,
 }
 
 /// Submits an allocation. A held allocation passed the first limit check and is not placed yet.
-async fn submit(site: &Site, name: &str, project: &str, nodes: u32, hold: bool) -> Work {
+async fn submit(site: &Site, name: &str, project: &str, nodes: u32, hold: bool) -> HeldJob {
     let script = Script::in_folder(site.path(name));
     let mut request = site.request(None, &script.text(Behaviour::Plain));
     request.project = project.to_owned();
     request.nodes = nodes;
     request.hold = hold;
     let id = site.submit_request(&request).await;
-    Work { id, script }
+    HeldJob { id, script }
 }
 
 /// Text of a level in the reason.
@@ -92,7 +92,7 @@ async fn set(site: &Site, limits: &[(&str, Patch, Patch)]) {
 }
 
 /// Waits until another allocation has ended; the control is killed meanwhile.
-async fn until_another_ends(site: &mut Site) -> Work {
+async fn until_another_ends(site: &mut Site) -> HeldJob {
     let waiting = submit(site, "waiting", PROJECT, 2, true).await;
     let first = submit(site, "first", PROJECT, 2, false).await;
     site.reaches(first.id, &["running"]).await;
@@ -119,7 +119,7 @@ async fn until_another_ends(site: &mut Site) -> Work {
 }
 
 /// Limits were lowered after the acceptance; the allocation waits until both levels are raised again.
-async fn until_limits_are_raised(site: &Site) -> Work {
+async fn until_limits_are_raised(site: &Site) -> HeldJob {
     let work = submit(site, "lowered", PROJECT, 1, true).await;
     let (two, three, same) = (Patch::Set(2), Patch::Set(3), Patch::Unchanged);
     set(site, &[(PROJECT, two, same), (MIDDLE, two, same)]).await;
@@ -136,7 +136,7 @@ async fn until_limits_are_raised(site: &Site) -> Work {
 }
 
 /// The same with the number of allocations, until one is cancelled.
-async fn until_another_is_cancelled(site: &Site, runs: &Work) -> Work {
+async fn until_another_is_cancelled(site: &Site, runs: &HeldJob) -> HeldJob {
     let work = submit(site, "counted", PROJECT, 1, true).await;
     let (same, one) = (Patch::Unchanged, Patch::Set(1));
     let limits = [PROJECT, MIDDLE, TENANT].map(|path| (path, same, one));

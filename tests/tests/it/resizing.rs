@@ -23,14 +23,14 @@ use std::collections::BTreeMap;
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
 /// One allocation with the service that resizes it.
-struct Work<'a> {
+struct ResizedService<'a> {
     site: &'a Site,
     service: Service,
     script: Script,
     id: AllocationId,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ResizedService<'a> {
     /// Starts the allocation on two nodes.
     async fn begin(site: &'a Site) -> Self {
         let service = Service::new(site).await;
@@ -149,7 +149,7 @@ fn refused(asked: LimitRequest, current: u64, requested: u64, limit: u64) -> Ref
 
 /// Adds three nodes. The control runs while the third node is added, and is killed at the prolog of the fourth. It
 /// receives the fifth after its restart.
-async fn grows(work: &Work<'_>, control: &mut Daemon) {
+async fn grows(work: &ResizedService<'_>, control: &mut Daemon) {
     let site = work.site;
     let before = [work.starts(0).await, work.starts(1).await];
     work.limit("4");
@@ -203,7 +203,7 @@ async fn grows(work: &Work<'_>, control: &mut Daemon) {
 
 /// Releases two nodes. Their processes hold out, and the nodes are not free meanwhile; the control is killed in
 /// between.
-async fn shrinks(work: &Work<'_>, control: &mut Daemon) {
+async fn shrinks(work: &ResizedService<'_>, control: &mut Daemon) {
     let (site, script) = (work.site, &work.script);
     let stay = [script.process(0), script.process(1), script.process(3)];
     let go = [work.starts(2).await, work.starts(4).await];
@@ -246,7 +246,7 @@ async fn shrinks(work: &Work<'_>, control: &mut Daemon) {
 }
 
 /// Releases a node while its prolog runs: no process of the job starts there, and the node cannot be added again.
-async fn shrinks_before_it_began(work: &Work<'_>) {
+async fn shrinks_before_it_began(work: &ResizedService<'_>) {
     let (site, ran) = (work.site, work.ran());
     let [sixth] = work.others().await[..] else {
         panic!("one is left")
@@ -271,7 +271,7 @@ async fn shrinks_before_it_began(work: &Work<'_>) {
 
 /// A suspended allocation holds nothing, and waits for the same number of nodes; the control is killed while the epilog
 /// runs.
-async fn is_suspended_and_resumed(work: &Work<'_>, control: &mut Daemon) {
+async fn is_suspended_and_resumed(work: &ResizedService<'_>, control: &mut Daemon) {
     let (site, id) = (work.site, work.id);
     let ranks = work.ranks().await;
     site.hold(&ranks[0], Hook::Epilog);
@@ -321,7 +321,7 @@ async fn what_runs_grows_shrinks_is_suspended_and_resumed() {
     let mut controls = std::mem::take(&mut site.controls);
     let control = &mut controls[0];
     let monitor = Monitor::start(site.observer(), site.jobs());
-    let work = Work::begin(&site).await;
+    let work = ResizedService::begin(&site).await;
 
     grows(&work, control).await;
     shrinks(&work, control).await;

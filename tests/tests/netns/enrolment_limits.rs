@@ -108,7 +108,7 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
     let what = format!("{told:?} of {TRIES} tries at one member within {took:.1} s");
     table.row(["wrong tokens", &here, &what]);
 
-    let going_on = GoingOn::begin(members.clone(), wrong);
+    let going_on = EndlessTries::begin(members.clone(), wrong);
     let mut n = 0;
     eventually("also with a good token one is told to wait", || {
         // This try may be the one that is regained each second, and then it is not refused.
@@ -156,12 +156,12 @@ async fn a_burst(site: &mut Site, plan: &Plan, table: &mut Matrix) {
 }
 
 /// Tries at all members until it is ended.
-struct GoingOn {
+struct EndlessTries {
     ends: Arc<AtomicBool>,
     tries: Vec<tokio::task::JoinHandle<usize>>,
 }
 
-impl GoingOn {
+impl EndlessTries {
     fn begin(members: Vec<SocketAddr>, wrong: JoinToken) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let tries = members.into_iter().map(|addr| {

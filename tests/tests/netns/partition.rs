@@ -13,7 +13,7 @@ use lattice_tests::{
     netns::Network,
     script::{Behaviour, Script},
     site::{Plan, Site},
-    wait::{LOOK_EVERY, Looks, PATIENCE, until},
+    wait::{LOOK_EVERY, LivenessChecks, PATIENCE, until},
 };
 use serde::Serialize;
 use std::{
@@ -26,7 +26,7 @@ const CUT: Duration = Duration::from_secs(8);
 
 /// Fate of each cut node and its job, in the order of the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum CutNodeOutcome {
     /// Isolated; the job ends meanwhile.
     AloneJobEnds,
     /// Isolated; the job continues.
@@ -37,7 +37,7 @@ enum Fate {
     TogetherJobRequeues,
 }
 
-impl Fate {
+impl CutNodeOutcome {
     const ALL: [Self; 4] = [
         Self::AloneJobEnds,
         Self::AloneJobRuns,
@@ -97,12 +97,12 @@ struct Report {
 
 /// First observation of each liveness, since the cut.
 #[derive(Debug, Default)]
-struct Words {
+struct FirstObservations {
     first: BTreeMap<(String, String), f64>,
     not_alive: BTreeSet<String>,
 }
 
-impl Words {
+impl FirstObservations {
     fn note(&mut self, nodes: &[NodeView], since: Instant, may_blame: bool) {
         let at = since.elapsed().as_secs_f64();
         for node in nodes {
@@ -142,10 +142,10 @@ async fn start_job(site: &Site, node: &str, requeue: Option<&str>) -> Job {
 /// Observes the nodes until `done`, and records each liveness.
 async fn watch(
     site: &Site,
-    words: &mut Words,
-    machine: &mut Looks,
+    words: &mut FirstObservations,
+    machine: &mut LivenessChecks,
     since: Instant,
-    mut done: impl FnMut(&Words) -> bool,
+    mut done: impl FnMut(&FirstObservations) -> bool,
 ) {
     let begun = Instant::now();
     while !done(words) {
@@ -192,12 +192,12 @@ async fn new_work(site: &Site, cut: &[String]) -> Vec<String> {
     ran
 }
 
-async fn settles(site: &Site, job: &Job, fate: Fate) -> AllocationView {
+async fn settles(site: &Site, job: &Job, fate: CutNodeOutcome) -> AllocationView {
     let ended = ["completed", "failed", "cancelled"];
     let view = site.reaches(job.id, &ended).await;
     let exit = view.ranks[0].exit.clone().unwrap_or_default();
     let (state, truth) = match fate {
-        Fate::TogetherJobCancelled => ("cancelled", "stopped"),
+        CutNodeOutcome::TogetherJobCancelled => ("cancelled", "stopped"),
         _ => ("failed", "exit code 7"),
     };
     assert_eq!(
@@ -244,8 +244,8 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
     let network = site.network.as_ref().unwrap();
     let (cut, whole) = names.split_at(4);
     let mut jobs = Vec::new();
-    for (node, fate) in cut.iter().zip(Fate::ALL) {
-        let requeue = (fate == Fate::TogetherJobRequeues).then_some("always");
+    for (node, fate) in cut.iter().zip(CutNodeOutcome::ALL) {
+        let requeue = (fate == CutNodeOutcome::TogetherJobRequeues).then_some("always");
         jobs.push((start_job(site, node, requeue).await, fate));
     }
     let mut others = Vec::new();
@@ -259,19 +259,20 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
     for (job, fate) in &jobs {
         let host = &site.hosts[&job.node];
         match fate {
-            Fate::AloneJobEnds | Fate::AloneJobRuns => network.unplug(host),
+            CutNodeOutcome::AloneJobEnds | CutNodeOutcome::AloneJobRuns => network.unplug(host),
             _ => network.move_away(host),
         }
         cut_at.insert(&job.node, begun.elapsed().as_secs_f64());
     }
     let since_its_cut = |node: &String, at: f64| at - cut_at[node];
-    let (mut words, mut machine) = (Words::default(), Looks::begin());
-    let suspected = |words: &Words| cut.iter().all(|n| words.first(n, "suspect").is_some());
+    let (mut words, mut machine) = (FirstObservations::default(), LivenessChecks::begin());
+    let suspected =
+        |words: &FirstObservations| cut.iter().all(|n| words.first(n, "suspect").is_some());
     watch(site, &mut words, &mut machine, begun, suspected).await;
     jobs[0].0.script.may_exit();
     site.api().cancel(jobs[2].0.id).await.unwrap();
     let ran = new_work(site, cut).await;
-    let is_over = |_: &Words| begun.elapsed() >= length;
+    let is_over = |_: &FirstObservations| begun.elapsed() >= length;
     watch(site, &mut words, &mut machine, begun, is_over).await;
     assert!(machine.counted() > 0, "this machine stood still");
     let ended = site
@@ -289,12 +290,15 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
         network.heal(&site.hosts[&job.node]);
     }
     let mut nodes = Vec::new();
-    let mut back = Words::default();
+    let mut back = FirstObservations::default();
     // A liveness counts only after the one of the cut is gone.
-    let alive = |back: &Words| cut.iter().all(|n| back.first(n, "alive").is_some());
+    let alive = |back: &FirstObservations| cut.iter().all(|n| back.first(n, "alive").is_some());
     watch(site, &mut back, &mut machine, healed, alive).await;
     for (job, fate) in &jobs {
-        if matches!(fate, Fate::AloneJobRuns | Fate::TogetherJobRequeues) {
+        if matches!(
+            fate,
+            CutNodeOutcome::AloneJobRuns | CutNodeOutcome::TogetherJobRequeues
+        ) {
             job.script.may_exit();
         }
     }
@@ -317,7 +321,7 @@ async fn cut_and_heal(site: &Site, names: &[String]) -> Report {
     }
     for job in &others {
         job.script.may_exit();
-        settles(site, job, Fate::AloneJobRuns).await;
+        settles(site, job, CutNodeOutcome::AloneJobRuns).await;
     }
     site.are_ready(names).await;
     Report {

@@ -27,7 +27,7 @@ const ENDED: [&str; 3] = ["completed", "failed", "cancelled"];
 
 /// Fate of a job during the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum JobOutcome {
     /// The job ends by itself.
     Ends,
     /// The control of the larger side receives a cancel request.
@@ -41,34 +41,34 @@ enum Fate {
 }
 
 /// One job for each fate: node, whether on the smaller side, fate, description.
-const JOBS: [(&str, bool, Fate, &str); 6] = [
-    ("m1", true, Fate::Ends, "ends by itself"),
-    ("m1", true, Fate::WaitsInVain, "waits for m1"),
+const JOBS: [(&str, bool, JobOutcome, &str); 6] = [
+    ("m1", true, JobOutcome::Ends, "ends by itself"),
+    ("m1", true, JobOutcome::WaitsInVain, "waits for m1"),
     (
         "m2",
         true,
-        Fate::IsCancelled,
+        JobOutcome::IsCancelled,
         "cancelled by the other control",
     ),
     (
         "m3",
         true,
-        Fate::IsCancelledInVain,
+        JobOutcome::IsCancelledInVain,
         "cancelled by the one cut off",
     ),
     (
         "g1",
         false,
-        Fate::IsCancelled,
+        JobOutcome::IsCancelled,
         "cancelled by the other control",
     ),
-    ("g1", false, Fate::Waits, "waits for g1"),
+    ("g1", false, JobOutcome::Waits, "waits for g1"),
 ];
 
 struct Job {
     node: &'static str,
     is_cut: bool,
-    fate: Fate,
+    fate: JobOutcome,
     words: &'static str,
     script: Script,
     id: AllocationId,
@@ -81,7 +81,7 @@ impl Job {
         let (node, is_cut, fate, words) = JOBS[n];
         let script = Script::in_folder(site.path(&format!("job-{n}")));
         let id = site.submit(node, &script.text(Behaviour::Plain)).await;
-        let waits = matches!(fate, Fate::Waits | Fate::WaitsInVain);
+        let waits = matches!(fate, JobOutcome::Waits | JobOutcome::WaitsInVain);
         site.reaches(id, &[if waits { "pending" } else { "running" }])
             .await;
         Self {
@@ -98,7 +98,7 @@ impl Job {
     /// Expected end of the job, independent of its side.
     fn end(&self) -> (&'static str, &'static str) {
         match self.fate {
-            Fate::IsCancelled => ("cancelled", "stopped"),
+            JobOutcome::IsCancelled => ("cancelled", "stopped"),
             _ => ("failed", "exit code 7"),
         }
     }
@@ -199,7 +199,7 @@ async fn a_cut_through_the_quorum_moves_the_lease_and_who_lost_it_does_nothing()
     ]);
     for job in &jobs {
         // A cancelled job gets its end request sooner or later, and does not end by itself before.
-        if !matches!(job.fate, Fate::IsCancelled) {
+        if !matches!(job.fate, JobOutcome::IsCancelled) {
             job.script.may_exit();
         }
         let view = job.settles(&site).await;
@@ -247,7 +247,7 @@ async fn until_acts(site: &Site, control: usize) {
     .await;
 }
 
-fn of(jobs: &[Job], fate: Fate, is_cut: bool) -> &Job {
+fn of(jobs: &[Job], fate: JobOutcome, is_cut: bool) -> &Job {
     let is_it = |job: &&Job| job.fate == fate && job.is_cut == is_cut;
     jobs.iter().find(is_it).expect("a job of that fate")
 }
@@ -255,12 +255,12 @@ fn of(jobs: &[Job], fate: Fate, is_cut: bool) -> &Job {
 /// Runs the period between cut and healing; returns the times and the output of the isolated control.
 async fn during_the_cut(site: &Site, jobs: &mut [Job], begun: Instant) -> (Times, Vec<String>) {
     let mut times = Times::default();
-    let kept = of(jobs, Fate::IsCancelledInVain, true).id.to_string();
+    let kept = of(jobs, JobOutcome::IsCancelledInVain, true).id.to_string();
     let cancels = tokio::spawn(in_vain(
         "cancel",
         site.cli_beside(CUT_OFF, &["cancel", &kept]),
     ));
-    let ends = of(jobs, Fate::Ends, true);
+    let ends = of(jobs, JobOutcome::Ends, true);
     ends.script.may_exit();
     let observer = site.observer();
     eventually("the larger side has a leader", || observer.hot()).await;
@@ -269,12 +269,12 @@ async fn during_the_cut(site: &Site, jobs: &mut [Job], begun: Instant) -> (Times
     times.other_acts = begun.elapsed().as_secs_f64();
 
     for is_cut in [true, false] {
-        let id = of(jobs, Fate::IsCancelled, is_cut).id;
+        let id = of(jobs, JobOutcome::IsCancelled, is_cut).id;
         site.api().cancel(id).await.unwrap();
     }
     let any = site.request(None, "exit 0");
     let submitted = site.api().submit(&any, SubmitOptions::default()).await;
-    let waited = of(jobs, Fate::Waits, false);
+    let waited = of(jobs, JobOutcome::Waits, false);
     site.reaches(waited.id, &["running"]).await;
     times.waiting_job_runs = begun.elapsed().as_secs_f64();
     let new = site.reaches(submitted.unwrap().id.unwrap(), &ENDED).await;
@@ -322,11 +322,11 @@ async fn at_the_end(site: &Site, job: &Job) -> String {
     let lives = site.job_lives(job.id);
     let expected = match (job.fate, job.is_cut) {
         // The quorum has no report of the end, so the node is held.
-        (Fate::Ends, _) => ("running", true, false),
-        (Fate::WaitsInVain, _) => ("pending", false, false),
-        (Fate::IsCancelled, true) => ("stopping", true, true),
-        (Fate::IsCancelled, false) => ("cancelled", false, false),
-        (Fate::IsCancelledInVain | Fate::Waits, _) => ("running", true, true),
+        (JobOutcome::Ends, _) => ("running", true, false),
+        (JobOutcome::WaitsInVain, _) => ("pending", false, false),
+        (JobOutcome::IsCancelled, true) => ("stopping", true, true),
+        (JobOutcome::IsCancelled, false) => ("cancelled", false, false),
+        (JobOutcome::IsCancelledInVain | JobOutcome::Waits, _) => ("running", true, true),
     };
     assert_eq!(
         (view.state.as_str(), holds, lives),
@@ -337,7 +337,7 @@ async fn at_the_end(site: &Site, job: &Job) -> String {
     let runs = job.script.effects().len();
     assert_eq!(
         runs,
-        usize::from(job.fate != Fate::WaitsInVain),
+        usize::from(job.fate != JobOutcome::WaitsInVain),
         "{}",
         job.words
     );

@@ -30,7 +30,7 @@ const LONGEST_STEP: Duration = Duration::from_secs(180);
 const DECIDED_AGAIN: &str = "every recorded plan is decided again";
 
 /// A scenario with its resolved steps.
-struct Play<'a> {
+struct ResolvedScenario<'a> {
     name: String,
     steps: Vec<(gherkin::Step, &'a Step, StepMatch)>,
 }
@@ -38,7 +38,7 @@ struct Play<'a> {
 /// One feature file.
 struct File<'a> {
     path: PathBuf,
-    plays: Vec<Play<'a>>,
+    plays: Vec<ResolvedScenario<'a>>,
 }
 
 /// Result of a scenario.
@@ -115,7 +115,7 @@ fn prepare<'a>(
     feature: &Feature,
     scenario: &Scenario,
     steps: &'a Steps,
-) -> std::result::Result<Play<'a>, Vec<(usize, String)>> {
+) -> std::result::Result<ResolvedScenario<'a>, Vec<(usize, String)>> {
     let before = feature.background.iter().flat_map(|given| &given.steps);
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for step in before.chain(&scenario.steps) {
@@ -129,7 +129,7 @@ fn prepare<'a>(
     }
     let name = scenario.name.clone();
     match wrong.is_empty() {
-        true => Ok(Play { name, steps: found }),
+        true => Ok(ResolvedScenario { name, steps: found }),
         false => Err(wrong),
     }
 }
@@ -225,7 +225,7 @@ async fn play(programs: Programs, file: &File<'_>) -> Vec<Result> {
 async fn one(
     world: &mut World,
     file: &File<'_>,
-    play: &Play<'_>,
+    play: &ResolvedScenario<'_>,
 ) -> std::result::Result<(), String> {
     let mut so_far = Vec::new();
     for (step, defined, said) in &play.steps {

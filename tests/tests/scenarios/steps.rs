@@ -47,7 +47,8 @@ impl StepMatch {
 }
 
 /// Action of a step. A failed check is a panic.
-pub type Does = for<'a> fn(&'a mut World, StepMatch) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+pub type StepAction =
+    for<'a> fn(&'a mut World, StepMatch) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Pattern with its action. Placeholders: `{text}` is anything in double quotes, `{number}` is digits, `{word}` is text
 /// up to the next blank.
@@ -58,7 +59,7 @@ pub struct Step {
     /// Source location of the definition.
     pub place: &'static str,
     /// Action.
-    pub does: Does,
+    pub does: StepAction,
 }
 
 /// A [`Step`]: `step!("{text} is {word}", |world, said| { … })`; the body is asynchronous.

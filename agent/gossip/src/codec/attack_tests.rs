@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Gossip, MESSAGE_KIND, frame::header, run::fixture};
 use bytes::Bytes;
-use lattice_mesh::{Expect, Role, Router};
+use lattice_mesh::{ExpectedIdentity, Role, Router};
 use lattice_rng::Rng;
 
 /// A SYN, a SYN-ACK and an ACK of a member with published state.
@@ -35,7 +35,7 @@ async fn real_messages() -> Vec<Vec<u8>> {
         cluster_id: "demo/c0".to_owned(),
         digest: Default::default(),
     };
-    let to_victim = spy.peer(victim.local_addr(), Expect::role(Role::Agent));
+    let to_victim = spy.peer(victim.local_addr(), ExpectedIdentity::role(Role::Agent));
     let mut questions = Vec::new();
     for message in [ask, answer] {
         let bytes = codec.encode(message).await.unwrap();
@@ -121,7 +121,7 @@ async fn changed_messages_never_stop_the_server() {
         let (one, other) = (rng.below(3), rng.below(3));
         let bytes = change(&mut rng, &real[one], &real[other]).into();
         let from = peer(1);
-        door.inject(Inbound { from, bytes }).await;
+        door.inject(InboundMessage { from, bytes }).await;
     }
     let joins = Gossip::new();
     other.serve(joins.route(Router::new())).unwrap();
@@ -129,7 +129,7 @@ async fn changed_messages_never_stop_the_server() {
     let beside = joins.join(&other, config, &fixture::full()).await.unwrap();
     fixture::until(&beside, "the attacked member", |s| {
         let attacked = s.members.get(&mesh.identity());
-        attacked.is_some_and(|m| m.belief == crate::Belief::Alive)
+        attacked.is_some_and(|m| m.belief == crate::GossipLiveness::Alive)
     })
     .await;
     let stats = cell.stats();

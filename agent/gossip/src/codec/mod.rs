@@ -14,7 +14,7 @@ mod outer_format;
 mod socket_handle;
 
 use crate::{
-    admission::{Door, Inbound},
+    admission::{CellReceiver, InboundMessage},
     stats::add,
 };
 use chitchat::{
@@ -167,8 +167,8 @@ impl Codec {
     /// safe: a payload in flight is kept for the next call.
     pub(crate) async fn decode_next(
         &mut self,
-        inbox: &mut mpsc::Receiver<Inbound>,
-        door: &Door,
+        inbox: &mut mpsc::Receiver<InboundMessage>,
+        door: &CellReceiver,
     ) -> Result<Option<RecvOutcome>, CodecError> {
         loop {
             let Some(Pending { from, until }) = self.pending else {
@@ -209,7 +209,7 @@ impl Codec {
     }
 
     /// Passes a payload and the marker to the inner socket, both or neither. Does not wait.
-    fn submit(&mut self, next: &Inbound, door: &Door) {
+    fn submit(&mut self, next: &InboundMessage, door: &CellReceiver) {
         if !self.is_acceptable(&next.bytes) {
             return door.garbage(next.from);
         }

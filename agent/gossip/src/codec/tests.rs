@@ -31,9 +31,9 @@ pub(super) fn peer(n: u16) -> SocketAddr {
 
 pub(super) struct Bench {
     pub(super) codec: Codec,
-    pub(super) door: Door,
-    submit: mpsc::Sender<Inbound>,
-    inbox: mpsc::Receiver<Inbound>,
+    pub(super) door: CellReceiver,
+    submit: mpsc::Sender<InboundMessage>,
+    inbox: mpsc::Receiver<InboundMessage>,
 }
 
 impl Bench {
@@ -44,14 +44,16 @@ impl Bench {
         codec.decode_timeout = Duration::from_secs(30);
         Self {
             codec,
-            door: Door::new("c0".parse().unwrap(), Duration::from_secs(2)),
+            door: CellReceiver::new("c0".parse().unwrap(), Duration::from_secs(2)),
             submit,
             inbox,
         }
     }
     pub(super) fn put(&self, from: u16, bytes: Vec<u8>) {
         let (from, bytes) = (peer(from), Bytes::from(bytes));
-        self.submit.try_send(Inbound { from, bytes }).unwrap();
+        self.submit
+            .try_send(InboundMessage { from, bytes })
+            .unwrap();
     }
     pub(super) async fn next(&mut self) -> RecvOutcome {
         let next = self.codec.decode_next(&mut self.inbox, &self.door);

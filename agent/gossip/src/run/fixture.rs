@@ -4,7 +4,7 @@
 use super::start_with;
 use crate::{
     Cell, CellConfig, Published, Seed, Snapshot,
-    admission::Door,
+    admission::CellReceiver,
     registry::CellRegistration,
     text::{self, tests::full as everything},
 };
@@ -41,8 +41,8 @@ pub(crate) fn config(seeds: Vec<Seed>) -> CellConfig {
     }
 }
 
-pub(crate) fn door() -> Arc<Door> {
-    Arc::new(Door::new("c0".parse().unwrap(), QUICK))
+pub(crate) fn door() -> Arc<CellReceiver> {
+    Arc::new(CellReceiver::new("c0".parse().unwrap(), QUICK))
 }
 
 /// State with a value for every key.

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::{Belief, Gossip};
+use crate::{Gossip, GossipLiveness};
 use lattice_mesh::Router;
 
 /// A server that dies is restarted as a later generation with the last published state, and never more often than
@@ -27,7 +27,7 @@ async fn a_died_server_is_started_again_after_its_wait_as_the_next_generation() 
         let identity_b = identity_b.clone();
         move |s: &Arc<Snapshot>| {
             s.members.get(&identity_b).is_some_and(|m| {
-                (m.generation, m.belief) == (generation, Belief::Alive)
+                (m.generation, m.belief) == (generation, GossipLiveness::Alive)
                     && m.published.version.as_deref() == Some(version)
             })
         }

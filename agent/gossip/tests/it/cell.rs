@@ -1,7 +1,7 @@
 //! Cells from the view of their members.
 
 use crate::common::*;
-use lattice_gossip::{Belief, Boot, Health, JoinError, Load, Power, Published, Verdict};
+use lattice_gossip::{Boot, GossipLiveness, Health, JoinError, Load, Power, Published, Verdict};
 use lattice_mesh::Role;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn ten_members_learn_a_changed_key_and_a_death() {
     drop(dead);
     for member in &members {
         until(&member.cell, "the death of one", |s| {
-            belief(s, Role::Agent, "a4") == Some(Belief::Silent) && alive(s) == 9
+            belief(s, Role::Agent, "a4") == Some(GossipLiveness::Silent) && alive(s) == 9
         })
         .await;
     }

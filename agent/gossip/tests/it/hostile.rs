@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lattice_gossip::MESSAGE_KIND;
-use lattice_mesh::{Expect, MessageDropped, Role};
+use lattice_mesh::{ExpectedIdentity, MessageDropped, Role};
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes on a busy machine.
@@ -39,7 +39,7 @@ async fn garbage_from_a_member_is_dropped_and_the_cell_goes_on() {
                 .iter()
                 .zip(garbage.iter().cycle().skip(round as usize))
             {
-                let expect = Expect::role(Role::Agent);
+                let expect = ExpectedIdentity::role(Role::Agent);
                 let peer = bad.peer(member.mesh.local_addr(), expect);
                 let _ = peer.send_message(MESSAGE_KIND, message.clone());
             }
@@ -87,7 +87,10 @@ async fn a_flood_from_one_member_is_cut_to_its_share() {
     let authority = authority();
     let members = agents(&authority, 2).await;
     let bad = mesh(&authority, Role::Agent, "bad");
-    let peer = bad.peer(members[0].mesh.local_addr(), Expect::role(Role::Agent));
+    let peer = bad.peer(
+        members[0].mesh.local_addr(),
+        ExpectedIdentity::role(Role::Agent),
+    );
     peer.connected().await.unwrap();
     let cell = &members[0].cell;
     let (before, started_at) = (cell.stats(), Instant::now());

@@ -1,19 +1,19 @@
 //! Dials, admission of peers, and registration of connections.
 
 use super::{
-    link::{HandshakeState, Link, Uses},
+    link::{CallCounter, HandshakeState, Link},
     serve::serve_link,
     state::Core,
 };
 use crate::{
-    Expect, MeshError,
+    ExpectedIdentity, MeshError,
     rpc::frame::{HELLO, Status, read_frame, request_bytes},
     transport::{
         close::{CLOSE_NO_CERTIFICATE, CLOSE_REVOKED, CLOSE_UNEXPECTED},
         dial_error::dial_error,
         tls::SERVER_NAME,
     },
-    trust::in_force::Distrust,
+    trust::in_force::DistrustReason,
 };
 use quinn::Connection;
 use rustls_pki_types::CertificateDer;
@@ -28,7 +28,7 @@ impl Core {
     pub(crate) async fn dial(
         self: &Arc<Self>,
         addr: SocketAddr,
-        expect: &Expect,
+        expect: &ExpectedIdentity,
     ) -> Result<Link, MeshError> {
         if self.cancel.is_cancelled() {
             return Err(MeshError::Closed);
@@ -89,7 +89,9 @@ impl Core {
             .unwrap_or_default();
         let admitted = match chain.first() {
             Some(leaf) => self.trust().admit(leaf),
-            None => Err(Distrust::Other("it presented no certificate".to_owned())),
+            None => Err(DistrustReason::Other(
+                "it presented no certificate".to_owned(),
+            )),
         };
         let reason = match admitted {
             Ok(member) => {
@@ -100,14 +102,14 @@ impl Core {
                     chain: Arc::new(chain),
                     made,
                     distrusted: Arc::default(),
-                    uses: Uses::default(),
+                    uses: CallCounter::default(),
                 });
             }
             Err(distrust) => distrust,
         };
         let (code, text): (u32, &[u8]) = match &reason {
-            Distrust::Revoked { .. } => (CLOSE_REVOKED, b"the certificate was revoked"),
-            Distrust::Other(_) => (CLOSE_NO_CERTIFICATE, b"a mesh certificate is required"),
+            DistrustReason::Revoked { .. } => (CLOSE_REVOKED, b"the certificate was revoked"),
+            DistrustReason::Other(_) => (CLOSE_NO_CERTIFICATE, b"a mesh certificate is required"),
         };
         connection.close(code.into(), text);
         let reason = reason.to_string();

@@ -29,21 +29,21 @@ pub(crate) struct Link {
     /// No new call starts on the connection: it was silent for a whole deadline, or one end is leaving it.
     pub(crate) distrusted: Arc<AtomicBool>,
     /// Calls, streams and messages that run on the connection.
-    pub(crate) uses: Uses,
+    pub(crate) uses: CallCounter,
 }
 
 /// Counts the calls, streams and messages that run on a connection, in both directions.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Uses(Arc<AtomicUsize>);
+pub(crate) struct CallCounter(Arc<AtomicUsize>);
 
 /// One running call, stream or message; dropping the value ends its count.
 #[derive(Debug)]
-pub(crate) struct Use(Arc<AtomicUsize>);
+pub(crate) struct CallGuard(Arc<AtomicUsize>);
 
-impl Uses {
-    pub(crate) fn begin(&self) -> Use {
+impl CallCounter {
+    pub(crate) fn begin(&self) -> CallGuard {
         self.0.fetch_add(1, Ordering::AcqRel);
-        Use(self.0.clone())
+        CallGuard(self.0.clone())
     }
 
     pub(crate) fn none(&self) -> bool {
@@ -51,7 +51,7 @@ impl Uses {
     }
 }
 
-impl Drop for Use {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -3,7 +3,7 @@
 use super::{link::Link, state::Core};
 use crate::{
     Caller,
-    pki::certificate::Leaf,
+    pki::certificate::LeafFields,
     rpc::{
         frame::{
             Fault, HELLO, LEAVE, ReadFault, Status, fault_bytes, frame_bytes, read_body,
@@ -38,7 +38,7 @@ pub(crate) async fn serve_link(core: &Arc<Core>, link: &Link) -> String {
     let expires_at = link
         .chain
         .first()
-        .and_then(|leaf| Leaf::read(leaf).ok())
+        .and_then(|leaf| LeafFields::read(leaf).ok())
         .map(|l| l.not_after);
     let mut check = tokio::time::interval(EXPIRY_CHECK);
     loop {

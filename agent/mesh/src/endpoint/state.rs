@@ -2,8 +2,8 @@
 
 use super::link::{HandshakeState, Link};
 use crate::{
-    Expect, MeshConfig, Router, TrustState,
-    transport::tls::Dialling,
+    ExpectedIdentity, MeshConfig, Router, TrustState,
+    transport::tls::DialConfigs,
     trust::in_force::{Trust, TrustStore},
 };
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ struct Links {
 /// Folder in which bundles are saved. The lock is held during a save, which may take as long as the disk hangs; nothing
 /// else waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct Keeping {
+pub(crate) struct BundleFolder {
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -62,14 +62,14 @@ pub(crate) struct Core {
     pub(crate) local_addr: SocketAddr,
     pub(crate) trust: Arc<TrustStore>,
     pub(crate) config: MeshConfig,
-    pub(crate) client: Dialling,
+    pub(crate) client: DialConfigs,
     pub(crate) router: OnceLock<Arc<Router>>,
     pub(crate) generation: AtomicU64,
     /// Incremented when the trusted authorities or revocations change.
     pub(crate) judgements: AtomicU64,
     /// Serialises changes of trust. Never held while waiting for the disk.
     pub(crate) changing: Mutex<()>,
-    pub(crate) keeping: Mutex<Keeping>,
+    pub(crate) keeping: Mutex<BundleFolder>,
     /// The saved trust bundle is older than the one in force.
     pub(crate) unsaved: AtomicBool,
     pub(crate) trust_state: watch::Sender<TrustState>,
@@ -86,7 +86,7 @@ impl Core {
         quic: quinn::Endpoint,
         local_addr: SocketAddr,
         trust: Arc<TrustStore>,
-        client: Dialling,
+        client: DialConfigs,
         config: MeshConfig,
     ) -> Self {
         let in_force = trust.load();
@@ -144,7 +144,7 @@ impl Core {
 
     /// Returns an open connection with `addr` and the expected identity. A connection that the peer dialled is as good
     /// as one dialled here, because every process dials from the socket it listens on.
-    pub(crate) fn open_with(&self, addr: SocketAddr, expect: &Expect) -> Option<Link> {
+    pub(crate) fn open_with(&self, addr: SocketAddr, expect: &ExpectedIdentity) -> Option<Link> {
         self.links
             .lock()
             .open

@@ -2,10 +2,11 @@
 
 use super::{link::Link, state::Core};
 use crate::{
-    BundleRefused, Credentials, CredentialsError, MeshError, SignedBundle, Standing, TrustState,
+    BundleRefused, CertificateStanding, Credentials, CredentialsError, MeshError, SignedBundle,
+    TrustState,
     pki::crypto::provider,
     transport::close::{CLOSE_NOT_TRUSTED, CLOSE_REVOKED},
-    trust::in_force::{Distrust, Trust},
+    trust::in_force::{DistrustReason, Trust},
 };
 use std::{
     path::Path,
@@ -23,7 +24,7 @@ pub struct Applied {
     pub closed_connections: usize,
     /// Standing of this process's certificate now. A daemon with a revoked certificate should report it and accept no
     /// more allocations.
-    pub standing: Standing,
+    pub standing: CertificateStanding,
     /// Error of saving the bundle, if any. The bundle is in force, but a restart would lose it.
     pub not_saved: Option<String>,
 }
@@ -181,8 +182,8 @@ impl Core {
         let peer = &link.identity;
         tracing::info!(%peer, reason = %distrust, "mesh connection closed: no longer trusted");
         let (code, reason): (u32, &[u8]) = match distrust {
-            Distrust::Revoked { .. } => (CLOSE_REVOKED, b"the certificate was revoked"),
-            Distrust::Other(_) => (CLOSE_NOT_TRUSTED, b"not trusted any more"),
+            DistrustReason::Revoked { .. } => (CLOSE_REVOKED, b"the certificate was revoked"),
+            DistrustReason::Other(_) => (CLOSE_NOT_TRUSTED, b"not trusted any more"),
         };
         link.connection.close(code.into(), reason);
         true

@@ -1,14 +1,14 @@
 //! Enrolment, client side: a process with a join token obtains a certificate.
 
 use super::{
-    proof::{self, Unproven},
+    proof::{self, CaProofFault},
     request::{STRANGER_TIMEOUT, WireRequest},
 };
 use crate::{
     Credentials, CredentialsError, EnrolRefused, Identity, InvalidIdentity, Issued, JoinToken,
     KeyAndCsr, MeshConfig, MeshError, Pin,
     encoding::{decode, encode},
-    pki::{certificate::Leaf, pin::in_words},
+    pki::{certificate::LeafFields, pin::in_words},
     rpc::frame::{ENROL, Status, read_frame, request_bytes},
     transport::{
         close::{CLOSE_DONE, CLOSE_RATE_LIMITED},
@@ -257,8 +257,8 @@ async fn ask(
         if unproven.load(Ordering::SeqCst) {
             let proved = proof::demand(&connection, pins, config).await;
             proved.map_err(|unproven| match unproven {
-                Unproven::Lost(reason) => lost(reason),
-                Unproven::NoProof => EnrolError::PinMismatch {
+                CaProofFault::Lost(reason) => lost(reason),
+                CaProofFault::NoProof => EnrolError::PinMismatch {
                     addr,
                     pins: pins.to_vec(),
                     shown: shown_authority(&connection, pins),
@@ -315,7 +315,7 @@ async fn dial(
 fn shown_authority(connection: &Connection, pins: &[Pin]) -> Option<Pin> {
     let identity = connection.peer_identity()?;
     let chain = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    let is_ca = |c: &&CertificateDer<'_>| Leaf::read(c).is_ok_and(|read| read.is_ca);
+    let is_ca = |c: &&CertificateDer<'_>| LeafFields::read(c).is_ok_and(|read| read.is_ca);
     let mut shown = chain.iter().filter(is_ca).map(Pin::of);
     shown.find(|pin| !pins.contains(pin))
 }

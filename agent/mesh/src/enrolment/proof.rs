@@ -7,7 +7,7 @@
 //! revoked identities.
 
 use crate::{
-    Enroller, MeshConfig, OfficeProof, OfficeSession, Pin,
+    CaKeyProof, Enroller, EnrolmentSession, MeshConfig, Pin,
     encoding::{decode, encode},
     rpc::frame::{
         Fault, PROVE, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_frame,
@@ -22,14 +22,14 @@ const MAX_REQUEST_BYTES: usize = 1 << 10;
 const MAX_ANSWER_BYTES: usize = 16 << 10;
 
 /// Reason why a server did not receive the secret.
-pub(crate) enum Unproven {
+pub(crate) enum CaProofFault {
     /// The connection was lost.
     Lost(String),
     /// The server proved possession of none of the pinned keys.
     NoProof,
 }
 
-impl From<String> for Unproven {
+impl From<String> for CaProofFault {
     fn from(reason: String) -> Self {
         Self::Lost(reason)
     }
@@ -40,24 +40,24 @@ pub(crate) async fn demand(
     connection: &Connection,
     pins: &[Pin],
     config: &MeshConfig,
-) -> Result<(), Unproven> {
-    let session = OfficeSession::of(connection)?;
+) -> Result<(), CaProofFault> {
+    let session = EnrolmentSession::of(connection)?;
     let opened = connection.open_bi().await;
     let (mut send, mut recv) = opened.map_err(|e| e.to_string())?;
     let request = request_bytes(PROVE, &encode(&pins)?);
     let sent = send.write_all(&request).await;
     sent.map_err(|e| e.to_string())?;
     let _ = send.finish();
-    let proof: Option<OfficeProof> = match read_frame(&mut recv, MAX_ANSWER_BYTES).await {
+    let proof: Option<CaKeyProof> = match read_frame(&mut recv, MAX_ANSWER_BYTES).await {
         Ok((Status::Item, payload)) => decode(&payload)?,
         // For example, the server does not implement the request.
         Ok(_) | Err(ReadFault::Bad(_)) => None,
-        Err(ReadFault::Lost(reason)) => return Err(Unproven::Lost(reason)),
+        Err(ReadFault::Lost(reason)) => return Err(CaProofFault::Lost(reason)),
     };
-    let holds = |proof: OfficeProof| proof.holds(&session, pins, config.clock.now());
+    let holds = |proof: CaKeyProof| proof.holds(&session, pins, config.clock.now());
     match proof.is_some_and(holds) {
         true => Ok(()),
-        false => Err(Unproven::NoProof),
+        false => Err(CaProofFault::NoProof),
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn prove(
         let body = body.map_err(ReadFault::into_fault)?;
         let pins: Vec<Pin> = decode(&body).map_err(Fault::malformed)?;
         let failed = |reason| Fault::HandlerFailed { reason };
-        let session = OfficeSession::of(connection).map_err(failed)?;
+        let session = EnrolmentSession::of(connection).map_err(failed)?;
         encode(&enroller.prove(&pins, &session)).map_err(failed)
     };
     match proof.await {

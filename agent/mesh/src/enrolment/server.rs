@@ -8,7 +8,7 @@ use crate::{
     EnrolRequest, Enroller, Identity,
     encoding::{decode, encode},
     endpoint::state::Core,
-    limits::admission::Door,
+    limits::admission::Admission,
     rpc::frame::{
         ENROL, Fault, PROVE, ReadFault, Status, fault_bytes, frame_bytes, read_body, read_method,
         send_last,
@@ -28,7 +28,7 @@ const MAX_REQUEST_BYTES: usize = 16 << 10;
 pub(crate) async fn serve_stranger(
     core: &Core,
     enroller: &dyn Enroller,
-    door: &Door,
+    door: &Admission,
     connection: Connection,
 ) {
     let remote = connection.remote_address();

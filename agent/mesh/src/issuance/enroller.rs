@@ -1,6 +1,6 @@
 //! Enroller: decides on requests of processes with a join token, and issues their certificates.
 
-use crate::{OfficeProof, OfficeSession, Pin, Role};
+use crate::{CaKeyProof, EnrolmentSession, Pin, Role};
 use futures::future::BoxFuture;
 use lattice_quorum_types::{
     UnixMillis,
@@ -98,7 +98,7 @@ pub trait Enroller: Send + Sync + 'static {
 
     /// Proves with [`crate::Authority::prove`] that this server holds the key of one of `pins`, if that authority is
     /// trusted at present. Returns `None` without such a key.
-    fn prove(&self, _pins: &[Pin], _session: &OfficeSession) -> Option<OfficeProof> {
+    fn prove(&self, _pins: &[Pin], _session: &EnrolmentSession) -> Option<CaKeyProof> {
         None
     }
 }

@@ -20,7 +20,7 @@ const MAX_STRANGERS: usize = 64;
 /// Single key of a limiter that covers all sources.
 const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-pub(crate) struct Door {
+pub(crate) struct Admission {
     tries: Mutex<Limiter>,
     /// Number of retry answers per source; each costs a handshake.
     answers: Mutex<Limiter>,
@@ -29,7 +29,7 @@ pub(crate) struct Door {
     started: Instant,
 }
 
-impl Door {
+impl Admission {
     pub(crate) fn new(per_source: RateLimit, total: RateLimit) -> Self {
         Self {
             tries: Mutex::new(Limiter::new(per_source)),

@@ -1,6 +1,6 @@
 //! Rate limit of enrolment by source address: enrolment is open to processes without a certificate.
 
-use super::token_bucket::{Crowd, RateLimit, RateLimiter};
+use super::token_bucket::{FullMapPolicy, RateLimit, RateLimiter};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Number of sources remembered at a time.
@@ -20,7 +20,11 @@ fn source_of(addr: IpAddr) -> IpAddr {
 
 impl Limiter {
     pub(crate) fn new(limit: RateLimit) -> Self {
-        Self(RateLimiter::new(limit, MAX_SOURCES, Crowd::ForgetFuller))
+        Self(RateLimiter::new(
+            limit,
+            MAX_SOURCES,
+            FullMapPolicy::ForgetFuller,
+        ))
     }
 
     /// Checks that `addr` has a try left, without taking it.

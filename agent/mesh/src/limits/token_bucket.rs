@@ -22,7 +22,7 @@ pub struct RateLimit {
 
 /// Treatment of a new key while the map is full of buckets with missing tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crowd {
+pub enum FullMapPolicy {
     /// The new key is refused.
     Refuse,
     /// The fuller half of the buckets, the least active keys, is forgotten.
@@ -60,7 +60,7 @@ impl Rate {
 pub struct RateLimiter<K> {
     rate: Rate,
     max_keys: usize,
-    crowd: Crowd,
+    crowd: FullMapPolicy,
     buckets: HashMap<K, Bucket>,
     /// Number of buckets at which full ones are dropped: twice as many as were left the last time, so that new
     /// keys pay for the sweep.
@@ -69,7 +69,7 @@ pub struct RateLimiter<K> {
 
 impl<K: Eq + Hash + Clone> RateLimiter<K> {
     /// Creates a limiter in which every key starts with a full bucket.
-    pub fn new(limit: RateLimit, max_keys: usize, crowd: Crowd) -> Self {
+    pub fn new(limit: RateLimit, max_keys: usize, crowd: FullMapPolicy) -> Self {
         let rate = Rate {
             burst: i64::from(limit.burst).saturating_mul(TOKEN),
             per_ms: (limit.per_second * (TOKEN / 1_000) as f64) as i64,
@@ -138,7 +138,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         if self.buckets.len() < self.max_keys {
             return true;
         }
-        if self.crowd == Crowd::Refuse {
+        if self.crowd == FullMapPolicy::Refuse {
             return false;
         }
         let levels = self.buckets.values().map(|b| rate.level(b, now_ms));

@@ -4,7 +4,7 @@ use crate::{
     Router,
     endpoint::state::Core,
     enrolment::server::serve_stranger,
-    limits::admission::Door,
+    limits::admission::Admission,
     outdated::BundleServer,
     transport::{
         close::CLOSE_RATE_LIMITED,
@@ -26,7 +26,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Acceptor {
     pub(crate) core: Arc<Core>,
     pub(crate) router: Arc<Router>,
-    pub(crate) door: Arc<Door>,
+    pub(crate) door: Arc<Admission>,
     /// Server configuration for sources that have used up their enrolment tries.
     pub(crate) deaf: Arc<quinn::ServerConfig>,
     pub(crate) outdated: BundleServer,

@@ -1,11 +1,15 @@
 //! Statements of an endpoint: signatures with its key, and verification under its trust.
 
-use crate::{CredentialsError, Identity, Mesh, Signed, StatementRefused};
+use crate::{CredentialsError, Identity, Mesh, StatementRefused, StatementSignature};
 use lattice_quorum_types::UnixMillis;
 
 impl Mesh {
     /// Signs a statement with this process's key; see [`Credentials::sign`].
-    pub fn sign(&self, context: &str, bytes: &[u8]) -> Result<Signed, CredentialsError> {
+    pub fn sign(
+        &self,
+        context: &str,
+        bytes: &[u8],
+    ) -> Result<StatementSignature, CredentialsError> {
         self.core().trust().credentials.sign(context, bytes)
     }
 
@@ -18,7 +22,7 @@ impl Mesh {
         &self,
         context: &str,
         bytes: &[u8],
-        signed: &Signed,
+        signed: &StatementSignature,
         at: UnixMillis,
     ) -> Result<Identity, StatementRefused> {
         self.core().trust().signer_of(context, bytes, signed, at)

@@ -4,7 +4,7 @@ use super::handle::Peer;
 use crate::{
     CallError, MeshError, Role, Rpc, StreamRpc, Wire,
     encoding::{decode, encode},
-    endpoint::link::{Link, Use},
+    endpoint::link::{CallGuard, Link},
     rpc::frame::{Fault, Status, read_frame, request_bytes},
 };
 use futures::{Stream, StreamExt, stream::BoxStream};
@@ -26,15 +26,15 @@ const SILENCE: Duration = Duration::from_millis(500);
 
 /// Items of a stream. The stream ends after an error, or when the peer's handler has returned. Dropping the items ends
 /// the handler.
-pub struct Items<T>(BoxStream<'static, Result<T, CallError>>);
+pub struct ItemStream<T>(BoxStream<'static, Result<T, CallError>>);
 
-impl<T> fmt::Debug for Items<T> {
+impl<T> fmt::Debug for ItemStream<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Items")
     }
 }
 
-impl<T> Stream for Items<T> {
+impl<T> Stream for ItemStream<T> {
     type Item = Result<T, CallError>;
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_next_unpin(cx)
@@ -103,7 +103,7 @@ impl Peer {
     }
 
     /// Opens a stream. A refusal is returned here; a later failure is the last item of the stream.
-    pub async fn open<S: StreamRpc>(&self, request: &S) -> Result<Items<S::Item>, CallError> {
+    pub async fn open<S: StreamRpc>(&self, request: &S) -> Result<ItemStream<S::Item>, CallError> {
         let body = encode(request).map_err(malformed)?;
         if let Some(wire) = self.wire() {
             self.fits(&body)?;
@@ -113,7 +113,7 @@ impl Peer {
                 let item = item.and_then(|bytes| decode(&bytes).map_err(malformed));
                 Some((item, items))
             });
-            return Ok(Items(items.boxed()));
+            return Ok(ItemStream(items.boxed()));
         }
         let open = async {
             let link = self
@@ -198,12 +198,12 @@ impl Peer {
 /// Converts frames into items. The link is held so that the connection outlives its replacement in the cache. The
 /// sending half is held so that dropping the items notifies the peer.
 fn items<T: DeserializeOwned + Send + 'static>(
-    link: (Link, Use),
+    link: (Link, CallGuard),
     send: SendStream,
     recv: RecvStream,
     addr: SocketAddr,
     limit: usize,
-) -> Items<T> {
+) -> ItemStream<T> {
     let start = Some((link, send, recv));
     let stream = futures::stream::unfold(start, move |state| async move {
         let (link, send, mut recv) = state?;
@@ -217,5 +217,5 @@ fn items<T: DeserializeOwned + Send + 'static>(
             Err(fault) => Some((Err(fault.into_error(addr)), None)),
         }
     });
-    Items(stream.boxed())
+    ItemStream(stream.boxed())
 }

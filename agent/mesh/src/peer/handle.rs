@@ -1,7 +1,7 @@
 //! Peer handle: one connection, dialled on first use and again after it closed, with growing waits between failures.
 
 use crate::{
-    Expect, Identity, MAX_MESSAGE_BYTES, MeshError, MessageDropped, backoff,
+    ExpectedIdentity, Identity, MAX_MESSAGE_BYTES, MeshError, MessageDropped, backoff,
     endpoint::{link::Link, state::Core},
     rpc::message::write_message,
 };
@@ -27,14 +27,14 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
 type Dialling = Shared<BoxFuture<'static, Result<Link, MeshError>>>;
 
 /// State of the connection to a peer.
-enum Way {
+enum ConnectionState {
     Closed,
     Dialling(Dialling),
     Open(Link),
 }
 
 struct Dials {
-    way: Way,
+    way: ConnectionState,
     failures: u32,
     /// Time before which no new dial starts, and the error of the last dial.
     wait: Option<(Instant, Arc<MeshError>)>,
@@ -44,7 +44,7 @@ struct Dials {
 pub(crate) struct PeerState {
     pub(crate) core: Weak<Core>,
     pub(crate) addr: SocketAddr,
-    pub(crate) expect: Expect,
+    pub(crate) expect: ExpectedIdentity,
     dials: Mutex<Dials>,
     messages: Mutex<Option<mpsc::Sender<(u16, Bytes)>>>,
     used_at: Mutex<Instant>,
@@ -65,13 +65,13 @@ impl fmt::Debug for Peer {
 }
 
 impl PeerState {
-    pub(crate) fn new(core: &Arc<Core>, addr: SocketAddr, expect: Expect) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, addr: SocketAddr, expect: ExpectedIdentity) -> Self {
         Self {
             core: Arc::downgrade(core),
             addr,
             expect,
             dials: Mutex::new(Dials {
-                way: Way::Closed,
+                way: ConnectionState::Closed,
                 failures: 0,
                 wait: None,
             }),
@@ -96,12 +96,14 @@ impl PeerState {
         let dialling = {
             let mut dials = self.dials.lock();
             match &dials.way {
-                Way::Open(link) if usable(link) => return Ok(link.clone()),
-                Way::Dialling(dialling) => dialling.clone(),
-                Way::Open(_) | Way::Closed => match self.start(&core, &mut dials)? {
-                    Started::Reused(link) => return Ok(link),
-                    Started::Dialling(dialling) => dialling,
-                },
+                ConnectionState::Open(link) if usable(link) => return Ok(link.clone()),
+                ConnectionState::Dialling(dialling) => dialling.clone(),
+                ConnectionState::Open(_) | ConnectionState::Closed => {
+                    match self.start(&core, &mut dials)? {
+                        Started::Reused(link) => return Ok(link),
+                        Started::Dialling(dialling) => dialling,
+                    }
+                }
             }
         };
         dialling.await
@@ -109,7 +111,7 @@ impl PeerState {
 
     fn start(self: &Arc<Self>, core: &Arc<Core>, dials: &mut Dials) -> Result<Started, MeshError> {
         if let Some(link) = core.open_with(self.addr, &self.expect) {
-            dials.way = Way::Open(link.clone());
+            dials.way = ConnectionState::Open(link.clone());
             return Ok(Started::Reused(link));
         }
         if let Some((until, last)) = &dials.wait {
@@ -133,7 +135,7 @@ impl PeerState {
             .map(|joined| joined.unwrap_or(Err(MeshError::Closed)))
             .boxed()
             .shared();
-        dials.way = Way::Dialling(dialling.clone());
+        dials.way = ConnectionState::Dialling(dialling.clone());
         Ok(Started::Dialling(dialling))
     }
 
@@ -143,7 +145,7 @@ impl PeerState {
         match result {
             Ok(link) => {
                 *dials = Dials {
-                    way: Way::Open(link.clone()),
+                    way: ConnectionState::Open(link.clone()),
                     failures: 0,
                     wait: None,
                 };
@@ -154,7 +156,7 @@ impl PeerState {
                 tracing::debug!(addr = %self.addr, expect = %self.expect, %error, failures, "mesh dial failed");
                 let wait = Some((Instant::now() + wait, Arc::new(error.clone())));
                 *dials = Dials {
-                    way: Way::Closed,
+                    way: ConnectionState::Closed,
                     failures,
                     wait,
                 };
@@ -166,10 +168,10 @@ impl PeerState {
     pub(crate) fn distrust(&self, link: &Link) {
         link.distrusted.store(true, Ordering::Relaxed);
         let mut dials = self.dials.lock();
-        if let Way::Open(open) = &dials.way
+        if let ConnectionState::Open(open) = &dials.way
             && open.connection.stable_id() == link.connection.stable_id()
         {
-            dials.way = Way::Closed;
+            dials.way = ConnectionState::Closed;
         }
     }
 }
@@ -191,7 +193,7 @@ impl Peer {
     }
 
     /// Identity that this handle expects at the address.
-    pub fn expect(&self) -> &Expect {
+    pub fn expect(&self) -> &ExpectedIdentity {
         &self.state.expect
     }
 

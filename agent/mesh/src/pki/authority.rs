@@ -3,9 +3,9 @@
 
 use super::{
     atomic_file::write_secret,
-    certificate::Leaf,
+    certificate::LeafFields,
     identity::Identity,
-    office::{OfficeProof, OfficeSession},
+    office::{CaKeyProof, EnrolmentSession},
     pem::to_pem,
     pin::Pin,
     validity::Validity,
@@ -120,7 +120,8 @@ impl Authority {
             .map_err(|e| unreadable(&cert_path, e.to_string()))?;
         let key = KeyPair::from_pem(secrecy::ExposeSecret::expose_secret(&pem))
             .map_err(|e| unreadable(&key_path, e.to_string()))?;
-        let leaf = Leaf::read(&certificate).map_err(|reason| unreadable(&cert_path, reason))?;
+        let leaf =
+            LeafFields::read(&certificate).map_err(|reason| unreadable(&cert_path, reason))?;
         if !leaf.is_ca {
             return Err(unreadable(
                 &cert_path,
@@ -177,8 +178,8 @@ impl Authority {
     }
 
     /// Proves to an unenrolled process that the server of its session holds the key of this authority.
-    pub fn prove(&self, session: &OfficeSession) -> Result<OfficeProof, CaError> {
-        Ok(OfficeProof {
+    pub fn prove(&self, session: &EnrolmentSession) -> Result<CaKeyProof, CaError> {
+        Ok(CaKeyProof {
             certificate: self.certificate.to_vec(),
             signature: self.sign(&session.message())?,
         })

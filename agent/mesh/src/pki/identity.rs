@@ -126,14 +126,14 @@ impl From<Identity> for String {
 
 /// Identity that a dialling process expects at an address. The cluster is always that of the dialling process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Expect {
+pub struct ExpectedIdentity {
     /// Role that the peer must have.
     pub role: Role,
     /// Id that the peer must have; `None` accepts any peer of the role.
     pub id: Option<String>,
 }
 
-impl Expect {
+impl ExpectedIdentity {
     /// Expects any peer of `role`.
     pub fn role(role: Role) -> Self {
         Self { role, id: None }
@@ -151,7 +151,7 @@ impl Expect {
     }
 }
 
-impl fmt::Display for Expect {
+impl fmt::Display for ExpectedIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.role, self.id.as_deref().unwrap_or("*"))
     }
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn expect_matches_role_and_id() {
         let a = Identity::new("demo", Role::Agent, "a").unwrap();
-        assert!(Expect::role(Role::Agent).matches(&a));
-        assert!(Expect::exactly(Role::Agent, "a").matches(&a));
-        assert!(!Expect::exactly(Role::Agent, "b").matches(&a));
-        assert!(!Expect::role(Role::Control).matches(&a));
+        assert!(ExpectedIdentity::role(Role::Agent).matches(&a));
+        assert!(ExpectedIdentity::exactly(Role::Agent, "a").matches(&a));
+        assert!(!ExpectedIdentity::exactly(Role::Agent, "b").matches(&a));
+        assert!(!ExpectedIdentity::role(Role::Control).matches(&a));
     }
 }

@@ -1,7 +1,7 @@
 //! Proof that the server of an enrolment session holds the key of an authority.
 
 use super::{
-    certificate::Leaf,
+    certificate::LeafFields,
     crypto::provider,
     pin::Pin,
     signature::{Kind, is_signed, message},
@@ -17,9 +17,9 @@ const LABEL: &[u8] = b"EXPORTER-lattice-enrolment-office";
 /// TLS session between an unenrolled process and the server that enrols it: 32 bytes of exported keying material, equal
 /// at both ends and unique to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OfficeSession([u8; 32]);
+pub struct EnrolmentSession([u8; 32]);
 
-impl OfficeSession {
+impl EnrolmentSession {
     /// Exports the keying material of the session of `connection`.
     pub(crate) fn of(connection: &Connection) -> Result<Self, String> {
         let mut bytes = [0; 32];
@@ -37,18 +37,18 @@ impl OfficeSession {
 
 /// Proof that the signer holds an authority's key; see [`crate::Authority::prove`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OfficeProof {
+pub struct CaKeyProof {
     /// Certificate of the authority, DER.
     pub certificate: Vec<u8>,
     /// Signature of the session by the authority's key: ECDSA P-256 with SHA-256, ASN.1.
     pub signature: Vec<u8>,
 }
 
-impl OfficeProof {
+impl CaKeyProof {
     /// Checks that the proof is for this session and from an authority, unexpired at `now`, with one of `pins`.
-    pub(crate) fn holds(&self, session: &OfficeSession, pins: &[Pin], now: UnixMillis) -> bool {
+    pub(crate) fn holds(&self, session: &EnrolmentSession, pins: &[Pin], now: UnixMillis) -> bool {
         let certificate = CertificateDer::from(self.certificate.as_slice());
-        let Ok(authority) = Leaf::read(&certificate) else {
+        let Ok(authority) = LeafFields::read(&certificate) else {
             return false;
         };
         pins.contains(&Pin::of(&certificate))

@@ -1,6 +1,6 @@
 //! Handlers of the trust RPCs: answer with the bundle in force, and put pushed bundles in force.
 
-use crate::{Failed, GetTrust, Mesh, PushTrust, Router, endpoint::state::Core};
+use crate::{GetTrust, HandlerFailed, Mesh, PushTrust, Router, endpoint::state::Core};
 use std::sync::{Arc, Weak};
 
 impl Router {
@@ -22,13 +22,13 @@ impl Router {
                 let apply = move || core.apply_bundle(&bundle).map(|applied| applied.number);
                 tokio::task::spawn_blocking(apply)
                     .await
-                    .map_err(Failed::new)
+                    .map_err(HandlerFailed::new)
             }
         })
     }
 }
 
-fn upgrade(core: &Weak<Core>) -> Result<Arc<Core>, Failed> {
+fn upgrade(core: &Weak<Core>) -> Result<Arc<Core>, HandlerFailed> {
     core.upgrade()
-        .ok_or_else(|| Failed::new("this process is shutting down"))
+        .ok_or_else(|| HandlerFailed::new("this process is shutting down"))
 }

@@ -5,7 +5,8 @@ use super::{
     schedule::{fraction, renew_at, retry_wait, superseded_wait},
 };
 use crate::{
-    Credentials, Standing, endpoint::state::Core, pki::crypto::provider, trust::in_force::Trust,
+    CertificateStanding, Credentials, endpoint::state::Core, pki::crypto::provider,
+    trust::in_force::Trust,
 };
 use lattice_quorum_types::{UnixMillis, command::IssuedCertificate};
 use std::{
@@ -116,13 +117,13 @@ impl Task {
         let trust = core.trust();
         let own = &trust.credentials;
         let (issued_at, expires_at) = (own.issued_at(), own.expires_at());
-        if trust.standing == Standing::Revoked {
+        if trust.standing == CertificateStanding::Revoked {
             return Duration::MAX;
         }
         let fraction = fraction(self.settings.seed, issued_at.0);
         let due = renew_at(issued_at, expires_at, fraction);
         let mut wait = Duration::from_millis(due.since(core.config.clock.now()));
-        if trust.standing == Standing::Good {
+        if trust.standing == CertificateStanding::Good {
             self.superseded = None;
         } else {
             let now = Instant::now();
@@ -261,7 +262,7 @@ impl Task {
         let trust = core.trust();
         let wait_ms = u64::try_from(renew_in.as_millis()).unwrap_or(u64::MAX);
         let last_error = match trust.standing {
-            Standing::Revoked => Some(
+            CertificateStanding::Revoked => Some(
                 "this certificate was revoked; enrol again, or ask the operator that revoked it"
                     .to_owned(),
             ),

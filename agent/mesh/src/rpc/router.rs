@@ -28,12 +28,12 @@ pub struct Caller {
 /// is for all others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Failed {
+pub struct HandlerFailed {
     /// Reason in words, without secrets: the caller receives it.
     pub reason: String,
 }
 
-impl Failed {
+impl HandlerFailed {
     /// Creates a failure from any displayable reason.
     pub fn new(reason: impl fmt::Display) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl<T: serde::Serialize> ItemSender<T> {
     ///
     /// # Errors
     /// The item cannot be encoded, or the peer has closed the stream.
-    pub async fn send(&self, item: &T) -> Result<(), Failed> {
-        let bytes = encode(item).map_err(Failed::new)?;
+    pub async fn send(&self, item: &T) -> Result<(), HandlerFailed> {
+        let bytes = encode(item).map_err(HandlerFailed::new)?;
         self.queue
             .send(bytes)
             .await
-            .map_err(|_| Failed::new("the reader has gone"))
+            .map_err(|_| HandlerFailed::new("the reader has gone"))
     }
     /// Resolves when the peer has closed the stream.
     pub async fn closed(&self) {
@@ -135,7 +135,7 @@ impl Router {
     where
         R: Rpc,
         H: Fn(Caller, R) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<R::Reply, Failed>> + Send + 'static,
+        F: Future<Output = Result<R::Reply, HandlerFailed>> + Send + 'static,
     {
         let unary: UnaryFn = Arc::new(move |caller, body| {
             let request = decode::<R>(body).map_err(Fault::malformed)?;
@@ -161,7 +161,7 @@ impl Router {
     where
         S: StreamRpc,
         H: Fn(Caller, S, ItemSender<S::Item>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), Failed>> + Send + 'static,
+        F: Future<Output = Result<(), HandlerFailed>> + Send + 'static,
     {
         let stream: StreamFn = Arc::new(move |caller, body, queue| {
             let request = decode::<S>(body).map_err(Fault::malformed)?;

@@ -35,11 +35,11 @@ pub trait Wire: Send + Sync + 'static {
         to: SocketAddr,
         method: &'static str,
         body: Vec<u8>,
-    ) -> BoxFuture<'static, Result<mpsc::Receiver<Item>, CallError>>;
+    ) -> BoxFuture<'static, Result<mpsc::Receiver<EncodedItem>, CallError>>;
 }
 
 /// Encoded item of a stream, or the error that ended the stream.
-pub type Item = Result<Vec<u8>, CallError>;
+pub type EncodedItem = Result<Vec<u8>, CallError>;
 
 /// Handlers of one endpoint, as a [`Wire`] calls them.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl fmt::Debug for Answers {
 }
 
 /// Items of a stream, and a future that runs its handler and returns the handler's result.
-pub type Opened = (
+pub type OpenedStream = (
     mpsc::Receiver<Vec<u8>>,
     BoxFuture<'static, Result<(), CallError>>,
 );
@@ -99,7 +99,12 @@ impl Answers {
     ///
     /// # Errors
     /// The error that the caller receives.
-    pub fn open(&self, caller: Caller, method: &str, body: &[u8]) -> Result<Opened, CallError> {
+    pub fn open(
+        &self,
+        caller: Caller,
+        method: &str,
+        body: &[u8],
+    ) -> Result<OpenedStream, CallError> {
         let addr = self.addr;
         let failed = move |fault: Fault| fault.into_error(addr);
         match self.handler(&caller, method).map_err(failed)? {

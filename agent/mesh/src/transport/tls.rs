@@ -2,7 +2,7 @@
 
 use super::verify::{AnyServer, MeshClients, MeshServers, PinnedServer};
 use crate::{
-    MeshConfig, MeshError, Pin, Role, clock::TlsTime, limits::admission::Door,
+    MeshConfig, MeshError, Pin, Role, clock::TlsTime, limits::admission::Admission,
     pki::crypto::provider, trust::in_force::TrustStore,
 };
 use quinn::{
@@ -36,9 +36,9 @@ pub(crate) const SERVER_NAME: &str = "lattice.invalid";
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// Presents the certificate in force at the moment of the handshake.
-struct Shown(Arc<TrustStore>);
+struct CurrentCertificate(Arc<TrustStore>);
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shown")
     }
@@ -46,28 +46,28 @@ impl fmt::Debug for Shown {
 
 /// Treatment of unenrolled processes by a server.
 #[derive(Clone)]
-pub(crate) enum Strangers {
+pub(crate) enum UnenrolledPeers {
     /// The server does not offer enrolment, and refuses its protocol.
     NotServed,
-    /// The server enrols as long as the rate limit of the [`Door`] allows.
-    Served(Arc<Door>),
+    /// The server enrols as long as the rate limit of the [`Admission`] allows.
+    Served(Arc<Admission>),
     /// The source has used up its tries: the server presents no certificate.
     NotHeard,
 }
 
-/// Server counterpart of [`Shown`]: the certificate depends on the protocol that the client offers.
-struct ShownByServer {
+/// Server counterpart of [`CurrentCertificate`]: the certificate depends on the protocol that the client offers.
+struct ServerCertificate {
     trust: Arc<TrustStore>,
-    strangers: Strangers,
+    strangers: UnenrolledPeers,
 }
 
-impl fmt::Debug for ShownByServer {
+impl fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ShownByServer")
     }
 }
 
-impl ResolvesServerCert for ShownByServer {
+impl ResolvesServerCert for ServerCertificate {
     /// Runs before any computation for the client. For a client that is shown no certificate, the server only processes
     /// the first packet.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
@@ -76,15 +76,15 @@ impl ResolvesServerCert for ShownByServer {
             return Some(trust.shown.clone());
         }
         let heard = match &self.strangers {
-            Strangers::NotServed => true,
-            Strangers::Served(door) => door.opens(),
-            Strangers::NotHeard => false,
+            UnenrolledPeers::NotServed => true,
+            UnenrolledPeers::Served(door) => door.opens(),
+            UnenrolledPeers::NotHeard => false,
         };
         heard.then(|| trust.shown_to_strangers.clone())
     }
 }
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for CurrentCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load().shown.clone())
     }
@@ -104,9 +104,9 @@ fn failed(e: impl fmt::Display) -> MeshError {
 pub(crate) fn server_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
-    strangers: Strangers,
+    strangers: UnenrolledPeers,
 ) -> Result<quinn::ServerConfig, MeshError> {
-    let strangers_may_enrol = !matches!(strangers, Strangers::NotServed);
+    let strangers_may_enrol = !matches!(strangers, UnenrolledPeers::NotServed);
     let provider = provider();
     let verifier = MeshClients {
         trust: trust.clone(),
@@ -118,7 +118,7 @@ pub(crate) fn server_config(
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(failed)?
         .with_client_cert_verifier(Arc::new(verifier))
-        .with_cert_resolver(Arc::new(ShownByServer {
+        .with_cert_resolver(Arc::new(ServerCertificate {
             trust: trust.clone(),
             strangers,
         }));
@@ -139,12 +139,12 @@ pub(crate) fn server_config(
 }
 
 /// Client configurations within the mesh. Timeouts depend on the expected role of the peer.
-pub(crate) struct Dialling {
+pub(crate) struct DialConfigs {
     to_agents: quinn::ClientConfig,
     to_others: quinn::ClientConfig,
 }
 
-impl Dialling {
+impl DialConfigs {
     pub(crate) fn to(&self, expected: Role) -> quinn::ClientConfig {
         match expected {
             Role::Agent => self.to_agents.clone(),
@@ -170,17 +170,17 @@ fn judging_by(
 pub(crate) fn client_config(
     trust: &Arc<TrustStore>,
     config: &MeshConfig,
-) -> Result<Dialling, MeshError> {
+) -> Result<DialConfigs, MeshError> {
     let provider = provider();
     let verifier = MeshServers {
         trust: trust.clone(),
         provider: provider.clone(),
     };
     let tls = judging_by(verifier, provider, config)?
-        .with_client_cert_resolver(Arc::new(Shown(trust.clone())));
+        .with_client_cert_resolver(Arc::new(CurrentCertificate(trust.clone())));
     let own = trust.load().credentials.identity().role();
     let to = |expected| finish_client(tls.clone(), MESH_ALPN, dialling(config, own, expected)?);
-    Ok(Dialling {
+    Ok(DialConfigs {
         to_agents: to(Role::Agent)?,
         to_others: to(Role::Control)?,
     })
@@ -197,7 +197,7 @@ pub(crate) fn outdated_config(
         provider: provider.clone(),
     };
     let tls = judging_by(verifier, provider, config)?
-        .with_client_cert_resolver(Arc::new(Shown(trust.clone())));
+        .with_client_cert_resolver(Arc::new(CurrentCertificate(trust.clone())));
     let own = trust.load().credentials.identity().role();
     finish_client(tls, TRUST_ALPN, dialling(config, own, Role::Quorum)?)
 }

@@ -4,10 +4,10 @@
 use crate::{
     Pin, Role,
     pki::{
-        certificate::Leaf,
+        certificate::LeafFields,
         chain::{chain_to, is_of_strange_authority},
     },
-    trust::in_force::{Distrust, TrustStore},
+    trust::in_force::{DistrustReason, TrustStore},
 };
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
@@ -28,30 +28,30 @@ use std::{
 /// Rejection reason for our log; the peer only receives the alert.
 #[derive(thiserror::Error)]
 #[error("{0}")]
-struct Rejected(String);
+struct RejectionReason(String);
 
 /// rustls prints the inner error of `OtherError` in its `Debug` form only.
-impl fmt::Debug for Rejected {
+impl fmt::Debug for RejectionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 fn rejected(reason: String) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Rejected(
-        reason,
-    )))))
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(
+        RejectionReason(reason),
+    ))))
 }
 
 /// Converts a rejection into a TLS error. Revocation has an alert of its own, which the error texts of both sides
 /// explain.
-fn refused(distrust: Distrust) -> Error {
+fn refused(distrust: DistrustReason) -> Error {
     match distrust {
-        Distrust::Revoked { .. } => {
+        DistrustReason::Revoked { .. } => {
             tracing::info!(reason = %distrust, "mesh handshake refused");
             Error::InvalidCertificate(CertificateError::Revoked)
         }
-        Distrust::Other(reason) => rejected(reason),
+        DistrustReason::Other(reason) => rejected(reason),
     }
 }
 
@@ -213,8 +213,8 @@ impl ServerCertVerifier for PinnedServer {
             }
             Err(error) => return Err(error),
         }
-        let identity = Leaf::read(end_entity)
-            .and_then(Leaf::identity)
+        let identity = LeafFields::read(end_entity)
+            .and_then(LeafFields::identity)
             .map_err(rejected)?;
         if identity.role() != Role::Quorum {
             return Err(rejected(format!("{identity} is not a quorum member")));

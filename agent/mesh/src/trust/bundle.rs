@@ -5,7 +5,7 @@ use crate::{
     Authority, CaError, Identity, Pin, Role,
     encoding::{decode, encode},
     pki::{
-        certificate::Leaf,
+        certificate::LeafFields,
         crypto::provider,
         signature::{Kind, MAX_SIGNATURE_BYTES, is_signed, message},
     },
@@ -200,7 +200,7 @@ impl TrustBundle {
             return Err(invalid("it names no issuing authority"));
         }
         for root in self.roots() {
-            if !Leaf::read(&root).map_err(invalid)?.is_ca {
+            if !LeafFields::read(&root).map_err(invalid)?.is_ca {
                 return Err(invalid("one of the authorities is not a CA certificate"));
             }
         }
@@ -278,7 +278,7 @@ impl SignedBundle {
             trusted
                 .iter()
                 .filter(|root| Pin::of(root) == signed.pin)
-                .filter_map(|root| Leaf::read(root).ok())
+                .filter_map(|root| LeafFields::read(root).ok())
                 .any(|root| {
                     root.is_ca
                         && is_signed(&provider, &root.public_key, &message, &signed.signature)
@@ -299,7 +299,7 @@ impl SignedBundle {
 
 /// Verified bundle in signed and decoded form.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct InForce {
+pub(crate) struct BundleInForce {
     pub(crate) signed: SignedBundle,
     pub(crate) bundle: TrustBundle,
 }

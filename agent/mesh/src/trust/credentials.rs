@@ -1,10 +1,12 @@
 //! Mesh credentials: certificate chain and key of a process, and the roots that it trusts.
 
 use super::{
-    bundle::{BundleRefused, InForce, SignedBundle, TrustBundle},
+    bundle::{BundleInForce, BundleRefused, SignedBundle, TrustBundle},
     reset::ResetKey,
 };
-use crate::{Authority, Clock as _, Identity, Role, SystemClock, Validity, pki::certificate::Leaf};
+use crate::{
+    Authority, Clock as _, Identity, Role, SystemClock, Validity, pki::certificate::LeafFields,
+};
 use lattice_host::private_file::ExposedFile;
 use lattice_quorum_types::UnixMillis;
 use rcgen::{CertificateParams, KeyPair, PublicKeyData, SigningKey};
@@ -104,7 +106,7 @@ pub struct Credentials {
     roots: Vec<CertificateDer<'static>>,
     reset: ResetKey,
     /// Bundle that `roots` come from, once the process has one.
-    in_force: Option<Arc<InForce>>,
+    in_force: Option<Arc<BundleInForce>>,
 }
 
 impl fmt::Debug for Credentials {
@@ -131,7 +133,7 @@ impl Credentials {
         if roots.is_empty() {
             return Err(CredentialsError::NoRoots);
         }
-        let leaf = Leaf::read(first).map_err(certificate)?;
+        let leaf = LeafFields::read(first).map_err(certificate)?;
         if leaf.public_key != key.public()? {
             return Err(key_error("it does not belong to the certificate"));
         }
@@ -257,7 +259,9 @@ impl Credentials {
             }
         }
         let signed = signed.clone();
-        Ok(self.clone().under(Arc::new(InForce { signed, bundle })))
+        Ok(self
+            .clone()
+            .under(Arc::new(BundleInForce { signed, bundle })))
     }
 
     /// Replaces the reset key by an earlier one, which a restarted process must still have.
@@ -271,13 +275,13 @@ impl Credentials {
     }
 
     /// Trusts the content of `in_force`, which is verified already.
-    pub(crate) fn under(mut self, in_force: Arc<InForce>) -> Self {
+    pub(crate) fn under(mut self, in_force: Arc<BundleInForce>) -> Self {
         self.roots = in_force.bundle.roots();
         self.in_force = Some(in_force);
         self
     }
 
-    pub(crate) fn in_force(&self) -> Option<&Arc<InForce>> {
+    pub(crate) fn in_force(&self) -> Option<&Arc<BundleInForce>> {
         self.in_force.as_ref()
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Credentials, CredentialsError, Identity, Role, TrustedAuthority,
     pki::{
-        certificate::Leaf,
+        certificate::LeafFields,
         chain::{chain_to, is_of_strange_authority, unix_time},
         crypto::provider,
     },
@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 
 /// Standing of a process's own certificate under the trust in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CertificateStanding {
     /// The certificate is from an issuing authority, or the process has no trust bundle yet, only roots.
     Good,
     /// The certificate is trusted, but its authority no longer issues. Renew before the authority loses its trust.
@@ -43,12 +43,12 @@ pub struct TrustState {
     /// Number of the bundle; 0 before the first bundle.
     pub number: u64,
     /// Standing of this process's certificate under that bundle.
-    pub standing: Standing,
+    pub standing: CertificateStanding,
 }
 
 /// Reason to refuse a well-formed certificate.
 #[derive(Debug)]
-pub(crate) enum Distrust {
+pub(crate) enum DistrustReason {
     /// The certificate was issued before `issued_before`.
     Revoked {
         identity: Identity,
@@ -58,7 +58,7 @@ pub(crate) enum Distrust {
     Other(String),
 }
 
-impl std::fmt::Display for Distrust {
+impl std::fmt::Display for DistrustReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Revoked {
@@ -82,9 +82,9 @@ pub(crate) struct Member {
 }
 
 impl Credentials {
-    /// Returns the standing of this certificate under the bundle of these credentials; [`Standing::Good`] without a
-    /// bundle. The validity period is not checked; see [`Credentials::expires_at`].
-    pub fn standing(&self) -> Result<Standing, CredentialsError> {
+    /// Returns the standing of this certificate under the bundle of these credentials; [`CertificateStanding::Good`]
+    /// without a bundle. The validity period is not checked; see [`Credentials::expires_at`].
+    pub fn standing(&self) -> Result<CertificateStanding, CredentialsError> {
         Trust::new(self.clone(), &provider()).map(|trust| trust.standing)
     }
 }
@@ -97,7 +97,7 @@ pub(crate) struct Trust {
     pub(crate) shown: Arc<CertifiedKey>,
     /// Own chain followed by the roots. A process without a certificate compares its pins with the roots.
     pub(crate) shown_to_strangers: Arc<CertifiedKey>,
-    pub(crate) standing: Standing,
+    pub(crate) standing: CertificateStanding,
     revoked: BTreeMap<Role, HashMap<String, UnixMillis>>,
 }
 
@@ -168,20 +168,20 @@ impl Trust {
             clients,
             shown,
             shown_to_strangers,
-            standing: Standing::Good,
+            standing: CertificateStanding::Good,
             revoked,
         };
         trust.standing = trust.own_standing(provider);
         Ok(trust)
     }
 
-    fn own_standing(&self, provider: &CryptoProvider) -> Standing {
+    fn own_standing(&self, provider: &CryptoProvider) -> CertificateStanding {
         let Some(bundle) = self.credentials.trust() else {
-            return Standing::Good;
+            return CertificateStanding::Good;
         };
         let (identity, issued_at) = (self.credentials.identity(), self.credentials.issued_at());
         if self.check_revoked(identity, issued_at).is_err() {
-            return Standing::Revoked;
+            return CertificateStanding::Revoked;
         }
         let issued_by = |authority: &&TrustedAuthority| {
             let root = CertificateDer::from(authority.certificate.to_vec());
@@ -192,22 +192,22 @@ impl Trust {
             store_of(&[root]).is_ok_and(|root| chain_to(&root, leaf, rest, at, provider).is_ok())
         };
         match bundle.authorities.iter().find(issued_by) {
-            Some(authority) if authority.issuing => Standing::Good,
-            Some(_) => Standing::Superseded,
-            None => Standing::Untrusted,
+            Some(authority) if authority.issuing => CertificateStanding::Good,
+            Some(_) => CertificateStanding::Superseded,
+            None => CertificateStanding::Untrusted,
         }
     }
 
     /// Checks that a leaf certificate is from this cluster and not revoked. The caller verifies its chain and validity
     /// period.
-    pub(crate) fn admit(&self, certificate: &CertificateDer<'_>) -> Result<Member, Distrust> {
-        let leaf = Leaf::read(certificate).map_err(Distrust::Other)?;
+    pub(crate) fn admit(&self, certificate: &CertificateDer<'_>) -> Result<Member, DistrustReason> {
+        let leaf = LeafFields::read(certificate).map_err(DistrustReason::Other)?;
         let issued_at = leaf.issued_at;
-        let identity = leaf.identity().map_err(Distrust::Other)?;
+        let identity = leaf.identity().map_err(DistrustReason::Other)?;
         let cluster = self.credentials.identity().cluster();
         if identity.cluster() != cluster {
             let reason = format!("{identity} is not of cluster {cluster}");
-            return Err(Distrust::Other(reason));
+            return Err(DistrustReason::Other(reason));
         }
         self.check_revoked(&identity, issued_at)?;
         Ok(Member {
@@ -220,10 +220,10 @@ impl Trust {
         &self,
         identity: &Identity,
         issued_at: UnixMillis,
-    ) -> Result<(), Distrust> {
+    ) -> Result<(), DistrustReason> {
         let of_role = self.revoked.get(&identity.role());
         match of_role.and_then(|names| names.get(identity.id())) {
-            Some(&issued_before) if issued_at < issued_before => Err(Distrust::Revoked {
+            Some(&issued_before) if issued_at < issued_before => Err(DistrustReason::Revoked {
                 identity: identity.clone(),
                 issued_before,
             }),
@@ -237,12 +237,12 @@ impl Trust {
         chain: &[CertificateDer<'_>],
         now: UnixMillis,
         provider: &CryptoProvider,
-    ) -> Result<Member, Distrust> {
+    ) -> Result<Member, DistrustReason> {
         let (leaf, rest) = chain
             .split_first()
-            .ok_or_else(|| Distrust::Other("there is no certificate".to_owned()))?;
+            .ok_or_else(|| DistrustReason::Other("there is no certificate".to_owned()))?;
         chain_to(&self.roots, leaf, rest, unix_time(now), provider)
-            .map_err(|e| Distrust::Other(e.to_string()))?;
+            .map_err(|e| DistrustReason::Other(e.to_string()))?;
         self.admit(leaf)
     }
 }

@@ -3,12 +3,12 @@
 
 use super::{
     credentials::{Credentials, CredentialsError},
-    in_force::{Distrust, Trust, store_of},
+    in_force::{DistrustReason, Trust, store_of},
 };
 use crate::{
     Identity,
     pki::{
-        certificate::Leaf,
+        certificate::LeafFields,
         chain::{chain_to, unix_time},
         crypto::provider,
         signature::{Kind, is_signed, message},
@@ -30,7 +30,7 @@ const MAX_CERTIFICATE_BYTES: usize = 8 << 10;
 /// text as its context) of context and bytes, each with its length in front. The signature is ECDSA P-256 with SHA-256,
 /// ASN.1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signed {
+pub struct StatementSignature {
     /// The signer's certificates (DER), leaf first.
     pub chain: Vec<Bytes>,
     /// Signature by the leaf's key.
@@ -51,8 +51,8 @@ pub enum StatementRefused {
     WrongSignature,
 }
 
-impl From<Distrust> for StatementRefused {
-    fn from(distrust: Distrust) -> Self {
+impl From<DistrustReason> for StatementRefused {
+    fn from(distrust: DistrustReason) -> Self {
         Self::NotTrusted {
             reason: distrust.to_string(),
         }
@@ -62,16 +62,20 @@ impl From<Distrust> for StatementRefused {
 impl Credentials {
     /// Signs `bytes` for one purpose, `context`; the signature is not valid for another context. The result includes
     /// the certificate chain.
-    pub fn sign(&self, context: &str, bytes: &[u8]) -> Result<Signed, CredentialsError> {
+    pub fn sign(
+        &self,
+        context: &str,
+        bytes: &[u8],
+    ) -> Result<StatementSignature, CredentialsError> {
         let message = message(Kind::Statement, &[context.as_bytes(), bytes]);
-        Ok(Signed {
+        Ok(StatementSignature {
             chain: self.chain().iter().map(|c| c.to_vec().into()).collect(),
             signature: self.key().sign(&message)?.into(),
         })
     }
 }
 
-impl Signed {
+impl StatementSignature {
     fn chain(&self) -> Result<Vec<CertificateDer<'_>>, StatementRefused> {
         let longest = self.chain.iter().map(Bytes::len).max().unwrap_or(0);
         if self.chain.len() > MAX_CHAIN || longest > MAX_CERTIFICATE_BYTES {
@@ -88,7 +92,7 @@ impl Signed {
         bytes: &[u8],
     ) -> Result<(), StatementRefused> {
         let message = message(Kind::Statement, &[context.as_bytes(), bytes]);
-        let leaf = leaf.and_then(|leaf| Leaf::read(leaf).ok());
+        let leaf = leaf.and_then(|leaf| LeafFields::read(leaf).ok());
         match leaf {
             Some(leaf) if is_signed(&provider(), &leaf.public_key, &message, &self.signature) => {
                 Ok(())
@@ -107,7 +111,7 @@ pub struct Signer {
     pub issued_at: UnixMillis,
 }
 
-impl Signed {
+impl StatementSignature {
     /// Returns the signer of `bytes` for `context`, if the certificate is from `authority` and was valid at `at`. For
     /// verification without an endpoint, even years later. The caller checks revocations, the cluster and the signer's
     /// permissions.
@@ -131,7 +135,7 @@ impl Signed {
         chain_to(&roots, leaf, rest, unix_time(at), &provider())
             .map_err(|error| not_trusted(error.to_string()))?;
         self.check_signature(chain.first(), context, bytes)?;
-        let leaf = Leaf::read(leaf).map_err(not_trusted)?;
+        let leaf = LeafFields::read(leaf).map_err(not_trusted)?;
         let issued_at = leaf.issued_at;
         let identity = leaf.identity().map_err(not_trusted)?;
         Ok(Signer {
@@ -147,7 +151,7 @@ impl Trust {
         &self,
         context: &str,
         bytes: &[u8],
-        signed: &Signed,
+        signed: &StatementSignature,
         at: UnixMillis,
     ) -> Result<Identity, StatementRefused> {
         let chain = signed.chain()?;

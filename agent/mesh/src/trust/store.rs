@@ -5,13 +5,13 @@
 //! finds the certificate's key in `identity.key.next`.
 
 use super::{
-    bundle::{InForce, MAX_BUNDLE_BYTES, SignedBundle},
+    bundle::{BundleInForce, MAX_BUNDLE_BYTES, SignedBundle},
     credentials::{Credentials, CredentialsError, PrivateKey},
     reset::ResetKey,
 };
 use crate::pki::{
     atomic_file::{BeforeStep, rename, replace},
-    certificate::Leaf,
+    certificate::LeafFields,
     pem::to_pem,
 };
 use lattice_host::private_file::{self, PrivateFileError};
@@ -156,7 +156,8 @@ fn read_key(
 }
 
 fn is_key_of(key: &PrivateKey, leaf: &CertificateDer<'_>) -> bool {
-    Leaf::read(leaf).is_ok_and(|leaf| key.public().is_ok_and(|public| public == leaf.public_key))
+    LeafFields::read(leaf)
+        .is_ok_and(|leaf| key.public().is_ok_and(|public| public == leaf.public_key))
 }
 
 fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
@@ -169,7 +170,7 @@ fn read_key_file(path: &Path) -> Result<PrivateKey, CredentialsError> {
     Ok(PrivateKey::from_pkcs8(key.secret_pkcs8_der()))
 }
 
-fn read_bundle(path: &Path) -> Result<Option<InForce>, CredentialsError> {
+fn read_bundle(path: &Path) -> Result<Option<BundleInForce>, CredentialsError> {
     let unusable = |reason: String| {
         let advice = "; remove it to trust roots.pem until a member sends the current trust bundle";
         file_error(path, reason + advice)
@@ -187,7 +188,7 @@ fn read_bundle(path: &Path) -> Result<Option<InForce>, CredentialsError> {
     let bundle = signed
         .verify_by_itself()
         .map_err(|e| unusable(e.to_string()))?;
-    Ok(Some(InForce { signed, bundle }))
+    Ok(Some(BundleInForce { signed, bundle }))
 }
 
 /// Completes or undoes a save that a crash interrupted. If the waiting key belongs to the certificate, it is renamed to

@@ -13,8 +13,8 @@ pub mod trust;
 
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, Failed, Issued, Mesh,
-    MeshConfig, Role, Router, Rpc, StreamRpc, SystemClock, Validity,
+    Authority, Clock, Credentials, EnrolRefused, EnrolRequest, Enroller, HandlerFailed, Issued,
+    Mesh, MeshConfig, Role, Router, Rpc, StreamRpc, SystemClock, Validity,
 };
 use lattice_quorum_types::UnixMillis;
 use serde::{Deserialize, Serialize};
@@ -145,12 +145,12 @@ pub fn router() -> Router {
         .rpc(|caller, echo: Echo| async move {
             Ok(format!("{} from {}", echo.text, caller.identity.id()))
         })
-        .rpc(|_, _: Hang| async move { std::future::pending::<Result<(), Failed>>().await })
+        .rpc(|_, _: Hang| async move { std::future::pending::<Result<(), HandlerFailed>>().await })
         .rpc(|_, request: Break| async move {
             if request.panic {
                 panic!("asked to");
             }
-            Err(Failed::new("asked to"))
+            Err(HandlerFailed::new("asked to"))
         })
         .stream(|_, count: Count, items| async move {
             for n in 0..count.until.unwrap_or(u64::MAX) {
@@ -196,8 +196,8 @@ pub fn arc_clock(ms: u64) -> Arc<SetClock> {
 }
 
 /// Enroller that refuses every enrolment.
-pub struct NeverEnrols;
-impl Enroller for NeverEnrols {
+pub struct RefusingEnroller;
+impl Enroller for RefusingEnroller {
     fn enrol(&self, _: EnrolRequest, _: SocketAddr) -> BoxFuture<'_, Result<Issued, EnrolRefused>> {
         Box::pin(async { Err(EnrolRefused::TokenRefused) })
     }

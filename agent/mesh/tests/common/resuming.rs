@@ -27,9 +27,9 @@ const NAME: &str = "lattice.invalid";
 /// Certificate that tests replace under an unchanged TLS configuration, because sessions are bound to the
 /// configuration.
 #[derive(Debug)]
-pub struct Shown(Mutex<Arc<CertifiedKey>>);
+pub struct ReplaceableCertificate(Mutex<Arc<CertifiedKey>>);
 
-impl Shown {
+impl ReplaceableCertificate {
     pub fn new(own: &Credentials) -> Arc<Self> {
         Arc::new(Self(Mutex::new(certified(own))))
     }
@@ -42,7 +42,7 @@ fn certified(own: &Credentials) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::from_der(own.chain().to_vec(), key_of(own), &provider()).unwrap())
 }
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for ReplaceableCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(self.0.lock().unwrap().clone())
     }
@@ -51,7 +51,7 @@ impl ResolvesClientCert for Shown {
     }
 }
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for ReplaceableCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.lock().unwrap().clone())
     }
@@ -59,13 +59,13 @@ impl ResolvesServerCert for Shown {
 
 /// Session store that counts its uses.
 #[derive(Debug)]
-pub struct Tickets {
+pub struct CountingSessionStore {
     store: ClientSessionMemoryCache,
     pub taken_in: AtomicUsize,
     pub offered: AtomicUsize,
 }
 
-impl ClientSessionStore for Tickets {
+impl ClientSessionStore for CountingSessionStore {
     fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
         self.store.set_kx_hint(name, group);
     }
@@ -91,14 +91,14 @@ impl ClientSessionStore for Tickets {
 
 pub struct Resuming {
     endpoint: quinn::Endpoint,
-    pub shown: Arc<Shown>,
-    pub tickets: Arc<Tickets>,
+    pub shown: Arc<ReplaceableCertificate>,
+    pub tickets: Arc<CountingSessionStore>,
     servers: Arc<CountingServers>,
 }
 
 /// Outcome of a connection attempt.
 #[derive(Debug)]
-pub struct Tried {
+pub struct ConnectionOutcome {
     pub connection: Option<Connection>,
     /// Whether the client offered an earlier session.
     pub offered: bool,
@@ -112,8 +112,8 @@ pub struct Tried {
 
 impl Resuming {
     pub fn new(own: &Credentials) -> Self {
-        let shown = Shown::new(own);
-        let tickets = Arc::new(Tickets {
+        let shown = ReplaceableCertificate::new(own);
+        let tickets = Arc::new(CountingSessionStore {
             store: ClientSessionMemoryCache::new(32),
             taken_in: AtomicUsize::new(0),
             offered: AtomicUsize::new(0),
@@ -145,7 +145,7 @@ impl Resuming {
 
     /// Connects and resumes a session if possible. Sends a greeting in early data with `early`, and another greeting
     /// afterwards.
-    pub async fn connect(&self, addr: SocketAddr, early: bool) -> Tried {
+    pub async fn connect(&self, addr: SocketAddr, early: bool) -> ConnectionOutcome {
         let offered = || self.tickets.offered.load(Ordering::SeqCst);
         let judged = || self.servers.0.load(Ordering::SeqCst);
         let before = (offered(), judged());
@@ -167,7 +167,7 @@ impl Resuming {
             Err(error) => Err(error),
         };
         let refused = greeted.as_ref().err().map(ToString::to_string);
-        Tried {
+        ConnectionOutcome {
             offered: offered() > before.0,
             // A client that resumes does not verify the server's certificate again.
             resumed: greeted.is_ok() && judged() == before.1,
@@ -194,7 +194,10 @@ async fn early_greeting(connection: &Connection) -> bool {
 }
 
 /// A server that issues tickets, resumes sessions and accepts early data.
-pub fn lenient_server(shown: Arc<Shown>, clients: Arc<dyn ClientCertVerifier>) -> quinn::Endpoint {
+pub fn lenient_server(
+    shown: Arc<ReplaceableCertificate>,
+    clients: Arc<dyn ClientCertVerifier>,
+) -> quinn::Endpoint {
     let mut tls = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()

@@ -4,7 +4,8 @@ use crate::common::*;
 use bytes::Bytes;
 use futures::StreamExt;
 use lattice_mesh::{
-    CallError, Expect, MAX_MESSAGE_BYTES, Mesh, MeshConfig, MeshError, MessageDropped, Role, Router,
+    CallError, ExpectedIdentity, MAX_MESSAGE_BYTES, Mesh, MeshConfig, MeshError, MessageDropped,
+    Role, Router,
 };
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -12,7 +13,10 @@ use tokio::sync::mpsc;
 async fn agent_and_server() -> (Mesh, Mesh, lattice_mesh::Peer) {
     let authority = authority("demo");
     let (server, agent) = (serving(&authority), bind(&authority, Role::Agent, "a1"));
-    let peer = agent.peer(server.local_addr(), Expect::exactly(Role::Quorum, "q1"));
+    let peer = agent.peer(
+        server.local_addr(),
+        ExpectedIdentity::exactly(Role::Quorum, "q1"),
+    );
     (server, agent, peer)
 }
 
@@ -72,7 +76,7 @@ async fn dropping_a_stream_ends_its_handler_whatever_it_waits_for() {
         }
     });
     server.serve(router).unwrap();
-    let peer = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let mut items = peer.open(&Count { until: None }).await.unwrap();
     assert_eq!(items.next().await.unwrap().unwrap(), 1);
     assert!(end.try_recv().is_err(), "it runs");
@@ -101,10 +105,10 @@ async fn a_slow_reader_holds_up_its_stream_and_nothing_else() {
 async fn handles_with_different_expectations_share_a_connection() {
     let (server, agent, peer) = agent_and_server().await;
     peer.call(&echo("x"), SHORT).await.unwrap();
-    let any = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let any = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     any.call(&echo("x"), SHORT).await.unwrap();
     assert_eq!(server.connections().len(), 1);
-    let wrong = agent.peer(server.local_addr(), Expect::role(Role::Control));
+    let wrong = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Control));
     let refused = wrong.connected().await.unwrap_err();
     assert!(
         matches!(refused, MeshError::UnexpectedPeer { .. }),
@@ -143,11 +147,14 @@ async fn messages_arrive_with_their_sender_and_only_from_allowed_roles() {
     two.serve(router).unwrap();
     let at = two.local_addr();
     // Dropped silently: the message after these must be the first to arrive.
-    let denied = quorum.connect(at, Expect::role(Role::Agent)).await.unwrap();
+    let denied = quorum
+        .connect(at, ExpectedIdentity::role(Role::Agent))
+        .await
+        .unwrap();
     denied
         .send_message(7, Bytes::from_static(b"denied"))
         .unwrap();
-    let peer = one.peer(at, Expect::exactly(Role::Agent, "a2"));
+    let peer = one.peer(at, ExpectedIdentity::exactly(Role::Agent, "a2"));
     peer.send_message(9, Bytes::from_static(b"unknown kind"))
         .unwrap();
     let whole = Bytes::from(vec![5; MAX_MESSAGE_BYTES]);
@@ -178,7 +185,10 @@ async fn messages_to_nobody_are_dropped_and_never_block() {
     let authority = authority("demo");
     let agent = bind(&authority, Role::Agent, "a1");
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let peer = agent.peer(silent.local_addr().unwrap(), Expect::role(Role::Agent));
+    let peer = agent.peer(
+        silent.local_addr().unwrap(),
+        ExpectedIdentity::role(Role::Agent),
+    );
     let outcomes: Vec<_> = (0..20)
         .map(|_| peer.send_message(7, Bytes::from_static(b"x")))
         .collect();
@@ -191,9 +201,9 @@ async fn one_connection_serves_both_directions() {
     let authority = authority("demo");
     let (server, agent) = (serving(&authority), bind(&authority, Role::Control, "c1"));
     agent.serve(router_for_quorum()).unwrap();
-    let there = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let there = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     assert_eq!(there.call(&echo("x"), SHORT).await.unwrap(), "x from c1");
-    let back = server.peer(agent.local_addr(), Expect::role(Role::Control));
+    let back = server.peer(agent.local_addr(), ExpectedIdentity::role(Role::Control));
     back.connected().await.unwrap();
     assert_eq!(
         (server.connections().len(), agent.connections().len()),
@@ -220,7 +230,7 @@ fn router_for_quorum() -> Router {
 async fn a_role_that_may_not_call_is_refused() {
     let authority = authority("demo");
     let (server, other) = (serving(&authority), bind(&authority, Role::Quorum, "q2"));
-    let peer = other.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = other.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let refused = peer.call(&echo("x"), SHORT).await.unwrap_err();
     assert_eq!(refused.to_string(), "role quorum may not call test.echo");
     assert!(!refused.may_have_run());
@@ -257,7 +267,7 @@ async fn a_request_above_the_servers_limit_is_refused() {
     let server = bind_with(credentials(&authority, "demo", Role::Quorum, "q1"), small);
     server.serve(router()).unwrap();
     let agent = bind(&authority, Role::Agent, "a1");
-    let peer = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let refused = peer
         .call(&echo(&"x".repeat(3 << 20)), SHORT)
         .await
@@ -313,7 +323,7 @@ async fn a_slow_handler_meets_the_servers_deadline() {
     let server = bind_with(credentials(&authority, "demo", Role::Quorum, "q1"), config);
     server.serve(router()).unwrap();
     let agent = bind(&authority, Role::Agent, "a1");
-    let peer = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let late = peer.call(&Hang, SHORT).await.unwrap_err();
     assert!(
         matches!(late, CallError::Deadline { after } if after == limit),
@@ -364,7 +374,10 @@ async fn failed_dials_back_off_and_say_why() {
     };
     let agent = bind_with(credentials(&authority, "demo", Role::Agent, "a1"), config);
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let peer = agent.peer(silent.local_addr().unwrap(), Expect::role(Role::Quorum));
+    let peer = agent.peer(
+        silent.local_addr().unwrap(),
+        ExpectedIdentity::role(Role::Quorum),
+    );
     let first = peer.connected().await.unwrap_err();
     assert!(matches!(first, MeshError::Unreachable { .. }), "{first}");
     let second = peer.call(&echo("x"), SHORT).await.unwrap_err();
@@ -383,7 +396,7 @@ async fn a_restarted_peer_is_reached_without_waiting_for_the_idle_timeout() {
     // A runtime of its own: dropping it ends the tasks of the process without a close.
     let killed = tokio::runtime::Runtime::new().unwrap();
     let (first, addr) = killed.serve_inside(own.clone());
-    let peer = agent.peer(addr, Expect::role(Role::Quorum));
+    let peer = agent.peer(addr, ExpectedIdentity::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
     killed.shutdown_background();
     // No task is left to send a close: this only closes the socket.
@@ -453,7 +466,7 @@ async fn shutdown_lets_running_calls_finish_and_ends_streams() {
             std::future::pending().await
         });
     server.serve(router).unwrap();
-    let peer = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let mut items = peer.open(&Count { until: None }).await.unwrap();
     assert_eq!(items.next().await.unwrap().unwrap(), 1);
     let call = tokio::spawn({
@@ -493,7 +506,10 @@ async fn shut_down_while_it_dials() -> Duration {
     let mesh = Mesh::bind(own_port(), own, patient()).unwrap();
     // The socket receives datagrams and never answers.
     let silent = std::net::UdpSocket::bind(any_port()).unwrap();
-    let peer = mesh.peer(silent.local_addr().unwrap(), Expect::role(Role::Quorum));
+    let peer = mesh.peer(
+        silent.local_addr().unwrap(),
+        ExpectedIdentity::role(Role::Quorum),
+    );
     let dialling = tokio::spawn(async move { peer.connected().await });
     silent.set_nonblocking(true).unwrap();
     let silent = tokio::net::UdpSocket::from_std(silent).unwrap();
@@ -520,7 +536,7 @@ async fn an_agent_is_believed_less_at_a_time_than_others() {
     for (role, id) in [(Role::Agent, "a1"), (Role::Quorum, "1")] {
         let server = bind(&authority, role, id);
         server.serve(router()).unwrap();
-        let peer = control.peer(server.local_addr(), Expect::exactly(role, id));
+        let peer = control.peer(server.local_addr(), ExpectedIdentity::exactly(role, id));
         let called = peer.call(&echo(&text), SHORT).await;
         let is_too_large =
             |called: &Result<_, CallError>| matches!(called, Err(CallError::TooLarge { .. }));

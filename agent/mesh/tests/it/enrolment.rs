@@ -3,9 +3,9 @@
 use crate::common::*;
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enroller, Expect,
-    Identity, Issued, JoinToken, Mesh, MeshConfig, MeshError, RateLimit, Role, Validity, enrol,
-    enrol_at_any, enrol_with,
+    Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enroller,
+    ExpectedIdentity, Identity, Issued, JoinToken, Mesh, MeshConfig, MeshError, RateLimit, Role,
+    Validity, enrol, enrol_at_any, enrol_with,
 };
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateDer;
@@ -18,7 +18,7 @@ use std::{
 
 /// Stored form of a token.
 #[derive(Debug, Clone)]
-struct Stored {
+struct StoredToken {
     role: Role,
     /// `None`: any name.
     name: Option<&'static str>,
@@ -27,14 +27,14 @@ struct Stored {
 }
 
 /// Applies the rules of a real enroller, in memory.
-struct Desk {
+struct TestEnroller {
     authority: Authority,
     clock: Arc<SetClock>,
-    tokens: Mutex<BTreeMap<String, Stored>>,
+    tokens: Mutex<BTreeMap<String, StoredToken>>,
     taken: Mutex<Vec<String>>,
 }
 
-impl Desk {
+impl TestEnroller {
     fn judge(&self, request: &EnrolRequest) -> Result<Identity, EnrolRefused> {
         let mut tokens = self.tokens.lock().unwrap();
         let token = tokens.get_mut(&request.token_hash);
@@ -58,7 +58,7 @@ impl Desk {
     }
 }
 
-impl Enroller for Desk {
+impl Enroller for TestEnroller {
     fn enrol(
         &self,
         request: EnrolRequest,
@@ -80,12 +80,12 @@ impl Enroller for Desk {
     }
 }
 
-struct Office {
-    desk: Arc<Desk>,
+struct EnrolmentServer {
+    desk: Arc<TestEnroller>,
     server: Mesh,
 }
 
-impl Office {
+impl EnrolmentServer {
     fn open() -> Self {
         Self::open_with(MeshConfig::default())
     }
@@ -93,7 +93,7 @@ impl Office {
     fn open_with(config: MeshConfig) -> Self {
         let authority = authority("demo");
         let own = credentials(&authority, "demo", Role::Quorum, "q1");
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(TestEnroller {
             authority,
             clock: arc_clock(1_000),
             tokens: Mutex::default(),
@@ -106,7 +106,7 @@ impl Office {
 
     fn token(&self, role: Role, name: Option<&'static str>, uses: u32) -> JoinToken {
         let token = JoinToken::generate(role, self.desk.authority.pin());
-        let stored = Stored {
+        let stored = StoredToken {
             role,
             name,
             uses_left: uses,
@@ -135,7 +135,7 @@ fn refused(error: &EnrolError) -> &EnrolRefused {
 
 #[tokio::test]
 async fn a_token_makes_a_member_with_the_name_and_role_it_allows() {
-    let office = Office::open();
+    let office = EnrolmentServer::open();
     let token = office.token(Role::Agent, Some("a1"), 1);
     let enrolled = enrol(office.addr(), &token, "a1").await.unwrap();
     assert_eq!(
@@ -144,13 +144,13 @@ async fn a_token_makes_a_member_with_the_name_and_role_it_allows() {
     );
     assert_eq!(enrolled.cell.as_deref(), Some("c0"));
     let agent = bind_with(enrolled.credentials, patient());
-    let peer = agent.peer(office.addr(), Expect::exactly(Role::Quorum, "q1"));
+    let peer = agent.peer(office.addr(), ExpectedIdentity::exactly(Role::Quorum, "q1"));
     assert_eq!(peer.call(&echo("hi"), SHORT).await.unwrap(), "hi from a1");
 }
 
 #[tokio::test]
 async fn a_used_up_an_expired_an_unknown_and_a_foreign_token_are_refused_alike() {
-    let office = Office::open();
+    let office = EnrolmentServer::open();
     let once = office.token(Role::Agent, None, 1);
     enrol(office.addr(), &once, "a1").await.unwrap();
     let used = enrol(office.addr(), &once, "a2").await.unwrap_err();
@@ -182,7 +182,7 @@ async fn a_used_up_an_expired_an_unknown_and_a_foreign_token_are_refused_alike()
 
 #[tokio::test]
 async fn a_taken_name_needs_replace() {
-    let office = Office::open();
+    let office = EnrolmentServer::open();
     let token = office.token(Role::Agent, None, 3);
     enrol(office.addr(), &token, "a1").await.unwrap();
     let again = enrol(office.addr(), &token, "a1").await.unwrap_err();
@@ -195,7 +195,7 @@ async fn a_taken_name_needs_replace() {
 /// A server outside the token's cluster receives nothing, not even the secret.
 #[tokio::test]
 async fn a_server_without_the_tokens_pin_gets_nothing() {
-    let office = Office::open();
+    let office = EnrolmentServer::open();
     let elsewhere = authority("demo");
     let token = JoinToken::generate(Role::Agent, elsewhere.pin());
     let error = enrol(office.addr(), &token, "a1").await.unwrap_err();
@@ -210,7 +210,7 @@ async fn a_server_without_the_tokens_pin_gets_nothing() {
 /// An agent's certificate is from the right authority, but an agent must not enrol others.
 #[tokio::test]
 async fn only_a_quorum_member_may_collect_tokens() {
-    let office = Office::open();
+    let office = EnrolmentServer::open();
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "thief");
     let thief = bind_with(own, patient());
     thief
@@ -297,7 +297,7 @@ fn x509_pem(der: &[u8]) -> String {
 
 #[tokio::test]
 async fn one_source_has_a_limited_number_of_tries() {
-    let office = Office::open_with(MeshConfig {
+    let office = EnrolmentServer::open_with(MeshConfig {
         enrol_rate: RateLimit {
             burst: 3,
             per_second: 0.01,
@@ -318,7 +318,7 @@ async fn one_source_has_a_limited_number_of_tries() {
     // Members are not subject to the enrolment rate.
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
     let member = bind_with(own, patient());
-    let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
+    let peer = member.peer(office.addr(), ExpectedIdentity::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 
@@ -338,7 +338,7 @@ async fn where_enrolment_is_not_offered_a_stranger_learns_no_more_than_that() {
 
 #[tokio::test]
 async fn on_the_enrolment_protocol_nothing_else_is_served() {
-    let office = Office::open();
+    let office = EnrolmentServer::open();
     let stranger = raw::client(&office.desk.authority, None, b"lattice-enrol/1");
     let connection = stranger.connect(office.addr(), "lattice.invalid").unwrap();
     let connection = connection.await.unwrap();
@@ -416,7 +416,7 @@ async fn a_certificate_of_another_name_than_asked_for_is_refused() {
 async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
     const SOURCES: u8 = 200;
     const ALLOWED: usize = 20;
-    let office = Office::open_with(MeshConfig {
+    let office = EnrolmentServer::open_with(MeshConfig {
         enrol_rate_total: RateLimit {
             burst: ALLOWED as u32,
             per_second: 0.001,
@@ -425,7 +425,7 @@ async fn strangers_from_everywhere_together_have_a_limited_number_of_tries() {
     });
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
     let member = bind_with(own, patient());
-    let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
+    let peer = member.peer(office.addr(), ExpectedIdentity::role(Role::Quorum));
     let (mut heard, mut refused_at_once) = (0, 0);
     let mut cost = [std::time::Duration::ZERO; 2];
     for n in 1..=SOURCES {
@@ -472,7 +472,7 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
         burst: 3,
         per_second: 0.001,
     };
-    let office = Office::open_with(MeshConfig {
+    let office = EnrolmentServer::open_with(MeshConfig {
         enrol_rate: limited,
         enrol_rate_total: RateLimit {
             burst: 20,
@@ -502,7 +502,7 @@ async fn a_source_that_does_not_stop_is_no_longer_heard_and_others_are() {
     let own = credentials(&office.desk.authority, "demo", Role::Agent, "a9");
     let addr = "127.0.1.1:0".parse().unwrap();
     let member = Mesh::bind(addr, own, MeshConfig::default()).unwrap();
-    let peer = member.peer(office.addr(), Expect::role(Role::Quorum));
+    let peer = member.peer(office.addr(), ExpectedIdentity::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
 }
 

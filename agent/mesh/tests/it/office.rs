@@ -4,9 +4,9 @@
 use crate::common::*;
 use futures::future::BoxFuture;
 use lattice_mesh::{
-    Authority, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enrolled, Enroller,
-    Expect, Identity, Issued, JoinToken, Mesh, MeshConfig, OfficeProof, OfficeSession, Pin, Role,
-    SystemClock, Validity, enrol, enrol_with,
+    Authority, CaKeyProof, Clock, Credentials, EnrolError, EnrolRefused, EnrolRequest, Enrolled,
+    Enroller, EnrolmentSession, ExpectedIdentity, Identity, Issued, JoinToken, Mesh, MeshConfig,
+    Pin, Role, SystemClock, Validity, enrol, enrol_with,
 };
 use lattice_quorum_types::UnixMillis;
 use std::{
@@ -16,10 +16,10 @@ use std::{
 };
 
 /// Answer of a server to a request for a proof.
-type Prove = Box<dyn Fn(&[Pin], &OfficeSession) -> Option<OfficeProof> + Send + Sync>;
+type Prove = Box<dyn Fn(&[Pin], &EnrolmentSession) -> Option<CaKeyProof> + Send + Sync>;
 
 /// Enrols every process under the issuing authority, and answers proof requests with `prove`.
-struct Desk {
+struct TestEnroller {
     issuing: Arc<Authority>,
     trusted: Vec<Arc<Authority>>,
     prove: Prove,
@@ -27,7 +27,7 @@ struct Desk {
     heard: Mutex<Vec<String>>,
 }
 
-impl Enroller for Desk {
+impl Enroller for TestEnroller {
     fn enrol(
         &self,
         request: EnrolRequest,
@@ -48,7 +48,7 @@ impl Enroller for Desk {
         Box::pin(async { Ok(issued) })
     }
 
-    fn prove(&self, pins: &[Pin], session: &OfficeSession) -> Option<OfficeProof> {
+    fn prove(&self, pins: &[Pin], session: &EnrolmentSession) -> Option<CaKeyProof> {
         (self.prove)(pins, session)
     }
 }
@@ -62,12 +62,12 @@ fn holding(held: Vec<Arc<Authority>>) -> Prove {
 }
 
 /// Endpoint of a quorum member with a certificate of `shows`, which trusts `trusted` and enrols.
-struct Office {
-    desk: Arc<Desk>,
+struct EnrolmentServer {
+    desk: Arc<TestEnroller>,
     server: Mesh,
 }
 
-impl Office {
+impl EnrolmentServer {
     fn open(shows: &Arc<Authority>, trusted: &[&Arc<Authority>], prove: Prove) -> Self {
         Self::open_as(Role::Quorum, shows, trusted, prove)
     }
@@ -84,7 +84,7 @@ impl Office {
         let roots = trusted.iter().map(|a| a.certificate().clone()).collect();
         let own = Credentials::new(chain, new.key, roots).unwrap();
         let server = bind_with(own, patient());
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(TestEnroller {
             issuing: shows.clone(),
             trusted: trusted.iter().map(|a| Arc::clone(a)).collect(),
             prove,
@@ -122,10 +122,13 @@ async fn a_token_of_the_authority_before_is_good_where_its_key_is_held() {
     let token = token_of(&old);
     for shows in [&old, &new] {
         let held = holding(vec![new.clone(), old.clone()]);
-        let office = Office::open(shows, &[&new, &old], held);
+        let office = EnrolmentServer::open(shows, &[&new, &old], held);
         let enrolled = office.enrol(&token).await.unwrap();
         let agent = bind_with(enrolled.credentials, patient());
-        let peer = agent.peer(office.server.local_addr(), Expect::role(Role::Quorum));
+        let peer = agent.peer(
+            office.server.local_addr(),
+            ExpectedIdentity::role(Role::Quorum),
+        );
         assert_eq!(peer.call(&echo("hi"), SHORT).await.unwrap(), "hi from a1");
     }
 }
@@ -137,12 +140,12 @@ async fn a_token_of_two_authorities_is_good_at_members_of_either() {
     let (old, new) = two();
     let token = token_of(&new).trusting([old.pin()]);
     for shows in [&old, &new] {
-        let office = Office::open(shows, &[&old, &new], holding(vec![]));
+        let office = EnrolmentServer::open(shows, &[&old, &new], holding(vec![]));
         office.enrol(&token).await.unwrap();
     }
     // Before the new authority is added, and after the old one is retired.
     for only in [&old, &new] {
-        let office = Office::open(only, &[only], holding(vec![]));
+        let office = EnrolmentServer::open(only, &[only], holding(vec![]));
         office.enrol(&token).await.unwrap();
     }
 }
@@ -150,7 +153,7 @@ async fn a_token_of_two_authorities_is_good_at_members_of_either() {
 #[tokio::test]
 async fn a_token_made_before_another_authority_says_so_where_its_own_is_gone() {
     let (old, new) = two();
-    let office = Office::open(&new, &[&new], holding(vec![new.clone()]));
+    let office = EnrolmentServer::open(&new, &[&new], holding(vec![new.clone()]));
     let error = office.learns_nothing_of(&token_of(&old)).await;
     let said = error.to_string();
     assert!(!error.is_final(), "another member may hold the key");
@@ -158,12 +161,12 @@ async fn a_token_made_before_another_authority_says_so_where_its_own_is_gone() {
     assert!(said.contains(&before), "{said}");
     assert!(said.contains("lattice admin token create"), "{said}");
     // The old authority's certificate without its key does not help.
-    let shown = Office::open(&new, &[&old, &new], holding(vec![new.clone()]));
+    let shown = EnrolmentServer::open(&new, &[&old, &new], holding(vec![new.clone()]));
     let error = shown.learns_nothing_of(&token_of(&old)).await;
     assert!(error.to_string().contains(&before), "{error}");
 }
 
-type Lie = fn(&Authority, &Authority, &OfficeSession, &OfficeProof) -> OfficeProof;
+type Lie = fn(&Authority, &Authority, &EnrolmentSession, &CaKeyProof) -> CaKeyProof;
 
 /// Forged answers of a server that has received a proof for a session of its own.
 const LIES: [(&str, Lie); 5] = [
@@ -173,19 +176,19 @@ const LIES: [(&str, Lie); 5] = [
     }),
     (
         "the pinned certificate, another key",
-        |old, its, session, _| OfficeProof {
+        |old, its, session, _| CaKeyProof {
             certificate: old.certificate().to_vec(),
             ..its.prove(session).unwrap()
         },
     ),
     (
         "its certificate, the right signature",
-        |old, its, session, _| OfficeProof {
+        |old, its, session, _| CaKeyProof {
             certificate: its.certificate().to_vec(),
             ..old.prove(session).unwrap()
         },
     ),
-    ("no signature", |old, _, _, _| OfficeProof {
+    ("no signature", |old, _, _, _| CaKeyProof {
         certificate: old.certificate().to_vec(),
         signature: Vec::new(),
     }),
@@ -195,16 +198,16 @@ const LIES: [(&str, Lie); 5] = [
 #[tokio::test]
 async fn a_proof_is_worth_nothing_to_who_hands_it_on() {
     let (old, new) = two();
-    let seen: Arc<Mutex<Vec<OfficeProof>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<CaKeyProof>>> = Arc::default();
     let recording = {
         let (seen, old) = (seen.clone(), old.clone());
-        Box::new(move |_: &[Pin], session: &OfficeSession| {
+        Box::new(move |_: &[Pin], session: &EnrolmentSession| {
             let proof = old.prove(session).unwrap();
             seen.lock().unwrap().push(proof.clone());
             Some(proof)
         })
     };
-    let real = Office::open(&new, &[&new, &old], recording);
+    let real = EnrolmentServer::open(&new, &[&new, &old], recording);
     let token = token_of(&old);
     real.enrol(&token).await.unwrap();
     let seen = seen.lock().unwrap()[0].clone();
@@ -212,12 +215,12 @@ async fn a_proof_is_worth_nothing_to_who_hands_it_on() {
         let its = Arc::new(authority("demo"));
         let tells = {
             let (old, its, seen) = (old.clone(), its.clone(), seen.clone());
-            Box::new(move |_: &[Pin], session: &OfficeSession| {
+            Box::new(move |_: &[Pin], session: &EnrolmentSession| {
                 Some(lie(&old, &its, session, &seen))
             })
         };
         println!("{words}:");
-        let rogue = Office::open(&its, &[&old, &its], tells);
+        let rogue = EnrolmentServer::open(&its, &[&old, &its], tells);
         rogue.learns_nothing_of(&token).await;
     }
 }
@@ -226,7 +229,7 @@ async fn a_proof_is_worth_nothing_to_who_hands_it_on() {
 async fn only_a_quorum_member_may_prove_anything() {
     let (old, new) = two();
     let held = holding(vec![old.clone()]);
-    let agent = Office::open_as(Role::Agent, &new, &[&new, &old], held);
+    let agent = EnrolmentServer::open_as(Role::Agent, &new, &[&new, &old], held);
     let error = agent.enrol(&token_of(&old)).await.unwrap_err();
     let said = error.to_string();
     assert!(said.contains("is not a quorum member"), "{said}");
@@ -240,7 +243,7 @@ async fn an_authority_that_has_ended_proves_nothing() {
     let brief = Validity::from_now(start, Duration::from_secs(60));
     let old = Arc::new(Authority::create("demo", brief).unwrap());
     let new = Arc::new(authority("demo"));
-    let office = Office::open(&new, &[&new, &old], holding(vec![old.clone()]));
+    let office = EnrolmentServer::open(&new, &[&new, &old], holding(vec![old.clone()]));
     let token = token_of(&old);
     let at = |ms| MeshConfig {
         clock: Arc::new(SetClock(UnixMillis(start.0 + ms).0.into())),
@@ -258,7 +261,7 @@ async fn an_authority_that_has_ended_proves_nothing() {
 #[tokio::test]
 async fn a_proof_is_asked_for_once_on_a_connection() {
     let (old, new) = two();
-    let office = Office::open(&new, &[&new, &old], holding(vec![old.clone()]));
+    let office = EnrolmentServer::open(&new, &[&new, &old], holding(vec![old.clone()]));
     let stranger = raw::client(&new, None, b"lattice-enrol/1");
     let to = office.server.local_addr();
     let connecting = stranger.connect(to, "lattice.invalid").unwrap();

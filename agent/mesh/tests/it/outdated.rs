@@ -3,8 +3,9 @@
 
 use crate::common::{renewal::issue, trust::*, *};
 use lattice_mesh::{
-    AskMembers, Authority, Caller, Credentials, Expect, Identity, Mesh, Renew, Renewal,
-    RenewalSettings, RenewalState, Role, SignedBundle, Standing, TrustBundle, keep_renewed,
+    AskMembers, Authority, Caller, CertificateStanding, Credentials, ExpectedIdentity, Identity,
+    Mesh, Renew, Renewal, RenewalSettings, RenewalState, Role, SignedBundle, TrustBundle,
+    keep_renewed,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -82,7 +83,8 @@ fn quiet() -> lattice_mesh::MeshConfig {
 }
 
 fn kept_renewed(agent: &Mesh, members: &[&Mesh]) -> Renewal {
-    let peer = |member: &&Mesh| agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    let peer =
+        |member: &&Mesh| agent.peer(member.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let peers: Vec<_> = members.iter().map(peer).collect();
     keep_renewed(
         agent,
@@ -108,7 +110,7 @@ async fn stays_outside(agent: &Mesh, renewal: &Renewal, words: &str) {
     // Time for another try.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(agent.trust_state().number, 1);
-    assert_eq!(agent.trust_state().standing, Standing::Good);
+    assert_eq!(agent.trust_state().standing, CertificateStanding::Good);
 }
 
 #[tokio::test]
@@ -117,7 +119,7 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
     let bundle = change.bundle(3, Phase::Overlap);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
     let agent = change.agent();
-    let peer = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    let peer = agent.peer(member.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let refused = peer.call(&echo("x"), SHORT).await.unwrap_err();
     assert!(
         refused.to_string().contains("another authority"),
@@ -126,7 +128,7 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
     let renewal = kept_renewed(&agent, &[&member]);
     let mut states = renewal.watch();
     let known = states.wait_for(|state| state.trust_number == 3).await;
-    assert_eq!(known.unwrap().standing, Standing::Superseded);
+    assert_eq!(known.unwrap().standing, CertificateStanding::Superseded);
     until("it is heard", || async {
         peer.call(&echo("x"), SHORT).await.is_ok()
     })
@@ -135,7 +137,7 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
     let other = authority("demo");
     let stranger = bind(&other, Role::Quorum, "q1");
     stranger.serve(router()).unwrap();
-    let stranger = agent.peer(stranger.local_addr(), Expect::role(Role::Quorum));
+    let stranger = agent.peer(stranger.local_addr(), ExpectedIdentity::role(Role::Quorum));
     assert!(stranger.call(&echo("x"), SHORT).await.is_err());
 }
 
@@ -157,7 +159,7 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
         state.next_try_at > state.issued_at
     })
     .await;
-    let asked = agent.peer(member.local_addr(), Expect::role(Role::Quorum));
+    let asked = agent.peer(member.local_addr(), ExpectedIdentity::role(Role::Quorum));
     asked.call(&echo("x"), SHORT).await.unwrap();
     let overlap = change.bundle(3, Phase::Overlap);
     let overlap = overlap.sign([&*change.old, &*change.new]).unwrap();
@@ -166,7 +168,7 @@ async fn being_called_by_who_has_renewed_is_reason_to_ask() {
         .rotate(change.of_new(&id(Role::Quorum, "q1")))
         .unwrap();
     let control = bind_with(change.of_new(&id(Role::Control, "c1")), quiet());
-    let calls = control.peer(agent.local_addr(), Expect::role(Role::Agent));
+    let calls = control.peer(agent.local_addr(), ExpectedIdentity::role(Role::Agent));
     assert!(calls.call(&echo("x"), SHORT).await.is_err());
     until("it lets control in", || async {
         calls.call(&echo("x"), SHORT).await.is_ok()
@@ -208,7 +210,7 @@ async fn a_member_whose_answer_is_of_no_use_does_not_end_the_search() {
     let renewal = kept_renewed(&agent, &[&of_no_use, &member, &cut_off]);
     let mut states = renewal.watch();
     let known = states.wait_for(|state| state.trust_number == 3).await;
-    assert_eq!(known.unwrap().standing, Standing::Superseded);
+    assert_eq!(known.unwrap().standing, CertificateStanding::Superseded);
 }
 
 /// A member that holds its slot without sending a request blocks no other member.

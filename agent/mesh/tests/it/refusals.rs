@@ -3,8 +3,8 @@
 
 use crate::common::*;
 use lattice_mesh::{
-    Authority, CallError, Clock, Credentials, Expect, Identity, MeshConfig, MeshError, Role,
-    Router, SystemClock, Validity,
+    Authority, CallError, Clock, Credentials, ExpectedIdentity, Identity, MeshConfig, MeshError,
+    Role, Router, SystemClock, Validity,
 };
 use lattice_quorum_types::UnixMillis;
 use std::{
@@ -28,7 +28,7 @@ async fn not_trusted(
 ) -> String {
     let stranger = bind_with(own, config);
     let refused = stranger
-        .connect(server.local_addr(), Expect::role(Role::Quorum))
+        .connect(server.local_addr(), ExpectedIdentity::role(Role::Quorum))
         .await
         .unwrap_err();
     show(what, &refused);
@@ -46,7 +46,7 @@ async fn without_a_certificate_nothing_is_served() {
         let authority = authority("demo");
         let server = bind(&authority, Role::Quorum, "q1");
         let router = if enrols {
-            router().enrolment(Arc::new(NeverEnrols))
+            router().enrolment(Arc::new(RefusingEnroller))
         } else {
             router()
         };
@@ -147,7 +147,7 @@ async fn an_expired_certificate_is_refused_and_an_open_connection_ends_with_it()
         ..patient()
     };
     let mesh = bind_with(own, frozen);
-    let peer = mesh.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = mesh.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
     clock.0.store(now.0 + 3000, Ordering::SeqCst);
     // The dialling side receives the close a packet later; until then it would use the old connection.
@@ -168,8 +168,8 @@ async fn a_server_that_is_not_who_was_expected_is_left_at_once() {
     let server = serving(&authority);
     let agent = bind(&authority, Role::Agent, "a1");
     for expect in [
-        Expect::role(Role::Control),
-        Expect::exactly(Role::Quorum, "q2"),
+        ExpectedIdentity::role(Role::Control),
+        ExpectedIdentity::exactly(Role::Quorum, "q2"),
     ] {
         let refused = agent
             .connect(server.local_addr(), expect.clone())
@@ -203,7 +203,7 @@ async fn a_wrong_role_is_refused_before_its_body_is_read() {
     });
     server.serve(router).unwrap();
     let quorum = bind(&authority, Role::Quorum, "q2");
-    let peer = quorum.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = quorum.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let refused = peer.call(&echo("x"), SHORT).await.unwrap_err();
     show("wrong role", &refused);
     assert!(
@@ -260,7 +260,7 @@ async fn a_stalled_peer_meets_the_deadline() {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
     send.write_all(&[1, 0, 9, b't', b'e']).await.unwrap();
     let other = bind(&authority, Role::Agent, "a2");
-    let peer = other.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = other.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     peer.call(&echo("x"), SHORT).await.unwrap();
     let answer = tokio::time::timeout(SHORT, recv.read_to_end(1024))
         .await

@@ -4,8 +4,8 @@
 use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, future::BoxFuture};
 use lattice_mesh::{
-    Authority, Clock, Credentials, Issued, Mesh, MeshConfig, RenewError, Renewal, RenewalSource,
-    RenewalState, Role, SignedBundle, Standing, Validity, keep_renewed,
+    Authority, CertificateStanding, Clock, Credentials, Issued, Mesh, MeshConfig, RenewError,
+    Renewal, RenewalSource, RenewalState, Role, SignedBundle, Validity, keep_renewed,
 };
 use lattice_quorum_types::{UnixMillis, command::IssuedCertificate};
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -291,7 +291,7 @@ async fn another_issuing_authority_is_followed_within_minutes() {
     assert!(took <= 600_000, "{took} ms");
     assert_eq!(
         (fixture.state().standing, fixture.saved().trust_number()),
-        (Standing::Good, 2)
+        (CertificateStanding::Good, 2)
     );
     fixture
         .mesh
@@ -300,7 +300,7 @@ async fn another_issuing_authority_is_followed_within_minutes() {
     sleep(HOUR).await;
     assert_eq!(
         (fixture.state().standing, fixture.state().renewals),
-        (Standing::Good, 1)
+        (CertificateStanding::Good, 1)
     );
 }
 
@@ -440,7 +440,7 @@ async fn who_is_revoked_asks_for_nothing_and_says_so() {
     assert_eq!(fixture.tries().len(), 0);
     assert_eq!(fixture.health(), Some("certificate.revoked"));
     assert!(fixture.state().last_error.unwrap().contains("revoked"));
-    assert_eq!(fixture.state().standing, Standing::Revoked);
+    assert_eq!(fixture.state().standing, CertificateStanding::Revoked);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,9 @@
 use crate::common::{renewal::*, trust::*, *};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use lattice_mesh::{
-    AskMembers, Authority, Clock, Credentials, Expect, Issued, Mesh, MeshConfig, Peer, Renew,
-    RenewError, RenewRefused, Renewal, RenewalSource, Role, SignedBundle, Validity, keep_renewed,
+    AskMembers, Authority, Clock, Credentials, ExpectedIdentity, Issued, Mesh, MeshConfig, Peer,
+    Renew, RenewError, RenewRefused, Renewal, RenewalSource, Role, SignedBundle, Validity,
+    keep_renewed,
 };
 use lattice_quorum_types::UnixMillis;
 use rustls_pki_types::CertificateSigningRequestDer;
@@ -56,7 +57,7 @@ fn wire_with(connect_timeout: Duration) -> Wire {
         .unwrap();
     agent.serve(router()).unwrap();
     server.apply_bundle(&signed(1, &authority, &[])).unwrap();
-    let peer = agent.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     Wire {
         clock,
         server,
@@ -86,9 +87,10 @@ impl Wire {
 #[tokio::test]
 async fn a_renewal_cuts_no_stream_and_no_call() {
     let wire = wire();
-    let nobody = wire
-        .agent
-        .peer("127.0.0.1:9".parse().unwrap(), Expect::role(Role::Quorum));
+    let nobody = wire.agent.peer(
+        "127.0.0.1:9".parse().unwrap(),
+        ExpectedIdentity::role(Role::Quorum),
+    );
     let renewal = wire.renewed(vec![nobody, wire.peer.clone()]);
     let mut changes = renewal.watch();
     changes
@@ -138,7 +140,7 @@ async fn the_other_end_moves_to_the_new_connection_too() {
     wire.peer.call(&echo("x"), SHORT).await.unwrap();
     let back = wire
         .server
-        .peer(wire.agent.local_addr(), Expect::role(Role::Agent));
+        .peer(wire.agent.local_addr(), ExpectedIdentity::role(Role::Agent));
     assert_eq!(back.connected().await.unwrap(), wire.agent.identity());
     assert_eq!(
         wire.agent.connections().len(),
@@ -188,7 +190,7 @@ async fn a_member_that_says_no_is_believed_and_one_that_cannot_say_is_not() {
         reason: "a1 is retired".to_owned(),
     });
     let agent = bind(&authority, Role::Agent, "a1");
-    let peer = |m: &Mesh| agent.peer(m.local_addr(), Expect::role(Role::Quorum));
+    let peer = |m: &Mesh| agent.peer(m.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let (busy_peer, firm_peer) = (peer(&busy), peer(&firm));
     let source = AskMembers::new(move || vec![busy_peer.clone(), firm_peer.clone()]);
     let csr = || Credentials::generate_key_and_csr().unwrap().csr;
@@ -237,12 +239,12 @@ async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
         let own = Credentials::load(folder.path()).unwrap();
         let server = Mesh::bind(own_port(), own, config()).unwrap();
         server.serve(router()).unwrap();
-        let source = SignsItself(authority.clone(), clock.clone());
+        let source = SelfSigningSource(authority.clone(), clock.clone());
         let renewal = keep_renewed(&server, source, settings(Some(folder.path())));
         (server, renewal)
     };
     let addr = server.local_addr();
-    let peer = agent.peer(addr, Expect::role(Role::Quorum));
+    let peer = agent.peer(addr, ExpectedIdentity::role(Role::Quorum));
     let mut stream = peer.open(&Count { until: Some(1) }).await.unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap(), 0);
     let mut hanging = {
@@ -291,8 +293,8 @@ async fn a_restart_after_a_renewal_is_noticed_before_the_idle_timeout() {
 }
 
 /// Renewal source of a quorum member.
-struct SignsItself(Arc<Authority>, Arc<SetClock>);
-impl RenewalSource for SignsItself {
+struct SelfSigningSource(Arc<Authority>, Arc<SetClock>);
+impl RenewalSource for SelfSigningSource {
     fn renew(
         &self,
         csr: CertificateSigningRequestDer<'static>,

@@ -3,11 +3,11 @@
 //! `cargo test -p lattice-mesh --test it resumption:: -- --nocapture` prints the table.
 
 use crate::common::{
-    resuming::{Resuming, Shown, Tried, lenient_server},
+    resuming::{ConnectionOutcome, ReplaceableCertificate, Resuming, lenient_server},
     trust::*,
     *,
 };
-use lattice_mesh::{Authority, Credentials, Expect, Mesh, Role, SignedBundle};
+use lattice_mesh::{Authority, Credentials, ExpectedIdentity, Mesh, Role, SignedBundle};
 use rustls::server::WebPkiClientVerifier;
 use std::net::SocketAddr;
 
@@ -80,7 +80,7 @@ const ALERTS: [(&str, &str); 3] = [
     ("error 48", "unknown_ca"),
 ];
 
-fn in_words(tried: &Tried) -> String {
+fn in_words(tried: &ConnectionOutcome) -> String {
     let how = match (&tried.refused, tried.resumed) {
         (Some(reason), _) => {
             let alert = ALERTS.iter().find(|(code, _)| reason.contains(code));
@@ -108,7 +108,7 @@ fn row(peer: &str, cells: [&str; 4]) {
 fn lenient(own: &Credentials, roots: &Authority) -> quinn::Endpoint {
     let clients =
         WebPkiClientVerifier::builder_with_provider(raw::roots_of(roots), raw::provider());
-    lenient_server(Shown::new(own), clients.build().unwrap())
+    lenient_server(ReplaceableCertificate::new(own), clients.build().unwrap())
 }
 
 /// Obtains a ticket from a server that issues tickets.
@@ -239,7 +239,7 @@ async fn a_member_that_was_connected_before_judges_a_server_anew() {
     );
     for (peer, change) in CHANGES {
         let own = credentials(&site.authority, "demo", Role::Quorum, "q1");
-        let shown = Shown::new(&own);
+        let shown = ReplaceableCertificate::new(&own);
         let roots = raw::roots_of(&site.next);
         let clients = WebPkiClientVerifier::builder_with_provider(roots, raw::provider());
         let server = lenient_server(shown.clone(), clients.build().unwrap());
@@ -248,7 +248,7 @@ async fn a_member_that_was_connected_before_judges_a_server_anew() {
         member
             .rotate(credentials(&site.next, "demo", Role::Agent, "a1"))
             .unwrap();
-        let dialled = member.peer(addr, Expect::role(Role::Quorum));
+        let dialled = member.peer(addr, ExpectedIdentity::role(Role::Quorum));
         dialled.connected().await.unwrap();
         if let Some(bundle) = site.after(change, own.identity()) {
             member.apply_bundle(&bundle).unwrap();

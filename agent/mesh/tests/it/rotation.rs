@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lattice_mesh::{
-    Authority, Credentials, CredentialsError, Expect, Identity, Mesh, MeshError, Role,
+    Authority, Credentials, CredentialsError, ExpectedIdentity, Identity, Mesh, MeshError, Role,
 };
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
@@ -82,7 +82,7 @@ async fn our_dialler_never_resumes_a_session() {
     let ours = bind(&authority, Role::Agent, "a2");
     for n in 2..=4 {
         let peer = ours
-            .connect(addr, Expect::role(Role::Quorum))
+            .connect(addr, ExpectedIdentity::role(Role::Quorum))
             .await
             .unwrap();
         assert_eq!(counting.seen.load(Ordering::SeqCst), n, "full handshakes");
@@ -167,7 +167,10 @@ async fn a_renewed_certificate_is_shown_without_a_restart_and_cuts_no_call() {
     server.serve(router()).unwrap();
     let agent_first = credentials(&authority, "demo", Role::Agent, "a1");
     let agent = bind_with(agent_first.clone(), patient());
-    let peer = agent.peer(server.local_addr(), Expect::exactly(Role::Quorum, "q1"));
+    let peer = agent.peer(
+        server.local_addr(),
+        ExpectedIdentity::exactly(Role::Quorum, "q1"),
+    );
     peer.call(&echo("x"), SHORT).await.unwrap();
     assert_eq!(shown_by(&server, &agent_first).await, first.chain()[0]);
 
@@ -198,7 +201,7 @@ async fn all_connections_are_left_for_new_ones_and_no_call_fails() {
         .collect();
     let peers: Vec<_> = agents
         .iter()
-        .map(|agent| agent.peer(server.local_addr(), Expect::role(Role::Quorum)))
+        .map(|agent| agent.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum)))
         .collect();
     for peer in &peers {
         peer.call(&echo("x"), SHORT).await.unwrap();
@@ -255,7 +258,7 @@ async fn a_replaced_authority_closes_what_was_open_under_the_old_one() {
     server.serve(router()).unwrap();
     let join = |id: &str| {
         let mesh = bind_with(trusting(&old, &[&old], Role::Agent, id), patient());
-        let peer = mesh.peer(server.local_addr(), Expect::role(Role::Quorum));
+        let peer = mesh.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
         (mesh, peer)
     };
     let ((follows, follower), (lags, laggard)) = (join("a1"), join("a2"));
@@ -293,7 +296,7 @@ async fn disconnecting_a_peer_closes_its_open_connections_and_no_other() {
         bind(&authority, Role::Agent, "good"),
     );
     for mesh in [&bad, &good] {
-        mesh.connect(server.local_addr(), Expect::role(Role::Quorum))
+        mesh.connect(server.local_addr(), ExpectedIdentity::role(Role::Quorum))
             .await
             .unwrap();
     }

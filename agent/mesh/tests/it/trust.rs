@@ -3,9 +3,10 @@
 
 use crate::common::{trust::*, *};
 use lattice_mesh::{
-    Authority, BundleRefused, BundleSignature, CallError, Clock, Credentials, CredentialsError,
-    Expect, GetTrust, MAX_BUNDLE_BYTES, MAX_REVOKED, Mesh, MeshError, Pin, PushTrust, Role, Router,
-    SignBundleError, SignedBundle, Standing, StatementRefused, SystemClock, TrustBundle,
+    Authority, BundleRefused, BundleSignature, CallError, CertificateStanding, Clock, Credentials,
+    CredentialsError, ExpectedIdentity, GetTrust, MAX_BUNDLE_BYTES, MAX_REVOKED, Mesh, MeshError,
+    Pin, PushTrust, Role, Router, SignBundleError, SignedBundle, StatementRefused, SystemClock,
+    TrustBundle,
 };
 use rcgen::SigningKey;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -32,7 +33,7 @@ async fn a_bundle_is_taken_once_and_never_an_older_one() {
     let (third, fourth) = (signed(3, &authority, &[]), signed(4, &authority, &[]));
     let applied = mesh.apply_bundle(&third).unwrap();
     assert_eq!((applied.number, applied.changed), (3, true));
-    assert_eq!(applied.standing, Standing::Good);
+    assert_eq!(applied.standing, CertificateStanding::Good);
     let again = mesh.apply_bundle(&third).unwrap();
     assert_eq!((again.number, again.changed), (3, false));
     // The same bundle with other signatures is no change: only the body is compared.
@@ -257,7 +258,8 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
     // An endpoint of the same name, with a certificate issued before the moment of revocation. Created now, because the
     // clock may reach the next second before it is dialled.
     let revoked = serving_trust(credentials(&authority, "demo", Role::Agent, "a1"));
-    let peers = [&bad, &good].map(|m| m.peer(server.local_addr(), Expect::role(Role::Quorum)));
+    let peers =
+        [&bad, &good].map(|m| m.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum)));
     for peer in &peers {
         peer.call(&echo("x"), SHORT).await.unwrap();
     }
@@ -287,15 +289,15 @@ async fn revocation_closes_open_connections_and_refuses_new_ones() {
     // The other direction: the dialling side has the revocation, the server does not.
     good.apply_bundle(&bundle).unwrap();
     let refused = good
-        .connect(revoked.local_addr(), Expect::role(Role::Agent))
+        .connect(revoked.local_addr(), ExpectedIdentity::role(Role::Agent))
         .await;
     let refused = refused.unwrap_err();
     show("revoked, seen by the dialler", &refused);
     assert!(refused.to_string().contains("it was revoked"), "{refused}");
     // The revoked process receives the revocation itself, and can report it.
     let applied = revoked.apply_bundle(&bundle).unwrap();
-    assert_eq!(applied.standing, Standing::Revoked);
-    assert_eq!(revoked.trust_state().standing, Standing::Revoked);
+    assert_eq!(applied.standing, CertificateStanding::Revoked);
+    assert_eq!(revoked.trust_state().standing, CertificateStanding::Revoked);
 
     // Same name, issued at exactly the moment from which certificates are valid.
     bad.rotate(issued_at(&authority, &bad.identity(), from))
@@ -314,7 +316,7 @@ async fn a_connection_made_while_it_is_revoked_does_not_stay() {
         let server = serving_trust(credentials(&authority, "demo", Role::Quorum, "q1"));
         let bad = bind(&authority, Role::Agent, "a1");
         let bundle = signed(1, &authority, &[(&bad.identity(), ahead(1))]);
-        let peer = bad.peer(server.local_addr(), Expect::role(Role::Quorum));
+        let peer = bad.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
         let dial = tokio::spawn(async move { peer.connected().await });
         tokio::time::sleep(Duration::from_micros(round * 100)).await;
         server.apply_bundle(&bundle).unwrap();
@@ -330,7 +332,7 @@ async fn quorum_and_control_push_trust_and_everyone_may_ask() {
     let others =
         [Role::Agent, Role::Quorum, Role::Control].map(|role| (role, bind(&authority, role, "x")));
     for (number, (role, mesh)) in (1..).zip(&others) {
-        let peer = mesh.peer(agent.local_addr(), Expect::role(Role::Agent));
+        let peer = mesh.peer(agent.local_addr(), ExpectedIdentity::role(Role::Agent));
         let bundle = signed(number, &authority, &[]);
         let pushed = peer
             .call(
@@ -368,7 +370,7 @@ async fn quorum_and_control_push_trust_and_everyone_may_ask() {
         );
     }
     for (_, mesh) in &others {
-        let peer = mesh.peer(agent.local_addr(), Expect::role(Role::Agent));
+        let peer = mesh.peer(agent.local_addr(), ExpectedIdentity::role(Role::Agent));
         let newer = peer.call(&GetTrust { have: 2 }, SHORT).await.unwrap();
         assert_eq!(newer, agent.bundle());
         assert_eq!(peer.call(&GetTrust { have: 3 }, SHORT).await.unwrap(), None);
@@ -410,7 +412,7 @@ async fn a_restart_forgets_no_revocation() {
     assert_eq!((read.bundle(), read.trust_number()), (Some(&bundle), 7));
     let again = serving_trust(read.clone());
     let refused = bad
-        .connect(again.local_addr(), Expect::role(Role::Quorum))
+        .connect(again.local_addr(), ExpectedIdentity::role(Role::Quorum))
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("it was revoked"), "{refused}");
@@ -500,7 +502,7 @@ async fn an_authority_is_replaced_with_an_overlap() {
     let server = serving_trust(own);
     server.keep_trust_in(folder.path()).unwrap();
     let (follows, lags) = (bind(&old, Role::Agent, "a1"), bind(&old, Role::Agent, "a2"));
-    let peer = |mesh: &Mesh| mesh.peer(server.local_addr(), Expect::role(Role::Quorum));
+    let peer = |mesh: &Mesh| mesh.peer(server.local_addr(), ExpectedIdentity::role(Role::Quorum));
     let (follower, laggard) = (peer(&follows), peer(&lags));
     let step = |number, list: &[(&Authority, bool)], signers: &[&Authority]| {
         let mut bundle = bundle(number, &old, &[]);
@@ -516,10 +518,13 @@ async fn an_authority_is_replaced_with_an_overlap() {
         BundleRefused::NotSigned
     );
     for mesh in [&server, &follows] {
-        assert_eq!(mesh.apply_bundle(&added).unwrap().standing, Standing::Good);
+        assert_eq!(
+            mesh.apply_bundle(&added).unwrap().standing,
+            CertificateStanding::Good
+        );
         assert_eq!(
             mesh.apply_bundle(&promoted).unwrap().standing,
-            Standing::Superseded
+            CertificateStanding::Superseded
         );
     }
     for peer in [&follower, &laggard] {
@@ -533,7 +538,7 @@ async fn an_authority_is_replaced_with_an_overlap() {
             mesh.identity().id(),
         ))
         .unwrap();
-        assert_eq!(mesh.trust_state().standing, Standing::Good);
+        assert_eq!(mesh.trust_state().standing, CertificateStanding::Good);
     }
     follower.call(&echo("x"), SHORT).await.unwrap();
     for mesh in [&server, &follows] {
@@ -554,7 +559,7 @@ async fn an_authority_is_replaced_with_an_overlap() {
     late.apply_bundle(&added).unwrap();
     assert_eq!(
         late.apply_bundle(&retired).unwrap().standing,
-        Standing::Untrusted
+        CertificateStanding::Untrusted
     );
 }
 
@@ -641,6 +646,9 @@ async fn changes_of_trust_are_told() {
     mesh.apply_bundle(&signed(5, &authority, &[(&mesh.identity(), ahead(1))]))
         .unwrap();
     let state = tokio::time::timeout(SHORT, waiting).await.unwrap().unwrap();
-    assert_eq!((state.number, state.standing), (5, Standing::Revoked));
+    assert_eq!(
+        (state.number, state.standing),
+        (5, CertificateStanding::Revoked)
+    );
     assert!(mesh.serve(Router::new()).is_ok());
 }

@@ -14,14 +14,14 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Runs the gate, one run at a time.
 #[derive(Debug)]
-pub(in crate::executor) struct Gate {
+pub(in crate::executor) struct HealthGate {
     hook: Option<Hook>,
     runner: Runner,
     hindrances: Arc<BlockReasons>,
     running: tokio::sync::Mutex<()>,
 }
 
-impl Gate {
+impl HealthGate {
     pub(in crate::executor) fn new(
         hook: Option<Hook>,
         node: NodeId,

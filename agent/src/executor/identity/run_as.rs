@@ -29,7 +29,7 @@ pub struct RunAs {
 
 /// Result of the selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub struct JobAccount {
     /// Account that the rank switches to; `None`: it stays the agent's user.
     pub become_user: Option<LocalUser>,
     /// Account that supplies name, home and shell for the environment.
@@ -52,7 +52,7 @@ impl From<LookupError> for NoAccount {
 
 impl RunAs {
     /// Selects the account for jobs of `user`. Queries the name services, which may take up to their timeout.
-    pub async fn choose(&self, user: &str) -> Result<Chosen, LaunchRefused> {
+    pub async fn choose(&self, user: &str) -> Result<JobAccount, LaunchRefused> {
         let chosen = if self.agent.uid == 0 {
             self.other_user(user).await
         } else {
@@ -70,7 +70,7 @@ impl RunAs {
         })
     }
 
-    async fn other_user(&self, user: &str) -> Result<Chosen, NoAccount> {
+    async fn other_user(&self, user: &str) -> Result<JobAccount, NoAccount> {
         let account = match self.fixed {
             Some(ids) => self.fixed_account(ids).await?,
             None => self.own_account(user).await?,
@@ -94,13 +94,13 @@ impl RunAs {
                 account.name, account.uid, self.min_uid
             )));
         }
-        Ok(Chosen {
+        Ok(JobAccount {
             become_user: Some(account.clone()),
             account,
         })
     }
 
-    async fn same_user(&self) -> Result<Chosen, NoAccount> {
+    async fn same_user(&self) -> Result<JobAccount, NoAccount> {
         let uid = self.agent.uid;
         if !self.allow_same_user {
             return Err(NoAccount::Refused(format!(
@@ -117,7 +117,7 @@ impl RunAs {
         }
         // Only for home and shell: without a name service, the uid is still valid.
         let found = self.accounts.by_uid(uid).await.unwrap_or(None);
-        Ok(Chosen {
+        Ok(JobAccount {
             become_user: None,
             account: found.unwrap_or_else(|| nameless(uid, self.agent.gid)),
         })

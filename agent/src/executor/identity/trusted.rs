@@ -15,7 +15,7 @@ const ANY_EXECUTES: u32 = 0o111;
 
 /// Reason that a file is not trusted.
 #[derive(Debug, thiserror::Error)]
-pub enum Untrusted {
+pub enum DistrustCause {
     /// The file does not exist, or its metadata cannot be read.
     #[error("{}", path.display())]
     Io {
@@ -60,15 +60,18 @@ pub enum Untrusted {
 
 /// Checks that only root and the agent's user can change the file at `path`. Returns the path without links: no other
 /// user can replace that file, whereas a link on the way may lead elsewhere later.
-pub(in crate::executor) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
+pub(in crate::executor) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf, DistrustCause> {
     Ok(check(path, agent)?.0)
 }
 
 /// Checks as [`file`] does, and that the file is executable.
-pub(in crate::executor) fn program(path: &Path, agent: AgentUser) -> Result<PathBuf, Untrusted> {
+pub(in crate::executor) fn program(
+    path: &Path,
+    agent: AgentUser,
+) -> Result<PathBuf, DistrustCause> {
     let (real, found) = check(path, agent)?;
     if found.mode() & ANY_EXECUTES == 0 {
-        return Err(Untrusted::NotExecutable {
+        return Err(DistrustCause::NotExecutable {
             path: path.to_owned(),
         });
     }
@@ -76,13 +79,13 @@ pub(in crate::executor) fn program(path: &Path, agent: AgentUser) -> Result<Path
 }
 
 /// Resolves `path` and checks the file. Returns the resolved path and the metadata.
-fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted> {
+fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), DistrustCause> {
     if !path.is_absolute() {
-        return Err(Untrusted::Relative {
+        return Err(DistrustCause::Relative {
             path: path.to_owned(),
         });
     }
-    let failed = |source| Untrusted::Io {
+    let failed = |source| DistrustCause::Io {
         path: path.to_owned(),
         source,
     };
@@ -90,7 +93,7 @@ fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted
     let real = path.canonicalize().map_err(failed)?;
     let found = real.metadata().map_err(failed)?;
     if !found.is_file() {
-        return Err(Untrusted::NoFile {
+        return Err(DistrustCause::NoFile {
             path: path.to_owned(),
         });
     }
@@ -103,13 +106,18 @@ fn check(path: &Path, agent: AgentUser) -> Result<(PathBuf, Metadata), Untrusted
 }
 
 /// Checks owner and write permission. `excused`: mode bits that permit a writable folder.
-fn owned(path: &Path, meta: &Metadata, agent: AgentUser, excused: u32) -> Result<(), Untrusted> {
+fn owned(
+    path: &Path,
+    meta: &Metadata,
+    agent: AgentUser,
+    excused: u32,
+) -> Result<(), DistrustCause> {
     let is_ours = meta.uid() == 0 || meta.uid() == agent.uid;
     let is_closed = meta.mode() & OTHERS_WRITE == 0 || meta.mode() & excused != 0;
     if is_ours && is_closed {
         return Ok(());
     }
-    Err(Untrusted::Writable {
+    Err(DistrustCause::Writable {
         path: path.to_owned(),
         uid: meta.uid(),
         mode: meta.mode() & 0o7777,
@@ -137,14 +145,14 @@ mod tests {
         mode(&path, 0o644);
         assert!(matches!(
             program(&path, agent),
-            Err(Untrusted::NotExecutable { .. })
+            Err(DistrustCause::NotExecutable { .. })
         ));
         mode(&path, 0o755);
         program(&path, agent).unwrap();
         mode(&path, 0o775);
         assert!(matches!(
             program(&path, agent),
-            Err(Untrusted::Writable { .. })
+            Err(DistrustCause::Writable { .. })
         ));
         mode(&path, 0o755);
         mode(&within, 0o777);
@@ -154,11 +162,11 @@ mod tests {
         program(&path, agent).unwrap();
         assert!(matches!(
             program(&within, agent),
-            Err(Untrusted::NoFile { .. })
+            Err(DistrustCause::NoFile { .. })
         ));
         let gone = program(&within.join("no"), agent).unwrap_err();
-        assert!(matches!(gone, Untrusted::Io { .. }));
+        assert!(matches!(gone, DistrustCause::Io { .. }));
         let relative = program(Path::new("prolog"), agent).unwrap_err();
-        assert!(matches!(relative, Untrusted::Relative { .. }));
+        assert!(matches!(relative, DistrustCause::Relative { .. }));
     }
 }

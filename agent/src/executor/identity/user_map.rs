@@ -8,7 +8,7 @@
 
 use super::accounts::is_account_name;
 use super::ids::AgentUser;
-use super::trusted::{self, Untrusted};
+use super::trusted::{self, DistrustCause};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -34,7 +34,7 @@ pub enum UserMapError {
     },
     /// Another user could change the file.
     #[error("executor.user_map")]
-    Untrusted(#[from] Untrusted),
+    Untrusted(#[from] DistrustCause),
     /// The content is not `principal: account` lines.
     #[error("executor.user_map: {}: {reason}", path.display())]
     Malformed {

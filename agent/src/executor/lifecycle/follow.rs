@@ -29,7 +29,7 @@ const START_POLL: Duration = Duration::from_millis(50);
 const HANG_POLL: Duration = Duration::from_secs(10);
 
 /// State of an attempt according to its files and the kernel.
-enum Sight {
+enum AttemptState {
     Ended(ExitRecord),
     Supervised {
         by: Pid,
@@ -46,9 +46,9 @@ enum Sight {
     Orphaned,
 }
 
-fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
+fn look(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
     if let Some(exit) = dir.exit()? {
-        return Ok(Sight::Ended(exit));
+        return Ok(AttemptState::Ended(exit));
     }
     // The record is read before the lock. A supervisor takes the lock first and writes the record second, so a record
     // without a held lock means that the supervisor has ended. In the reverse order, a supervisor could start between
@@ -56,51 +56,51 @@ fn look(dir: &AttemptDir) -> Result<Sight, RecordError> {
     let was = dir.supervisor();
     if let Some(by) = dir.living_supervisor()? {
         let (started, hang) = (dir.started()?, dir.starting()?);
-        return Ok(Sight::Supervised { by, started, hang });
+        return Ok(AttemptState::Supervised { by, started, hang });
     }
     // The supervisor may have written the end and exited since the first read.
     if let Some(exit) = dir.exit()? {
-        return Ok(Sight::Ended(exit));
+        return Ok(AttemptState::Ended(exit));
     }
     if let Some(end) = dir.job_end()? {
-        return Ok(Sight::Unfinished(end));
+        return Ok(AttemptState::Unfinished(end));
     }
     if dir.orphan()?.is_some() {
-        return Ok(Sight::Orphaned);
+        return Ok(AttemptState::Orphaned);
     }
     let was = was?.is_some();
-    Ok(Sight::Unsupervised { was })
+    Ok(AttemptState::Unsupervised { was })
 }
 
 /// Reads the state off the async threads, and passes changes on to the reporter.
-async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<Sight, String> {
+async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState, String> {
     let at = rank.clone();
     let look = move || {
         let sight = look(at.dir())?;
-        if matches!(sight, Sight::Supervised { .. }) && at.is_end_wanted() {
+        if matches!(sight, AttemptState::Supervised { .. }) && at.is_end_wanted() {
             termination::signal_supervisor(at.dir())?;
         }
-        Ok::<Sight, RecordError>(sight)
+        Ok::<AttemptState, RecordError>(sight)
     };
     let sight = tokio::task::spawn_blocking(look).await;
     let sight = sight
         .map_err(|error| error.to_string())?
         .map_err(|error| crate::with_causes(&error))?;
     let hang = match &sight {
-        Sight::Supervised { hang, .. } => hang.clone(),
+        AttemptState::Supervised { hang, .. } => hang.clone(),
         _ => None,
     };
     rank.say_hang(hang, &shared.hindrances);
     match &sight {
-        Sight::Ended(exit) => rank.say(ended(exit.clone())),
-        Sight::Supervised {
+        AttemptState::Ended(exit) => rank.say(ended(exit.clone())),
+        AttemptState::Supervised {
             started: Some(started),
             ..
         } => rank.say(RankReport::Started { at: started.at }),
-        Sight::Supervised { started: None, .. }
-        | Sight::Unfinished(_)
-        | Sight::Unsupervised { .. }
-        | Sight::Orphaned => {}
+        AttemptState::Supervised { started: None, .. }
+        | AttemptState::Unfinished(_)
+        | AttemptState::Unsupervised { .. }
+        | AttemptState::Orphaned => {}
     }
     Ok(sight)
 }
@@ -115,11 +115,11 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
     let mut finishing = Tries::default();
     while !rank.has_ended() {
         match look_and_say(shared, rank).await {
-            Ok(Sight::Ended(_)) => {}
-            Ok(Sight::Supervised { by, started, .. }) => {
+            Ok(AttemptState::Ended(_)) => {}
+            Ok(AttemptState::Supervised { by, started, .. }) => {
                 adopt(shared, rank, by, started.is_some()).await;
             }
-            Ok(Sight::Unfinished(end)) => {
+            Ok(AttemptState::Unfinished(end)) => {
                 // A hook that a killed supervisor left must not run in parallel with its repetition.
                 lost::clear_hooks(shared, rank).await;
                 if finishing.is_another_due().await {
@@ -131,15 +131,15 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
                     lost::write_end(shared, rank, exit, AttemptDir::write_exit).await;
                 }
             }
-            Ok(Sight::Unsupervised { .. }) if rank.is_orphaned() => {
+            Ok(AttemptState::Unsupervised { .. }) if rank.is_orphaned() => {
                 orphans::end(shared, rank).await;
             }
-            Ok(Sight::Unsupervised { was: true }) => lost::end(shared, rank).await,
-            Ok(Sight::Orphaned) => orphans::end(shared, rank).await,
-            Ok(Sight::Unsupervised { was: false }) if rank.is_end_wanted() => {
+            Ok(AttemptState::Unsupervised { was: true }) => lost::end(shared, rank).await,
+            Ok(AttemptState::Orphaned) => orphans::end(shared, rank).await,
+            Ok(AttemptState::Unsupervised { was: false }) if rank.is_end_wanted() => {
                 write_end(shared, rank, RankExit::Stopped).await;
             }
-            Ok(Sight::Unsupervised { was: false }) => {
+            Ok(AttemptState::Unsupervised { was: false }) => {
                 if tries.is_another_due().await {
                     supervise(shared, rank).await;
                 } else {
@@ -220,7 +220,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
         }
     };
     // The process id may belong to another process since the first read.
-    if !matches!(look_and_say(shared, rank).await, Ok(Sight::Supervised { by: now, .. }) if now == by)
+    if !matches!(look_and_say(shared, rank).await, Ok(AttemptState::Supervised { by: now, .. }) if now == by)
     {
         return;
     }
@@ -236,7 +236,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
             () = tokio::time::sleep(pause) => {
                 let sight = look_and_say(shared, rank).await;
                 pause = match sight {
-                    Ok(Sight::Supervised { started: None, .. }) => (pause * 2).min(LOOK_PAUSE),
+                    Ok(AttemptState::Supervised { started: None, .. }) => (pause * 2).min(LOOK_PAUSE),
                     _ => HANG_POLL,
                 };
             }

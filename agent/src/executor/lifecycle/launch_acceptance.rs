@@ -1,7 +1,7 @@
 //! Launch acceptance: checks, and the record that is written before anything starts.
 
 use crate::attempt::{AttemptDir, CheckpointPlan, GpuChoice, LaunchRecord, RecordError};
-use crate::executor::{BlockReason, Chosen, Shared};
+use crate::executor::{BlockReason, JobAccount, Shared};
 use lattice_agent_rpc::{AttemptKey, CheckpointSetup, Launch, LaunchRefused};
 
 impl Shared {
@@ -65,13 +65,13 @@ impl Shared {
         &self,
         launch: Launch,
         gpus: Option<GpuChoice>,
-        chosen: Chosen,
+        chosen: JobAccount,
     ) -> LaunchRecord {
         let settings = &self.settings;
         let checkpoint = launch
             .checkpoint
             .map(|setup| self.checkpoint_plan(launch.key, setup));
-        let Chosen {
+        let JobAccount {
             become_user,
             account,
         } = chosen;

@@ -2,9 +2,9 @@
 
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
 use crate::executor::Shared;
-use crate::executor::processes::clearing::{Once, Search, kill, until_none_is_left};
+use crate::executor::processes::clearing::{ChangeFilter, Search, kill, until_none_is_left};
 use crate::executor::rank::Rank;
-use crate::supervisor::{Cgroup, OrphanProcesses, Sought, left_of_attempt};
+use crate::supervisor::{Cgroup, OrphanProcesses, ScanTarget, left_of_attempt};
 use lattice_quorum_types::allocation::RankExit;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ async fn leave_place(rank: &Arc<Rank>) {
 async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     until_none_is_left(rank.as_ref(), move || {
-        kill_left(&dir, &boot_id, Sought::Job)
+        kill_left(&dir, &boot_id, ScanTarget::Job)
     })
     .await
 }
@@ -64,14 +64,18 @@ async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
 pub(in crate::executor) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
     until_none_is_left(rank.as_ref(), move || {
-        kill_left(&dir, &boot_id, Sought::Hooks)
+        kill_left(&dir, &boot_id, ScanTarget::Hooks)
     })
     .await;
 }
 
 /// Kills remaining processes and returns them. The result is empty while a supervisor lives: it started meanwhile, and
 /// the running processes are its own.
-fn kill_left(dir: &AttemptDir, boot_id: &str, sought: Sought) -> Result<OrphanProcesses, String> {
+fn kill_left(
+    dir: &AttemptDir,
+    boot_id: &str,
+    sought: ScanTarget,
+) -> Result<OrphanProcesses, String> {
     let failed = |error: &dyn std::error::Error| crate::with_causes(error);
     let launch = dir.launch().map_err(|e| failed(&e))?;
     let launch = launch.ok_or("the record of what was to run is missing")?;
@@ -106,7 +110,7 @@ pub(in crate::executor) async fn write_end(
     record: ExitRecord,
     how: fn(&AttemptDir, &ExitRecord) -> Result<(), RecordError>,
 ) {
-    let mut said = Once::default();
+    let mut said = ChangeFilter::default();
     loop {
         let (dir, body) = (rank.dir().clone(), record.clone());
         let written = tokio::task::spawn_blocking(move || how(&dir, &body)).await;

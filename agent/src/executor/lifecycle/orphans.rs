@@ -13,7 +13,7 @@ use super::lost;
 use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
 use crate::executor::block_reason::BlockReason;
 use crate::executor::processes::clearing::{kill, until_none_is_left};
-use crate::executor::processes::search::{Finder, OrphanAttempt};
+use crate::executor::processes::search::{OrphanAttempt, OrphanFinder};
 use crate::executor::rank::Rank;
 use crate::executor::settings::OrphanPolicy;
 use crate::executor::{Executor, Shared};
@@ -94,7 +94,7 @@ fn write_exit_anew(dir: &AttemptDir, exit: &ExitRecord) -> Result<(), RecordErro
 /// before the check belongs to no rank if the check finds none.
 fn kill_unless_known(
     shared: &Shared,
-    finder: &Finder,
+    finder: &OrphanFinder,
     key: AttemptKey,
 ) -> Result<OrphanProcesses, String> {
     let found = finder.of(key).map_err(|error| error.to_string())?;

@@ -37,12 +37,12 @@ pub(in crate::executor) fn supervisor(program: &Path, dir: &AttemptDir) -> io::R
 }
 
 /// Detects the exit of a process.
-pub(in crate::executor) struct Gone(AsyncFd<OwnedFd>);
+pub(in crate::executor) struct ExitDetector(AsyncFd<OwnedFd>);
 
 /// Opens a handle on the process that has this id at present.
-pub(in crate::executor) fn gone(pid: Pid) -> io::Result<Gone> {
+pub(in crate::executor) fn gone(pid: Pid) -> io::Result<ExitDetector> {
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
-    register(handle).map(Gone)
+    register(handle).map(ExitDetector)
 }
 
 #[expect(
@@ -55,7 +55,7 @@ fn register(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?)
 }
 
-impl Gone {
+impl ExitDetector {
     /// Resolves when the process has exited.
     pub(in crate::executor) async fn wait(self) {
         // Only the runtime's event queue can fail here.

@@ -54,9 +54,9 @@ impl Search {
 
 /// Filter that passes a text only if it differs from the previous one.
 #[derive(Default)]
-pub(in crate::executor) struct Once(Option<String>);
+pub(in crate::executor) struct ChangeFilter(Option<String>);
 
-impl Once {
+impl ChangeFilter {
     pub(in crate::executor) fn is_news(&mut self, text: Option<String>) -> bool {
         let is_news = self.0 != text;
         self.0 = text;
@@ -71,7 +71,7 @@ pub(in crate::executor) async fn until_none_is_left(
 ) -> Search {
     let mut search = Search::default();
     let mut pause = FIRST_PAUSE;
-    let mut said = Once::default();
+    let mut said = ChangeFilter::default();
     loop {
         let look = tokio::task::spawn_blocking(kill_left.clone()).await;
         let obstacle = match look.unwrap_or_else(|error| Err(error.to_string())) {
@@ -171,7 +171,7 @@ mod tests {
             ours: vec![process(7, 'R')],
             unknown,
         };
-        let mut said = Once::default();
+        let mut said = ChangeFilter::default();
         assert!(!said.is_news(obstacle(&left(vec![]))));
         assert!(said.is_news(obstacle(&left(vec![process(9, 'S')]))));
         assert!(!said.is_news(obstacle(&left(vec![process(9, 'S')]))));

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Finds the processes of this agent.
 #[derive(Debug, Clone)]
-pub(in crate::executor) struct Finder {
+pub(in crate::executor) struct OrphanFinder {
     /// Agent id, the prefix of each process mark.
     pub(in crate::executor) agent: String,
     pub(in crate::executor) attempts: PathBuf,
@@ -47,7 +47,7 @@ impl OrphanAttempt {
     }
 }
 
-impl Finder {
+impl OrphanFinder {
     /// All running processes, by attempt. An empty cgroup is listed without processes.
     pub(in crate::executor) fn everything(
         &self,

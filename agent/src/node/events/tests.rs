@@ -1,11 +1,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::node::triggers::{Hearing, KernelNotice};
+use crate::node::triggers::{KernelNotice, TriggerListener};
 use crate::node::{HistorySettings, Limits};
 use lattice_agent_rpc::GetHistory;
 use lattice_conformance::{
     health::{Action, Severity},
-    history::{Event, Turn},
+    history::{Event, ReasonChange},
 };
 use lattice_hwprobe::kernel::{
     net::devlink_events::{DevlinkAction, DevlinkEvent},
@@ -48,8 +48,8 @@ fn open(folder: &Path, boot: &str, hand: &Hand) -> (NodeEvents, NodeHistory) {
     (events, history)
 }
 
-fn xid(gpu: u32, number: u32, severity: Severity) -> Happening {
-    Happening::GpuEvent {
+fn xid(gpu: u32, number: u32, severity: Severity) -> EventKind {
+    EventKind::GpuEvent {
         gpu: format!("gpu.{gpu}"),
         address: format!("0000:{gpu:02x}:00.0"),
         code: format!("gpu.xid.{number}"),
@@ -182,7 +182,7 @@ async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_
     // The number of harmless kinds exceeds the limit for merging. Another fault is written nevertheless, and so is
     // every event of another kind.
     let module = "nvidia".to_owned();
-    let cleared = Happening::Cleared {
+    let cleared = EventKind::Cleared {
         by: "ada".to_owned(),
         code: "gpu.xid.79".to_owned(),
         entity: None,
@@ -191,7 +191,7 @@ async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_
     let others = [
         xid(3, 48, Severity::Faulty),
         cleared,
-        Happening::Driver { module },
+        EventKind::Driver { module },
     ];
     for other in &others {
         events.tell(other.clone());
@@ -199,7 +199,7 @@ async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_
     }
     let new = written_since(&history, &mut since).await;
     counted += new.iter().map(all).sum::<u64>();
-    let new: Vec<Happening> = new.into_iter().map(|event| event.event).collect();
+    let new: Vec<EventKind> = new.into_iter().map(|event| event.event).collect();
     assert_eq!(new, others);
     // Merged events are written once the node is quiet.
     for _ in 0..24 * 6 {
@@ -215,8 +215,8 @@ async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_
     assert!(all.len() > bound / 2, "{}", all.len());
 }
 
-fn nvlink(severity: Severity, turn: Turn) -> Happening {
-    Happening::Health {
+fn nvlink(severity: Severity, turn: ReasonChange) -> EventKind {
+    EventKind::Health {
         turn,
         code: "gpu.nvlink.errors".to_owned(),
         entity: "gpu.3".to_owned(),
@@ -233,16 +233,16 @@ async fn a_reason_that_turned_often_and_turns_faulty_is_written_at_once() {
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
     for _ in 0..3 {
-        events.tell(nvlink(Severity::Degraded, Turn::Began));
-        events.tell(nvlink(Severity::Degraded, Turn::Ended));
+        events.tell(nvlink(Severity::Degraded, ReasonChange::Began));
+        events.tell(nvlink(Severity::Degraded, ReasonChange::Ended));
     }
     let mut since = 0;
     let turns = written_since(&history, &mut since).await;
     assert_eq!(turns.len(), 4, "the others are counted");
-    let worse = nvlink(Severity::Faulty, Turn::Changed);
+    let worse = nvlink(Severity::Faulty, ReasonChange::Changed);
     events.tell(worse.clone());
     let new = written_since(&history, &mut since).await;
-    let new: Vec<Happening> = new.into_iter().map(|event| event.event).collect();
+    let new: Vec<EventKind> = new.into_iter().map(|event| event.event).collect();
     assert_eq!(new, [worse]);
 }
 
@@ -256,7 +256,7 @@ async fn every_module_of_a_load_is_told_and_a_device_that_goes_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let mut hearing = Hearing::new(events);
+    let mut hearing = TriggerListener::new(events);
     hearing.take(heard("add", "/module/nvidia", "module"), 0);
     hearing.take(heard("add", "/module/nvidia_uvm", "module"), 10);
     let gpu = "/devices/pci0000:00/0000:17:00.0";
@@ -279,7 +279,7 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let mut hearing = Hearing::new(events);
+    let mut hearing = TriggerListener::new(events);
     let told = |action| {
         KernelNotice::Devlink(DevlinkEvent {
             action,
@@ -308,7 +308,7 @@ async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_roo
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
-    let mut hearing = Hearing::new(events.clone());
+    let mut hearing = TriggerListener::new(events.clone());
     for n in 0..1_000 {
         let function = format!("/devices/pci0000:00/0000:17:{n:02x}.0");
         hearing.take(heard("change", &function, "pci"), n);
@@ -329,7 +329,7 @@ async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_roo
     let most = rest.map(|(_, count)| *count).max().unwrap();
     assert!(most > 900, "{most}");
     let later = heard("remove", "/devices/pci0000:00/0000:18:00.0", "pci");
-    Hearing::new(events).take(later, 0);
+    TriggerListener::new(events).take(later, 0);
     let removed = "device pci remove 0000:18:00.0".to_owned();
     assert_eq!(written(&history).await.last(), Some(&(removed, 1)));
 }
@@ -355,8 +355,8 @@ async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_ca
     std::fs::remove_file(&place).unwrap();
     std::fs::rename(&away, &place).unwrap();
     let written = written_since(&history, &mut 0).await;
-    let told: Vec<(u64, &Happening)> = written.iter().map(|e| (e.seq, &e.event)).collect();
-    let version = |version: &str| Happening::Agent {
+    let told: Vec<(u64, &EventKind)> = written.iter().map(|e| (e.seq, &e.event)).collect();
+    let version = |version: &str| EventKind::Agent {
         version: version.to_owned(),
     };
     assert_eq!(told, [(1, &version("0.1.0")), (2, &version("0.2.0"))]);

@@ -65,7 +65,7 @@ pub struct HistorySettings {
 
 /// Restored state of the history.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoredHistory {
     /// State of each class.
     pub history: History,
     /// Available preimages of the published classes.
@@ -125,7 +125,7 @@ struct Waiting {
 impl NodeHistory {
     /// Reads the journal; blocks on the disk. If it cannot be read, the node starts with an empty history, and nothing
     /// is written until the journal is readable.
-    pub fn open(settings: HistorySettings) -> (Self, Restored) {
+    pub fn open(settings: HistorySettings) -> (Self, RestoredHistory) {
         let HistorySettings {
             folder,
             limits,

@@ -2,8 +2,8 @@
 
 use super::journal::Journal;
 use super::preimage_files;
-use super::{NodeHistory, RECENT, Restored};
-use lattice_conformance::history::{Event, Folded, Happening, History, Line, Record};
+use super::{NodeHistory, RECENT, RestoredHistory};
+use lattice_conformance::history::{Event, EventKind, FoldedLine, History, Line, Record};
 use std::collections::VecDeque;
 use std::path::Path;
 
@@ -22,14 +22,14 @@ impl std::fmt::Debug for Resume {
 #[derive(Debug)]
 pub struct Reopened<'j> {
     journal: &'j Journal,
-    restored: Restored,
+    restored: RestoredHistory,
     records: VecDeque<Record>,
 }
 
 impl Reopened<'_> {
     /// Returns the state to continue from, and the waiting events, which need new numbers. Waiting entries are
     /// discarded: they were compared with an empty history, and the next read creates them again.
-    pub fn take(self, history: &NodeHistory) -> (Restored, Vec<Folded<Happening>>) {
+    pub fn take(self, history: &NodeHistory) -> (RestoredHistory, Vec<FoldedLine<EventKind>>) {
         let mut state = history.state();
         state.found(self.journal, self.records);
         state.dropped.clear();
@@ -42,8 +42,8 @@ impl Reopened<'_> {
     }
 }
 
-fn folded(event: Event) -> Folded<Happening> {
-    Folded {
+fn folded(event: Event) -> FoldedLine<EventKind> {
+    FoldedLine {
         what: event.event,
         at: event.at,
         first_at: event.first_at.unwrap_or(event.at),
@@ -57,7 +57,7 @@ pub(super) fn restore(
     folder: &Path,
     journal: Option<&Journal>,
     records: &VecDeque<Record>,
-) -> Restored {
+) -> RestoredHistory {
     let checkpoint = journal.map(|journal| journal.checkpoint.clone());
     let mut preimages = Vec::new();
     let content = folder.join("content");
@@ -66,7 +66,7 @@ pub(super) fn restore(
         preimages.push((record.class, *digest, bytes));
         Some(record)
     });
-    Restored {
+    RestoredHistory {
         history,
         preimages,
         newest: records.iter().cloned().collect(),

@@ -5,7 +5,7 @@ use lattice_conformance::history::{Cause, Entry, ReadContext};
 use lattice_conformance::{ClassRecord, Reading};
 use std::path::Path;
 
-fn open(folder: &Path) -> (NodeHistory, Restored) {
+fn open(folder: &Path) -> (NodeHistory, RestoredHistory) {
     NodeHistory::open(HistorySettings {
         folder: folder.join("history"),
         limits: Limits {
@@ -156,8 +156,8 @@ async fn while_the_disk_refuses_events_make_room_for_changes() {
         let module = format!("m{at}");
         let line = restored.history.enter(
             "boot-1",
-            lattice_conformance::history::Folded {
-                what: lattice_conformance::history::Happening::Driver { module },
+            lattice_conformance::history::FoldedLine {
+                what: lattice_conformance::history::EventKind::Driver { module },
                 at,
                 first_at: at,
                 count: 1,
@@ -255,8 +255,8 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     for version in 10..=40 {
         change(&history, &mut machine.lock(), version);
     }
-    let happened = lattice_conformance::history::Folded {
-        what: lattice_conformance::history::Happening::Driver {
+    let happened = lattice_conformance::history::FoldedLine {
+        what: lattice_conformance::history::EventKind::Driver {
             module: "m".to_owned(),
         },
         at: 50,

@@ -35,7 +35,7 @@ fn settings(root: &Path, confirm_after: Duration, fresh_for: Duration) -> ProbeS
 }
 
 /// Dependencies with a history in `folder`, the trigger channel and the publication.
-fn surroundings(folder: &Path) -> (Surroundings, mpsc::Sender<Cause>, Shared) {
+fn surroundings(folder: &Path) -> (ProberDependencies, mpsc::Sender<Cause>, Shared) {
     let publication = Publication::new("n1".to_owned(), None);
     let publication = Arc::new(Mutex::new(publication));
     let (trigger, triggers) = mpsc::channel(1);
@@ -44,7 +44,7 @@ fn surroundings(folder: &Path) -> (Surroundings, mpsc::Sender<Cause>, Shared) {
         limits: Limits::default(),
         new_id: 7,
     });
-    let surroundings = Surroundings {
+    let surroundings = ProberDependencies {
         clock: Arc::new(SystemClock),
         boot_id: "boot-1".to_owned(),
         history,
@@ -62,7 +62,7 @@ async fn running(settings: ProbeSettings) -> (NodeView, watch::Receiver<Announce
 
 async fn running_in(
     settings: ProbeSettings,
-    surroundings: Surroundings,
+    surroundings: ProberDependencies,
     publication: Shared,
 ) -> (NodeView, watch::Receiver<Announcement>, impl Drop) {
     let reader = Reader::new(probe_all);

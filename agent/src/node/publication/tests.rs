@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use lattice_conformance::{Finding, Reading, Written, history::Cause, keys::ROWS, verify};
+use lattice_conformance::{Finding, Reading, WrittenSchemas, history::Cause, keys::ROWS, verify};
 use lattice_hwprobe::{Host, NvmlSource, probe_all};
 use std::path::Path;
 
@@ -132,7 +132,7 @@ fn later_build() -> Schemas {
     });
     Schemas {
         written: |class| match class {
-            Class::Kernel => Written {
+            Class::Kernel => WrittenSchemas {
                 current: 2,
                 earlier: Some(1),
                 oldest: 1,
@@ -146,7 +146,7 @@ fn later_build() -> Schemas {
 fn earlier_build() -> Schemas {
     Schemas {
         written: |class| match class {
-            Class::Kernel => Written::only(1),
+            Class::Kernel => WrittenSchemas::only(1),
             other => other.written(),
         },
         ..later_build()

@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Result of a receive.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(super) enum MulticastReceived {
     /// Datagram of the kernel, with its length.
     Datagram(usize),
     /// The socket buffer overflowed.
@@ -66,21 +66,21 @@ impl Multicast {
     ///
     /// # Errors
     /// The socket is no longer usable.
-    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<MulticastReceived> {
         loop {
             let mut ready = self.socket.readable().await?;
             let read = ready
                 .try_io(|socket| Ok(recvfrom(socket.get_ref(), &mut *buffer, RecvFlags::TRUNC)?));
             let (read, length, from) = match read {
                 Err(_would_block) => continue,
-                Ok(Err(error)) if is_overrun(&error) => return Ok(Received::Lost),
+                Ok(Err(error)) if is_overrun(&error) => return Ok(MulticastReceived::Lost),
                 Ok(read) => read?,
             };
             let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
             // Port id 0 is the kernel; a process cannot send with it.
             let is_kernel = from.is_some_and(|from| from.pid() == 0);
             if is_kernel && length <= buffer.len() {
-                return Ok(Received::Datagram(read));
+                return Ok(MulticastReceived::Datagram(read));
             }
             tracing::debug!(length, is_kernel, "a message that is none of the kernel's");
         }
@@ -151,7 +151,7 @@ mod tests {
             enslave();
             let heard = socket.receive(&mut buffer);
             let heard = tokio::time::timeout(Duration::from_secs(20), heard).await;
-            let Received::Datagram(length @ 20..) = heard.unwrap().unwrap() else {
+            let MulticastReceived::Datagram(length @ 20..) = heard.unwrap().unwrap() else {
                 panic!("one message is not too many");
             };
             assert!(length < buffer.len());

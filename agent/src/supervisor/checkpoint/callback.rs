@@ -1,7 +1,7 @@
 //! Checkpoint mode `callback`: a gRPC service of the supervisor on a Unix socket for the job. The agent may restart
 //! while the job is connected; the supervisor lives as long as the job.
 
-use super::report::{CheckpointMessage, Refused, Word};
+use super::report::{CheckpointMessage, ReportContent, ReportRejection};
 use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::unix::net::UnixListener as Listener;
@@ -40,9 +40,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 pub(super) type RequestSender = watch::Sender<Option<v1::WriteRequest>>;
 
 /// Server of the job; it stops on drop.
-pub(super) struct Serving(Vec<tokio::task::JoinHandle<()>>);
+pub(super) struct CallbackServer(Vec<tokio::task::JoinHandle<()>>);
 
-impl Drop for Serving {
+impl Drop for CallbackServer {
     fn drop(&mut self) {
         self.0.iter().for_each(tokio::task::JoinHandle::abort);
     }
@@ -54,7 +54,7 @@ pub(super) fn serve(
     uid: u32,
     asked: &RequestSender,
     to: mpsc::UnboundedSender<CheckpointMessage>,
-) -> io::Result<Serving> {
+) -> io::Result<CallbackServer> {
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let (hand_on, connections) = mpsc::channel(1);
@@ -76,7 +76,7 @@ pub(super) fn serve(
         }
     };
     let accepting = tokio::spawn(accept(listener, uid, hand_on));
-    Ok(Serving(vec![accepting, tokio::spawn(server)]))
+    Ok(CallbackServer(vec![accepting, tokio::spawn(server)]))
 }
 
 async fn accept(listener: UnixListener, uid: u32, to: mpsc::Sender<io::Result<Connection>>) {
@@ -157,16 +157,18 @@ fn tidy(text: &str) -> String {
     text.replace(char::is_control, " ").trim().to_owned()
 }
 
-fn word(report: Option<Report>) -> Result<Word, Status> {
+fn word(report: Option<Report>) -> Result<ReportContent, Status> {
     Ok(match report {
         None => return Err(Status::invalid_argument("report: it is empty")),
-        Some(Report::Started(_) | Report::Progress(_)) => Word::Alive,
-        Some(Report::Deferred(v1::Deferred { for_ms })) => Word::PutOff { for_ms },
-        Some(Report::Completed(v1::Completed { bytes })) => Word::Whole { bytes },
-        Some(Report::Failed(v1::Failed { reason })) => Word::Declined(match tidy(&reason) {
-            said if said.is_empty() => "the job reported a failure without a reason".to_owned(),
-            said => said,
-        }),
+        Some(Report::Started(_) | Report::Progress(_)) => ReportContent::Alive,
+        Some(Report::Deferred(v1::Deferred { for_ms })) => ReportContent::PutOff { for_ms },
+        Some(Report::Completed(v1::Completed { bytes })) => ReportContent::Whole { bytes },
+        Some(Report::Failed(v1::Failed { reason })) => {
+            ReportContent::Declined(match tidy(&reason) {
+                said if said.is_empty() => "the job reported a failure without a reason".to_owned(),
+                said => said,
+            })
+        }
     })
 }
 
@@ -203,8 +205,8 @@ impl Checkpoints for Service {
             Ok(until) => Ok(Response::new(v1::ReportReply {
                 deferred_until_ms: until.map(|until| until.0),
             })),
-            Err(Refused::Over(why)) => Err(Status::failed_precondition(why)),
-            Err(Refused::Invalid(why)) => Err(Status::invalid_argument(why)),
+            Err(ReportRejection::Over(why)) => Err(Status::failed_precondition(why)),
+            Err(ReportRejection::Invalid(why)) => Err(Status::invalid_argument(why)),
         }
     }
 }
@@ -220,7 +222,7 @@ mod tests {
             let reason = reason.to_owned();
             word(Some(Report::Failed(v1::Failed { reason }))).ok()
         };
-        let said = |text: &str| Some(Word::Declined(text.to_owned()));
+        let said = |text: &str| Some(ReportContent::Declined(text.to_owned()));
         assert_eq!(failed("no\nroom\u{1b} "), said("no room"));
         assert_eq!(
             failed(""),

@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Time of an order, which continues monotonically even if the machine's clock is set.
-pub(super) struct Steady {
+pub(super) struct MonotonicTime {
     from: UnixMillis,
     at: Instant,
 }
 
-impl Steady {
+impl MonotonicTime {
     /// Clock for an order that starts now.
     pub(super) fn of(order: &OrderRecord) -> Self {
         Self {

@@ -41,7 +41,7 @@ pub(super) struct Part {
 
 /// State of the part according to its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum PartState {
     /// The checkpoint is complete.
     Complete,
     /// The job has given up, with the reason.
@@ -145,24 +145,24 @@ impl Part {
     }
 
     /// Reads the job's answers.
-    pub(super) fn look(&self) -> io::Result<Sight> {
+    pub(super) fn look(&self) -> io::Result<PartState> {
         let mut folder = open_directory(&self.directory)?;
         for part in [self.number.to_string(), self.last()] {
             folder = enter(&folder, &part)?;
         }
         let mut obstacle = None;
         match self.answer(&folder, COMPLETE) {
-            Ok(Some(_)) => return Ok(Sight::Complete),
+            Ok(Some(_)) => return Ok(PartState::Complete),
             Ok(None) => {}
             Err(why) => obstacle = Some(why),
         }
         match self.answer(&folder, FAILED) {
-            Ok(Some(reason)) => return Ok(Sight::Failed(reason)),
+            Ok(Some(reason)) => return Ok(PartState::Failed(reason)),
             Ok(None) => {}
             Err(why) => obstacle = Some(why),
         }
         let progress = statat(&folder, PROGRESS, AtFlags::SYMLINK_NOFOLLOW).ok();
-        Ok(Sight::Open {
+        Ok(PartState::Open {
             progress: progress.map(|stat| (stat.st_mtime, stat.st_mtime_nsec)),
             obstacle,
         })

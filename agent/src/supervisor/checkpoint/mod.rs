@@ -19,7 +19,7 @@ mod user_files;
 use super::processes::process_tree::{self, Process};
 use super::supervisor_log::complain;
 use crate::attempt::{AttemptDir, CheckpointPlan, LaunchRecord};
-use callback::{RequestSender, Serving};
+use callback::{CallbackServer, RequestSender};
 use lattice_quorum_types::checkpoint::CheckpointMode;
 use report::CheckpointMessage;
 use rustix::process::{Pid, geteuid};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use user_files::Eyes;
+use user_files::UserFiles;
 
 /// Channel to the job, by mode.
 enum Channel {
@@ -40,7 +40,7 @@ enum Channel {
     Callback {
         asked: Arc<RequestSender>,
         listener: Option<UnixListener>,
-        serving: Option<Serving>,
+        serving: Option<CallbackServer>,
     },
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Prepared {
     rank: u32,
     /// Owner of the job's folders.
     uid: u32,
-    eyes: Eyes,
+    eyes: UserFiles,
     channel: Channel,
     to: mpsc::UnboundedSender<CheckpointMessage>,
     said: mpsc::UnboundedReceiver<CheckpointMessage>,
@@ -76,7 +76,8 @@ pub(super) fn prepare(launch: &LaunchRecord) -> Result<Option<Prepared>, String>
         let mode = plan.setup.mode;
         format!("what checkpoints in mode {mode} need cannot be made: {error}")
     })?;
-    let eyes = Eyes::open(user).map_err(|why| format!("its files cannot be inspected: {why}"))?;
+    let eyes =
+        UserFiles::open(user).map_err(|why| format!("its files cannot be inspected: {why}"))?;
     Ok(Some(Prepared {
         plan,
         rank: launch.rank,

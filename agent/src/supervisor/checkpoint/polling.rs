@@ -1,11 +1,11 @@
 //! Checkpoint requests to a job, and polling of its answers.
 
 use super::callback::{RequestSender, v1};
-use super::files::{Part, Sight};
-use super::report::{Teller, Word};
-use super::shared::{SharedFile, Stored};
-use super::signal_handlers::{Fate, fate};
-use super::user_files::Eyes;
+use super::files::{Part, PartState};
+use super::report::{ReportContent, ReportSender};
+use super::shared::{SharedFile, StoredNumbers};
+use super::signal_handlers::{SignalEffect, fate};
+use super::user_files::UserFiles;
 use crate::supervisor::processes::process_tree::{Process, signal_process};
 use lattice_quorum_types::checkpoint::CheckpointFailure;
 use rustix::process::{Pid, Signal};
@@ -24,9 +24,9 @@ const RAREST: u32 = 10;
 const PART_OF_TIME: u32 = 20;
 
 /// Parameters of a request in any mode.
-pub(super) struct Asking {
-    pub(super) teller: Teller,
-    pub(super) eyes: Eyes,
+pub(super) struct CheckpointRequestParams {
+    pub(super) teller: ReportSender,
+    pub(super) eyes: UserFiles,
     /// Shortest time between two polls.
     pub(super) poll: Duration,
     /// Timeout of the checkpoint.
@@ -35,7 +35,7 @@ pub(super) struct Asking {
     pub(super) part: Option<Part>,
 }
 
-impl Asking {
+impl CheckpointRequestParams {
     /// Runs filesystem work as the user, and reports a hindrance if it takes long.
     async fn see<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let seen = self.eyes.see(work);
@@ -67,7 +67,7 @@ impl Asking {
             Some(Err(why)) => why,
             None => "the thread that looks at files is gone".to_owned(),
         };
-        self.teller.say(Word::NoPlace(why));
+        self.teller.say(ReportContent::NoPlace(why));
         false
     }
 
@@ -87,7 +87,7 @@ impl Asking {
             return;
         }
         self.signal(&first).await;
-        self.teller.say(Word::Told);
+        self.teller.say(ReportContent::Told);
         self.watch_files(part).await;
     }
 
@@ -97,10 +97,10 @@ impl Asking {
         let mut is_said = false;
         while let Some(pid) = Pid::from_raw(first.pid) {
             match fate(pid, Signal::USR1) {
-                Some(Fate::Default) => {}
+                Some(SignalEffect::Default) => {}
                 // The process has ended, or ignores the signal and polls the file itself.
-                None | Some(Fate::Ignored) => break,
-                Some(Fate::Caught) => {
+                None | Some(SignalEffect::Ignored) => break,
+                Some(SignalEffect::Caught) => {
                     signal_process(first, Signal::USR1);
                     break;
                 }
@@ -127,11 +127,15 @@ impl Asking {
             let at = part.clone();
             let now = match self.see(move || at.look()).await {
                 None => return,
-                Some(Ok(Sight::Complete)) => return self.teller.say(Word::Whole { bytes: None }),
-                Some(Ok(Sight::Failed(why))) => return self.teller.say(Word::Declined(why)),
-                Some(Ok(Sight::Open { progress, obstacle })) => {
+                Some(Ok(PartState::Complete)) => {
+                    return self.teller.say(ReportContent::Whole { bytes: None });
+                }
+                Some(Ok(PartState::Failed(why))) => {
+                    return self.teller.say(ReportContent::Declined(why));
+                }
+                Some(Ok(PartState::Open { progress, obstacle })) => {
                     if progress.is_some() && progress != before {
-                        self.teller.say(Word::Alive);
+                        self.teller.say(ReportContent::Alive);
                         before = progress;
                     }
                     obstacle
@@ -164,9 +168,9 @@ impl Asking {
         if let Err(error) = shared.request(number, &folder) {
             let why =
                 format!("the request cannot be written to the shared file of the job: {error}");
-            return self.teller.say(Word::NoPlace(why));
+            return self.teller.say(ReportContent::NoPlace(why));
         }
-        self.teller.say(Word::Told);
+        self.teller.say(ReportContent::Told);
         let mut before = before.ok();
         let mut is_hindered = false;
         loop {
@@ -177,7 +181,7 @@ impl Asking {
                         is_hindered = false;
                     }
                     if let Some(word) = heard(number, before.as_ref(), &now) {
-                        let is_last = word != Word::Alive;
+                        let is_last = word != ReportContent::Alive;
                         self.teller.say(word);
                         if is_last {
                             return;
@@ -202,7 +206,7 @@ impl Asking {
             return;
         }
         asked.send_replace(Some(request));
-        self.teller.say(Word::Told);
+        self.teller.say(ReportContent::Told);
         let mut is_deaf = false;
         loop {
             // One receiver belongs to the service itself.
@@ -223,18 +227,22 @@ impl Asking {
 }
 
 /// Answer of the job, derived from its stored numbers.
-fn heard(number: u32, before: Option<&Stored>, now: &Stored) -> Option<Word> {
+fn heard(
+    number: u32,
+    before: Option<&StoredNumbers>,
+    now: &StoredNumbers,
+) -> Option<ReportContent> {
     if now.completed == number {
-        return Some(Word::Whole { bytes: None });
+        return Some(ReportContent::Whole { bytes: None });
     }
     if now.failed == number {
         let why = "the job reports in its shared file that it cannot".to_owned();
-        return Some(Word::Declined(why));
+        return Some(ReportContent::Declined(why));
     }
     let has_begun = now.acknowledged == number
         && before.is_none_or(|before| before.acknowledged != now.acknowledged);
     let beats = before.is_some_and(|before| before.heartbeat != now.heartbeat);
-    (has_begun || beats).then_some(Word::Alive)
+    (has_begun || beats).then_some(ReportContent::Alive)
 }
 
 /// Whether a checkpoint's folder is a path on this machine.
@@ -248,7 +256,7 @@ mod tests {
 
     #[test]
     fn only_the_number_that_is_waited_for_is_an_answer() {
-        let stored = |acknowledged, completed, failed, heartbeat| Stored {
+        let stored = |acknowledged, completed, failed, heartbeat| StoredNumbers {
             acknowledged,
             completed,
             failed,
@@ -257,10 +265,16 @@ mod tests {
         let before = stored(2, 2, 1, 9);
         let heard = |now| heard(3, Some(&before), &now);
         assert_eq!(heard(before), None);
-        assert_eq!(heard(stored(3, 2, 1, 9)), Some(Word::Alive));
-        assert_eq!(heard(stored(2, 2, 1, 10)), Some(Word::Alive));
-        assert_eq!(heard(stored(3, 3, 1, 9)), Some(Word::Whole { bytes: None }));
+        assert_eq!(heard(stored(3, 2, 1, 9)), Some(ReportContent::Alive));
+        assert_eq!(heard(stored(2, 2, 1, 10)), Some(ReportContent::Alive));
+        assert_eq!(
+            heard(stored(3, 3, 1, 9)),
+            Some(ReportContent::Whole { bytes: None })
+        );
         assert_eq!(heard(stored(4, 4, 2, 9)), None);
-        assert!(matches!(heard(stored(3, 2, 3, 9)), Some(Word::Declined(_))));
+        assert!(matches!(
+            heard(stored(3, 2, 3, 9)),
+            Some(ReportContent::Declined(_))
+        ));
     }
 }

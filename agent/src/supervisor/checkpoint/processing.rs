@@ -1,12 +1,14 @@
 //! Checkpoint processing: one request after another, each from its order to its end.
 
 use super::callback::v1;
-use super::clock::Steady;
-use super::files::{Part, Sight};
-use super::polling::{Asking, is_path};
-use super::report::{Answer, CheckpointMessage, Hindered, Refused, Teller, Word};
-use super::state_file::Noting;
-use super::timing::{Due, Timing};
+use super::clock::MonotonicTime;
+use super::files::{Part, PartState};
+use super::polling::{CheckpointRequestParams, is_path};
+use super::report::{
+    Answer, CheckpointMessage, NoAnswerReason, ReportContent, ReportRejection, ReportSender,
+};
+use super::state_file::CheckpointRecorder;
+use super::timing::{DueAction, Timing};
 use super::{Channel, Prepared};
 use crate::attempt::{AttemptDir, OrderRecord, job_ended};
 use crate::supervisor::supervisor_log::complain;
@@ -34,7 +36,9 @@ pub(super) async fn serve(
     loop {
         while let Some(order) = next(&dir, done) {
             done = order.order.number;
-            Turn::new(&of, &dir, order).run(&mut of, &ended).await;
+            CheckpointTask::new(&of, &dir, order)
+                .run(&mut of, &ended)
+                .await;
             if let Channel::Callback { asked, .. } = &of.channel {
                 asked.send_replace(None);
             }
@@ -45,7 +49,7 @@ pub(super) async fn serve(
             Some(said) = of.said.recv() => {
                 let number = said.number;
                 let why = format!("number: {number} is not asked for");
-                answer(said.reply, Err(Refused::Over(why)));
+                answer(said.reply, Err(ReportRejection::Over(why)));
             }
         }
     }
@@ -81,31 +85,31 @@ impl Drop for RequestTask {
 }
 
 /// Processing of one checkpoint.
-struct Turn {
+struct CheckpointTask {
     of: OrderRecord,
     part: Option<Part>,
     timing: Timing,
-    clock: Steady,
-    hindered: Option<Hindered>,
+    clock: MonotonicTime,
+    hindered: Option<NoAnswerReason>,
     is_told: bool,
-    noting: Noting,
+    noting: CheckpointRecorder,
 }
 
 /// Result of a step.
-enum Next {
+enum StepResult {
     Wait,
     End(CheckpointOutcome),
 }
 
-impl Turn {
+impl CheckpointTask {
     fn new(prepared: &Prepared, dir: &AttemptDir, of: OrderRecord) -> Self {
         let order = &of.order;
         let part = is_path(&order.directory);
         Self {
             part: part.then(|| Part::new(order, prepared.rank, prepared.uid)),
             timing: Timing::new(of.clone()),
-            clock: Steady::of(&of),
-            noting: Noting::new(dir, order.number),
+            clock: MonotonicTime::of(&of),
+            noting: CheckpointRecorder::new(dir, order.number),
             of,
             hindered: None,
             is_told: false,
@@ -133,7 +137,7 @@ impl Turn {
                 }
                 Some(said) = of.said.recv() => {
                     match self.hear(of, said).await {
-                        (Next::End(outcome), reply) => {
+                        (StepResult::End(outcome), reply) => {
                             self.noting.end(outcome, ended).await;
                             // The job gets its reply only after the result is on disk.
                             return answer(reply, Ok(None));
@@ -143,7 +147,7 @@ impl Turn {
                 }
                 () = sleep_until(due_at) => self.wake(of),
             };
-            if let Next::End(outcome) = next {
+            if let StepResult::End(outcome) = next {
                 return self.noting.end(outcome, ended).await;
             }
         }
@@ -152,8 +156,8 @@ impl Turn {
     /// Starts to send the request, in the job's mode.
     fn ask(&self, of: &Prepared) -> RequestTask {
         let order = &self.of.order;
-        let asking = Asking {
-            teller: Teller {
+        let asking = CheckpointRequestParams {
+            teller: ReportSender {
                 number: order.number,
                 to: of.to.clone(),
             },
@@ -198,7 +202,7 @@ impl Turn {
         &mut self,
         of: &Prepared,
         said: CheckpointMessage,
-    ) -> (Next, Option<tokio::sync::oneshot::Sender<Answer>>) {
+    ) -> (StepResult, Option<tokio::sync::oneshot::Sender<Answer>>) {
         let CheckpointMessage {
             number,
             word,
@@ -208,57 +212,59 @@ impl Turn {
         if number != self.number() {
             let wanted = self.number();
             let why = format!("number: {number} is over; {wanted} is asked for");
-            answer(reply, Err(Refused::Over(why)));
-            return (Next::Wait, None);
+            answer(reply, Err(ReportRejection::Over(why)));
+            return (StepResult::Wait, None);
         }
         if reply.is_some() && !self.is_told {
             let why = format!("number: {number} is not asked for yet");
-            answer(reply, Err(Refused::Over(why)));
-            return (Next::Wait, None);
+            answer(reply, Err(ReportRejection::Over(why)));
+            return (StepResult::Wait, None);
         }
         let now = self.clock.now();
         let end = match word {
-            Word::Told => {
+            ReportContent::Told => {
                 self.is_told = true;
                 None
             }
-            Word::Alive => {
+            ReportContent::Alive => {
                 self.timing.hear(now);
                 None
             }
-            Word::PutOff { for_ms } => {
+            ReportContent::PutOff { for_ms } => {
                 let until = self.timing.put_off(for_ms, now);
-                answer(reply, until.map(Some).map_err(Refused::Invalid));
-                return (Next::Wait, None);
+                answer(reply, until.map(Some).map_err(ReportRejection::Invalid));
+                return (StepResult::Wait, None);
             }
-            Word::Hindered(hindered) => {
+            ReportContent::Hindered(hindered) => {
                 self.hindered = hindered;
                 None
             }
-            Word::Whole { bytes } => Some(self.written(of, bytes).await),
-            Word::Declined(reason) => Some(self.failed(CheckpointFailure::Declined, reason)),
-            Word::NoPlace(reason) => Some(self.failed(CheckpointFailure::Storage, reason)),
+            ReportContent::Whole { bytes } => Some(self.written(of, bytes).await),
+            ReportContent::Declined(reason) => {
+                Some(self.failed(CheckpointFailure::Declined, reason))
+            }
+            ReportContent::NoPlace(reason) => Some(self.failed(CheckpointFailure::Storage, reason)),
         };
         match end {
-            Some(outcome) => (Next::End(outcome), reply),
+            Some(outcome) => (StepResult::End(outcome), reply),
             None => {
                 answer(reply, Ok(None));
-                (Next::Wait, None)
+                (StepResult::Wait, None)
             }
         }
     }
 
     /// Processes a timer that is due.
-    fn wake(&mut self, of: &Prepared) -> Next {
+    fn wake(&mut self, of: &Prepared) -> StepResult {
         match self.timing.due(self.clock.now()) {
-            Due::Nothing | Due::MoreTime => Next::Wait,
-            Due::AskAgain => {
+            DueAction::Nothing | DueAction::MoreTime => StepResult::Wait,
+            DueAction::AskAgain => {
                 if let Channel::Callback { asked, .. } = &of.channel {
                     asked.send_replace(Some(self.request(of)));
                 }
-                Next::Wait
+                StepResult::Wait
             }
-            Due::GiveUp(cause) => Next::End(self.given_up(cause)),
+            DueAction::GiveUp(cause) => StepResult::End(self.given_up(cause)),
         }
     }
 
@@ -308,7 +314,7 @@ impl Turn {
     /// Result after the job has ended. Reports from before the end count.
     async fn last_word(&mut self, of: &mut Prepared) -> CheckpointOutcome {
         while let Ok(said) = of.said.try_recv() {
-            if let (Next::End(outcome), reply) = self.hear(of, said).await {
+            if let (StepResult::End(outcome), reply) = self.hear(of, said).await {
                 answer(reply, Ok(None));
                 return outcome;
             }
@@ -324,7 +330,7 @@ impl Turn {
                     Some(part) => {
                         let look = of.eyes.see(move || part.look());
                         let seen = timeout(LAST_LOOK_WITHIN, look).await;
-                        matches!(seen, Ok(Some(Ok(Sight::Complete))))
+                        matches!(seen, Ok(Some(Ok(PartState::Complete))))
                     }
                     None => false,
                 },

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 pub(super) struct CheckpointMessage {
     /// Number of the checkpoint.
     pub(super) number: u32,
-    pub(super) word: Word,
+    pub(super) word: ReportContent,
     /// Receives the reply, if the reporter waits for one.
     pub(super) reply: Option<oneshot::Sender<Answer>>,
     /// Queue slot, held until the report is processed.
@@ -17,11 +17,11 @@ pub(super) struct CheckpointMessage {
 }
 
 /// End of the deferral, if the checkpoint was deferred; the error is for the job.
-pub(super) type Answer = Result<Option<UnixMillis>, Refused>;
+pub(super) type Answer = Result<Option<UnixMillis>, ReportRejection>;
 
 /// Reason that a report is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum ReportRejection {
     /// This checkpoint is not requested, or no longer.
     Over(String),
     /// The content of the report is invalid.
@@ -30,7 +30,7 @@ pub(super) enum Refused {
 
 /// Content of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum ReportContent {
     /// The request was sent; later reports are answers to it.
     Told,
     /// The job is writing.
@@ -44,25 +44,25 @@ pub(super) enum Word {
     /// The destination cannot be prepared.
     NoPlace(String),
     /// Present hindrance of the request or its answer; `None`: no hindrance any more.
-    Hindered(Option<Hindered>),
+    Hindered(Option<NoAnswerReason>),
 }
 
 /// Reason that no answer arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hindered {
+pub(super) struct NoAnswerReason {
     pub(super) cause: CheckpointFailure,
     pub(super) why: String,
 }
 
 /// Sender of reports on one checkpoint.
 #[derive(Debug, Clone)]
-pub(super) struct Teller {
+pub(super) struct ReportSender {
     pub(super) number: u32,
     pub(super) to: mpsc::UnboundedSender<CheckpointMessage>,
 }
 
-impl Teller {
-    pub(super) fn say(&self, word: Word) {
+impl ReportSender {
+    pub(super) fn say(&self, word: ReportContent) {
         // The receiver is gone once the job has ended.
         let _ = self.to.send(CheckpointMessage {
             number: self.number,
@@ -74,10 +74,10 @@ impl Teller {
 
     pub(super) fn hindered(&self, cause: CheckpointFailure, why: impl Into<String>) {
         let why = why.into();
-        self.say(Word::Hindered(Some(Hindered { cause, why })));
+        self.say(ReportContent::Hindered(Some(NoAnswerReason { cause, why })));
     }
 
     pub(super) fn free(&self) {
-        self.say(Word::Hindered(None));
+        self.say(ReportContent::Hindered(None));
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct SharedFile {
 
 /// Numbers that the job has stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct StoredNumbers {
     pub(super) acknowledged: u32,
     pub(super) completed: u32,
     pub(super) failed: u32,
@@ -85,7 +85,7 @@ impl SharedFile {
     }
 
     /// Reads the job's numbers.
-    pub(super) fn read(&self) -> io::Result<Stored> {
+    pub(super) fn read(&self) -> io::Result<StoredNumbers> {
         let mut bytes = [0; 24];
         self.file.read_exact_at(&mut bytes, ACKNOWLEDGED)?;
         let word = |at: usize| {
@@ -93,7 +93,7 @@ impl SharedFile {
             u32::from_le_bytes(word.unwrap_or_default())
         };
         let heartbeat = u64::from(word(16)) | u64::from(word(20)) << 32;
-        Ok(Stored {
+        Ok(StoredNumbers {
             acknowledged: word(0),
             completed: word(4),
             failed: word(8),
@@ -124,7 +124,7 @@ mod tests {
         for (at, value) in [(24, 7_u32), (28, 8), (32, 9), (40, 10), (44, 11)] {
             job.write_all_at(&value.to_le_bytes(), at).unwrap();
         }
-        let stored = Stored {
+        let stored = StoredNumbers {
             acknowledged: 7,
             completed: 8,
             failed: 9,

@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal};
 
 /// Effect of a signal that is sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum SignalEffect {
     /// The program has a handler for the signal.
     Caught,
     /// The program ignores the signal.
@@ -14,13 +14,13 @@ pub(super) enum Fate {
 }
 
 /// Disposition of `pid` according to the kernel; `None` if it is not available.
-pub(super) fn fate(pid: Pid, signal: Signal) -> Option<Fate> {
+pub(super) fn fate(pid: Pid, signal: Signal) -> Option<SignalEffect> {
     let pid = pid.as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     parse(&status, signal)
 }
 
-fn parse(status: &str, signal: Signal) -> Option<Fate> {
+fn parse(status: &str, signal: Signal) -> Option<SignalEffect> {
     let bit = 1_u64.checked_shl(signal.as_raw().unsigned_abs().checked_sub(1)?)?;
     let mask = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -28,9 +28,9 @@ fn parse(status: &str, signal: Signal) -> Option<Fate> {
     };
     let (caught, ignored) = (mask("SigCgt:")?, mask("SigIgn:")?);
     Some(match (caught & bit != 0, ignored & bit != 0) {
-        (true, _) => Fate::Caught,
-        (false, true) => Fate::Ignored,
-        (false, false) => Fate::Default,
+        (true, _) => SignalEffect::Caught,
+        (false, true) => SignalEffect::Ignored,
+        (false, false) => SignalEffect::Default,
     })
 }
 
@@ -41,9 +41,9 @@ mod tests {
     #[test]
     fn the_kernels_masks_are_read() {
         let status = "Name:\tsh\nSigIgn:\t0000000000001000\nSigCgt:\t0000000000000200\n";
-        assert_eq!(parse(status, Signal::USR1), Some(Fate::Caught));
-        assert_eq!(parse(status, Signal::PIPE), Some(Fate::Ignored));
-        assert_eq!(parse(status, Signal::TERM), Some(Fate::Default));
+        assert_eq!(parse(status, Signal::USR1), Some(SignalEffect::Caught));
+        assert_eq!(parse(status, Signal::PIPE), Some(SignalEffect::Ignored));
+        assert_eq!(parse(status, Signal::TERM), Some(SignalEffect::Default));
         assert_eq!(parse("Name:\tsh\n", Signal::USR1), None);
     }
 }

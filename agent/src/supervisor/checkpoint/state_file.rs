@@ -16,13 +16,13 @@ const NOTE_EVERY_MS: u64 = 1_000;
 const WRITE_RETRY: Duration = Duration::from_secs(1);
 
 /// Recorder of one checkpoint.
-pub(super) struct Noting {
+pub(super) struct CheckpointRecorder {
     dir: AttemptDir,
     number: u32,
     noted: Option<(CheckpointStatus, UnixMillis)>,
 }
 
-impl Noting {
+impl CheckpointRecorder {
     pub(super) fn new(dir: &AttemptDir, number: u32) -> Self {
         Self {
             dir: dir.clone(),

@@ -25,7 +25,7 @@ struct PutOff {
 
 /// Action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum DueAction {
     /// No action: a report has moved the deadline.
     Nothing,
     /// The deferral has ended: request the checkpoint again.
@@ -118,24 +118,24 @@ impl Timing {
     }
 
     /// Action that is due now.
-    pub(super) fn due(&mut self, now: UnixMillis) -> Due {
+    pub(super) fn due(&mut self, now: UnixMillis) -> DueAction {
         if now < self.due_at() {
-            return Due::Nothing;
+            return DueAction::Nothing;
         }
         if self.put_off.until.take().is_some() {
-            return Due::AskAgain;
+            return DueAction::AskAgain;
         }
         let order = &self.of.order;
         let Some(heard_at) = self.heard_at else {
-            return Due::GiveUp(CheckpointFailure::Unresponsive);
+            return DueAction::GiveUp(CheckpointFailure::Unresponsive);
         };
         if !self.is_extended && order.extension_ms > 0 && order.is_answering(heard_at, now) {
             self.is_extended = true;
-            return Due::MoreTime;
+            return DueAction::MoreTime;
         }
         match self.writes {
-            true => Due::GiveUp(CheckpointFailure::TooSlow),
-            false => Due::GiveUp(CheckpointFailure::Unresponsive),
+            true => DueAction::GiveUp(CheckpointFailure::TooSlow),
+            false => DueAction::GiveUp(CheckpointFailure::Unresponsive),
         }
     }
 
@@ -187,9 +187,9 @@ mod tests {
         let mut timing = timing();
         assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
         assert_eq!(timing.due_at(), at(10_000));
-        assert_eq!(timing.due(at(9_999)), Due::Nothing);
+        assert_eq!(timing.due(at(9_999)), DueAction::Nothing);
         let due = timing.due(at(10_000));
-        assert_eq!(due, Due::GiveUp(CheckpointFailure::Unresponsive));
+        assert_eq!(due, DueAction::GiveUp(CheckpointFailure::Unresponsive));
     }
 
     #[test]
@@ -202,12 +202,12 @@ mod tests {
                 heard_at: at(8_000)
             }
         );
-        assert_eq!(timing.due(at(10_000)), Due::MoreTime);
+        assert_eq!(timing.due(at(10_000)), DueAction::MoreTime);
         assert_eq!(timing.due_at(), at(15_000));
         timing.hear(at(14_900));
         assert_eq!(
             timing.due(at(15_000)),
-            Due::GiveUp(CheckpointFailure::TooSlow)
+            DueAction::GiveUp(CheckpointFailure::TooSlow)
         );
     }
 
@@ -217,7 +217,7 @@ mod tests {
         timing.hear(at(7_499));
         assert_eq!(
             timing.due(at(10_000)),
-            Due::GiveUp(CheckpointFailure::TooSlow)
+            DueAction::GiveUp(CheckpointFailure::TooSlow)
         );
     }
 
@@ -230,7 +230,7 @@ mod tests {
             times: 1,
         };
         assert_eq!(timing.status(), status);
-        assert_eq!(timing.due(at(5_000)), Due::AskAgain);
+        assert_eq!(timing.due(at(5_000)), DueAction::AskAgain);
         assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
         assert_eq!(timing.due_at(), at(14_000));
         // The unused part of the second deferral is not added.
@@ -259,10 +259,10 @@ mod tests {
     fn one_that_only_puts_off_has_not_written() {
         let mut timing = timing();
         timing.put_off(6_000, at(9_000)).unwrap();
-        assert_eq!(timing.due(at(15_000)), Due::AskAgain);
+        assert_eq!(timing.due(at(15_000)), DueAction::AskAgain);
         assert_eq!(
             timing.due(at(16_000)),
-            Due::GiveUp(CheckpointFailure::Unresponsive)
+            DueAction::GiveUp(CheckpointFailure::Unresponsive)
         );
     }
 }

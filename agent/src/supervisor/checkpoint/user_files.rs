@@ -22,16 +22,16 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Handle on the thread, which ends after all handles and all submitted work are gone.
 #[derive(Clone)]
-pub(super) struct Eyes {
+pub(super) struct UserFiles {
     work: mpsc::Sender<Work>,
 }
 
-impl Eyes {
+impl UserFiles {
     /// Starts the thread as `user`; without one, as the user of this process. Call it while this process may still
     /// change its ids.
     pub(super) fn open(user: Option<&LocalUser>) -> Result<Self, String> {
         let user = match user {
-            Some(user) => Some(Rights::of(user)?),
+            Some(user) => Some(FileAccessIds::of(user)?),
             None if geteuid().is_root() => return Err("no work runs as root".to_owned()),
             None => None,
         };
@@ -68,13 +68,13 @@ impl Eyes {
 }
 
 /// Ids for file access.
-struct Rights {
+struct FileAccessIds {
     uid: u32,
     gid: u32,
     groups: Vec<Gid>,
 }
 
-impl Rights {
+impl FileAccessIds {
     fn of(user: &LocalUser) -> Result<Self, String> {
         let is_nobodys = |id: u32| id == 0 || id == u32::MAX;
         let (uid, gid) = (user.uid, user.gid);
@@ -94,7 +94,7 @@ impl Rights {
 }
 
 /// Applies to the calling thread only.
-fn become_user(user: Option<&Rights>) -> Result<(), String> {
+fn become_user(user: Option<&FileAccessIds>) -> Result<(), String> {
     let failed = |what: &str, error: io::Error| format!("{what}: {error}");
     privileges::empty_bounding_set().map_err(|e| failed("bounding set", e.into()))?;
     if let Some(user) = user {

@@ -12,12 +12,12 @@ const FIRST_REPEAT: Duration = Duration::from_millis(10);
 const LAST_REPEAT: Duration = Duration::from_secs(1);
 
 /// Repeated SIGKILL to all processes below this one.
-pub(in crate::supervisor) struct Killing {
+pub(in crate::supervisor) struct KillLoop {
     again_at: Instant,
     pause: Duration,
 }
 
-impl Killing {
+impl KillLoop {
     /// Sends the first SIGKILL, also to all processes in `group`.
     pub(in crate::supervisor) fn begin(group: Option<&Cgroup>) -> Self {
         send_kill(group);

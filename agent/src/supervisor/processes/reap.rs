@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 
 /// Result of reaping.
-pub(in crate::supervisor) struct Reaped {
+pub(in crate::supervisor) struct ReapResult {
     /// Status of the first process, if it was reaped.
     pub(in crate::supervisor) main: Option<WaitStatus>,
     /// Whether no child is left.
@@ -13,8 +13,8 @@ pub(in crate::supervisor) struct Reaped {
 }
 
 /// Reaps all processes that have ended: one SIGCHLD may stand for several of them.
-pub(in crate::supervisor) fn reap(main: Pid) -> Reaped {
-    let mut reaped = Reaped {
+pub(in crate::supervisor) fn reap(main: Pid) -> ReapResult {
+    let mut reaped = ReapResult {
         main: None,
         none_left: false,
     };

@@ -64,7 +64,7 @@ pub(in crate::supervisor) struct Child {
     pub(in crate::supervisor) supervisor: Pid,
     /// `cgroup.procs` of the job's cgroup.
     pub(in crate::supervisor) cgroup: Option<OwnedFd>,
-    pub(in crate::supervisor) user: Option<Becomes>,
+    pub(in crate::supervisor) user: Option<ChildUser>,
     pub(in crate::supervisor) directory: Directory,
     pub(in crate::supervisor) stdout: Option<CString>,
     pub(in crate::supervisor) stderr: Option<CString>,
@@ -73,13 +73,13 @@ pub(in crate::supervisor) struct Child {
 }
 
 /// User that the child switches to.
-pub(in crate::supervisor) struct Becomes {
+pub(in crate::supervisor) struct ChildUser {
     uid: Uid,
     gid: Gid,
     groups: Vec<Gid>,
 }
 
-impl Becomes {
+impl ChildUser {
     /// Ids to switch to; `None` if an id is root's, or one that the kernel reads as "do not change".
     pub(in crate::supervisor) fn of(user: &LocalUser) -> Option<Self> {
         let is_nobodys = |id: u32| id == 0 || id == u32::MAX;

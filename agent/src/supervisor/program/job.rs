@@ -1,12 +1,12 @@
 //! First process of the job.
 
-use super::child::{Becomes, Child, Directory, Step};
+use super::child::{Child, ChildUser, Directory, Step};
 use super::environment::environment;
-use super::job_paths::Places;
+use super::job_paths::JobPaths;
 use super::privileges;
 use super::script::{self, Script};
 use crate::attempt::{LaunchRecord, LocalUser};
-use crate::supervisor::starter::{self, Starting};
+use crate::supervisor::starter::{self, StartingProcess};
 use crate::supervisor::supervisor_log::complain;
 use rustix::fs::fchown;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -29,7 +29,7 @@ pub(in crate::supervisor) struct Prepared {
 
 /// Supervisor's side of a job.
 pub(in crate::supervisor) struct Job {
-    places: Places,
+    places: JobPaths,
     steps: OwnedFd,
     step: Option<Step>,
     /// Read end of the output pipe; `None`: the job writes into a file of the user.
@@ -51,7 +51,7 @@ pub(in crate::supervisor) fn prepare(
     let mut argv: Vec<String> = script.as_ref().map(Script::argv).unwrap_or_default();
     argv.extend(launch.workload.argv.iter().cloned());
     let (program, arguments) = argv.split_first().ok_or("there is nothing to run")?;
-    let places = Places::of(launch, program)?;
+    let places = JobPaths::of(launch, program)?;
     let (steps, told) =
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|e| e.to_string())?;
     let child = child(launch, &places, procs, told)?;
@@ -82,7 +82,7 @@ pub(in crate::supervisor) fn prepare(
 
 impl Prepared {
     /// Starts the process.
-    pub(in crate::supervisor) fn start(self) -> io::Result<(Starting, Job)> {
+    pub(in crate::supervisor) fn start(self) -> io::Result<(StartingProcess, Job)> {
         // The forking thread needs no more privileges than the main thread.
         let starting = starter::start(self.command, self.script, privileges::give_up)?;
         Ok((starting, self.job))
@@ -137,7 +137,7 @@ fn captured(
 
 fn child(
     launch: &LaunchRecord,
-    places: &Places,
+    places: &JobPaths,
     cgroup: Option<OwnedFd>,
     steps: OwnedFd,
 ) -> Result<Child, String> {
@@ -148,7 +148,7 @@ fn child(
     let of_file = |file: &Option<PathBuf>| file.as_deref().map(text).transpose();
     let directory = text(&places.directory)?;
     let user = match &launch.become_user {
-        Some(user) => Some(Becomes::of(user).ok_or_else(|| {
+        Some(user) => Some(ChildUser::of(user).ok_or_else(|| {
             let (name, uid, gid) = (&user.name, user.uid, user.gid);
             format!("no work runs as {name} (uid {uid}, gid {gid})")
         })?),

@@ -34,7 +34,7 @@ pub(in crate::supervisor) fn output_file(
 }
 
 /// Program, paths and user of a child.
-pub(in crate::supervisor) struct Places {
+pub(in crate::supervisor) struct JobPaths {
     pub(in crate::supervisor) program: String,
     pub(in crate::supervisor) directory: PathBuf,
     pub(in crate::supervisor) stdout: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub(in crate::supervisor) struct Places {
     pub(in crate::supervisor) user: String,
 }
 
-impl Places {
+impl JobPaths {
     /// Values for `program` of this launch.
     pub(in crate::supervisor) fn of(launch: &LaunchRecord, program: &str) -> Result<Self, String> {
         Ok(Self {

@@ -7,7 +7,7 @@ use crate::support::{self, PATIENCE, eventually, program};
 use lattice_agent_rpc::{ClearReason, GetHealth, GetHistory};
 use lattice_conformance::{
     health::Action,
-    history::{Event, Happening, Record, Turn},
+    history::{Event, EventKind, ReasonChange, Record},
 };
 use lattice_fake_nvml::{CONTROL_ENV, Control, DESCRIPTION_ENV, GpuRef, Xid, library_path};
 use lattice_gossip::{Member, Verdict};
@@ -127,7 +127,7 @@ async fn an_xid_outlives_the_agent_and_ends_with_the_boot() {
     let boot = kinds.iter().position(|kind| *kind == "boot").unwrap();
     assert!(kinds[..boot].contains(&"xid"), "{kinds:?}");
     let ended = happened.iter().any(|event| {
-        matches!(&event.event, Happening::Health { turn: Turn::Ended, code, .. } if code == XID)
+        matches!(&event.event, EventKind::Health { turn: ReasonChange::Ended, code, .. } if code == XID)
     });
     assert!(ended, "the boot ended it: {happened:?}");
     app.stop().await;
@@ -161,7 +161,7 @@ async fn history_and_rest(peer: &Peer) -> (Vec<Event>, Vec<Event>) {
 /// XID events: code, GPU, count.
 fn xids_in(events: Vec<Event>) -> Vec<(String, String, u32)> {
     let xid = |event: Event| match event.event {
-        Happening::GpuEvent { code, gpu, .. } => Some((code, gpu, event.count)),
+        EventKind::GpuEvent { code, gpu, .. } => Some((code, gpu, event.count)),
         _ => None,
     };
     events.into_iter().filter_map(xid).collect()
@@ -190,8 +190,8 @@ async fn written_xids(peer: &Peer) -> Vec<(String, String, u32)> {
 /// Waits until the history contains these events of the pending row.
 async fn turned(peer: &Peer, wanted: &[&str]) {
     let turn = |event: Event| match event.event {
-        Happening::Health { turn, code, .. } if code == REMAP => Some(format!("{turn:?}")),
-        Happening::Cleared { by, code, .. } if code == REMAP => Some(by),
+        EventKind::Health { turn, code, .. } if code == REMAP => Some(format!("{turn:?}")),
+        EventKind::Cleared { by, code, .. } if code == REMAP => Some(by),
         _ => None,
     };
     let turns = async {

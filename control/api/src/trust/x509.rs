@@ -10,7 +10,7 @@ use x509_parser::{
 
 /// Fields of one certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Described {
+pub struct CertificateFields {
     /// blake3 of the certificate, lower-case hex; identifies a CA.
     pub pin: String,
     /// Subject, for display.
@@ -31,7 +31,7 @@ pub struct Described {
     key: Option<Vec<u8>>,
 }
 
-impl Described {
+impl CertificateFields {
     /// Whether `authority` issued this certificate, by key identifiers or, without them, by names.
     pub fn names_as_issuer(&self, authority: &Self) -> bool {
         match (&self.authority_key, &authority.key) {
@@ -49,7 +49,7 @@ fn moment(seconds: i64) -> UnixMillis {
 ///
 /// # Errors
 /// A description of what is wrong.
-pub fn describe(der: &[u8]) -> Result<Described, String> {
+pub fn describe(der: &[u8]) -> Result<CertificateFields, String> {
     let (rest, x509) =
         X509Certificate::from_der(der).map_err(|e| format!("it is not a certificate: {e}"))?;
     if !rest.is_empty() {
@@ -75,7 +75,7 @@ pub fn describe(der: &[u8]) -> Result<Described, String> {
         ParsedExtension::SubjectKeyIdentifier(id) => Some(id),
         _ => None,
     });
-    Ok(Described {
+    Ok(CertificateFields {
         pin: blake3::hash(der).to_hex().to_string(),
         subject: common_name(x509.subject()),
         issuer: common_name(x509.issuer()),
@@ -120,7 +120,7 @@ pub fn read_pem(text: &str) -> Result<Vec<Vec<u8>>, String> {
 ///
 /// # Errors
 /// The field `certificate`, with a description of what is wrong.
-pub fn read_authority(text: &str) -> Result<(Vec<u8>, Described), FieldError> {
+pub fn read_authority(text: &str) -> Result<(Vec<u8>, CertificateFields), FieldError> {
     let fail = |reason: String| FieldError {
         field: "certificate".to_owned(),
         reason,

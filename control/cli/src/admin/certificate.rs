@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use lattice_api::{
     certificate::{CertificateState, CertificateView},
     duration, text,
-    x509::{self, Described},
+    x509::{self, CertificateFields},
 };
 use lattice_mesh::{BACKDATING, Clock as _, Role, SystemClock};
 use lattice_quorum_types::{NodeId, hostlist};
@@ -214,7 +214,7 @@ fn file_in(path: &Path) -> PathBuf {
     found.unwrap_or_else(|| path.to_owned())
 }
 
-fn described(path: &Path) -> anyhow::Result<Vec<Described>> {
+fn described(path: &Path) -> anyhow::Result<Vec<CertificateFields>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let about = || format!("{}: not a certificate's file", path.display());
     let all = x509::read_pem(&text)

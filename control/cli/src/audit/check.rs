@@ -4,7 +4,7 @@
 //! are verified as of the time that was signed with it.
 
 use lattice_api::text::time;
-use lattice_mesh::{Pin, Role, Signed};
+use lattice_mesh::{Pin, Role, StatementSignature};
 use lattice_quorum_types::{
     UnixMillis,
     audit::{AuditAction, AuditEntry, AuditFault, Hex, MAX_SIGNED_HEAD_OFF_MS, SignedHeadContent},
@@ -70,7 +70,7 @@ fn in_words(fault: AuditFault) -> String {
 
 /// Signed head with a valid signature under the CA that came with it.
 #[derive(Debug)]
-struct Sealed {
+struct VerifiedHead {
     entry: u64,
     of: u64,
     at: UnixMillis,
@@ -87,7 +87,7 @@ pub struct Checker {
     last_at: UnixMillis,
     /// Hash and time of each entry after `start`.
     seen: Vec<([u8; 32], UnixMillis)>,
-    sealed: Vec<Sealed>,
+    sealed: Vec<VerifiedHead>,
     /// CAs that became trusted according to the audit, and the entry of that change.
     added: BTreeMap<String, u64>,
     retired: BTreeMap<String, u64>,
@@ -223,7 +223,7 @@ impl Checker {
         of: &SignedHeadContent,
         signer: &str,
         (signature, certificates): (&Hex, &[Hex]),
-    ) -> Result<Sealed, String> {
+    ) -> Result<VerifiedHead, String> {
         if let Some(cluster) = self.cluster.as_ref().filter(|own| **own != of.cluster) {
             return Err(format!(
                 "it is of cluster {}, this is {cluster}",
@@ -264,7 +264,7 @@ impl Checker {
             return Err("it has no certificates".to_owned());
         };
         let authority = (&authority.0[..]).into();
-        let signed = Signed {
+        let signed = StatementSignature {
             chain: chain
                 .iter()
                 .map(|certificate| certificate.0.clone())
@@ -292,7 +292,7 @@ impl Checker {
                 "the certificate of {signer} was not valid since {void}"
             ));
         }
-        Ok(Sealed {
+        Ok(VerifiedHead {
             entry: entry.number,
             of: of.number,
             at: of.at,

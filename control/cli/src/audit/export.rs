@@ -1,7 +1,7 @@
 //! `lattice audit export`: writes a complete file or none, and verifies it while writing.
 
 use super::{
-    Next, PAGE, as_written, broken,
+    NextPage, PAGE, as_written, broken,
     check::{ChainPosition, Checker, Report},
     file::{Header, KnownAuthority, Writer},
     pages, verify,
@@ -163,8 +163,8 @@ async fn one(connection: &Connection, filter: AuditFilter) -> Result<Option<Audi
             .map(|view| as_written(WHERE, view))
             .transpose()?;
         Ok(match found {
-            Some(_) => Next::Stop,
-            None => Next::Go,
+            Some(_) => NextPage::Stop,
+            None => NextPage::Go,
         })
     })
     .await?;
@@ -211,10 +211,10 @@ async fn write(
                 .map_err(|fault| broken(WHERE, &fault))?;
             write(writer.entry(&entry).map_err(serde)?)?;
             if range.last.is_some_and(|last| checker.is_sealed(last)) {
-                return Ok(Next::Stop);
+                return Ok(NextPage::Stop);
             }
         }
-        Ok(Next::Go)
+        Ok(NextPage::Go)
     })
     .await?;
     write(writer.end().map_err(serde)?)?;

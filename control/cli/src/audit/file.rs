@@ -157,14 +157,14 @@ impl Writer {
 
 /// Why an export cannot be read to its end.
 #[derive(Debug)]
-pub enum Unread {
+pub enum ExportReadError {
     /// The file is not an export, or cannot be read at all.
     Other(anyhow::Error),
     /// An entry does not match its written form.
     Fault(Fault),
 }
 
-impl From<Fault> for Unread {
+impl From<Fault> for ExportReadError {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
@@ -182,7 +182,7 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header line.
-    pub fn open(lines: R) -> Result<(Header, ChainPosition, Self), Unread> {
+    pub fn open(lines: R) -> Result<(Header, ChainPosition, Self), ExportReadError> {
         let mut reader = Self {
             lines,
             digest: blake3::Hasher::new(),
@@ -192,7 +192,7 @@ impl<R: BufRead> Reader<R> {
             entries: 0,
         };
         let none = "this is not an audit export: its first line is not an export header";
-        let not_one = || Unread::Other(anyhow::anyhow!(none));
+        let not_one = || ExportReadError::Other(anyhow::anyhow!(none));
         reader.next_line()?;
         let form: serde_json::Value = reader.parsed().map_err(|_| not_one())?;
         match form.get("lattice_audit_export").and_then(|v| v.as_u64()) {
@@ -202,7 +202,7 @@ impl<R: BufRead> Reader<R> {
                     "the export has format {form}; this version of Lattice reads format {FORM}. Check it with the \
                      version that wrote it"
                 );
-                return Err(Unread::Other(anyhow::anyhow!(text)));
+                return Err(ExportReadError::Other(anyhow::anyhow!(text)));
             }
             None => return Err(not_one()),
         }
@@ -216,7 +216,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Returns the next entry; `None` after a verified end line.
-    pub fn next(&mut self) -> Result<Option<AuditEntry>, Unread> {
+    pub fn next(&mut self) -> Result<Option<AuditEntry>, ExportReadError> {
         let (last, _) = self.last;
         let cut = || {
             let what = format!("the file is cut: its last line is missing behind entry {last}");
@@ -242,7 +242,7 @@ impl<R: BufRead> Reader<R> {
             }
         })?;
         if line.bytes.0 != entry.hashed_bytes() {
-            return Err(Unread::Fault(Fault::Entry {
+            return Err(ExportReadError::Fault(Fault::Entry {
                 number: entry.number,
                 reason: "was altered: its fields do not match its bytes".to_owned(),
             }));
@@ -253,7 +253,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(entry))
     }
 
-    fn check_end(&mut self) -> Result<(), Unread> {
+    fn check_end(&mut self) -> Result<(), ExportReadError> {
         let Last { end } = self.canonical()?;
         let digest = Hex::from(*self.digest.finalize().as_bytes());
         let found = (self.entries, self.last.0, Hex::from(self.last.1));
@@ -274,7 +274,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn next_line(&mut self) -> Result<(), Unread> {
+    fn next_line(&mut self) -> Result<(), ExportReadError> {
         self.line.clear();
         self.number += 1;
         let mut bounded = std::io::Read::take(&mut self.lines, MAX_LINE_BYTES);
@@ -288,7 +288,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Parses the line and requires its canonical form: equal content has exactly one form.
-    fn canonical<T: for<'a> Deserialize<'a> + Serialize>(&self) -> Result<T, Unread> {
+    fn canonical<T: for<'a> Deserialize<'a> + Serialize>(&self) -> Result<T, ExportReadError> {
         let value: T = self
             .parsed()
             .map_err(|error| self.spoiled(&error.to_string()))?;
@@ -299,9 +299,9 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reports a line that cannot be parsed, with the number of the expected entry.
-    fn spoiled(&self, why: &str) -> Unread {
+    fn spoiled(&self, why: &str) -> ExportReadError {
         let number = self.last.0 + 1;
-        Unread::Fault(Fault::Entry {
+        ExportReadError::Fault(Fault::Entry {
             number,
             reason: format!("cannot be read (line {}): {why}", self.number),
         })

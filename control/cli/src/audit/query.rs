@@ -1,6 +1,6 @@
 //! `lattice audit query`: lists audit entries.
 
-use super::{LIST, Next, PAGE, pages, row};
+use super::{LIST, NextPage, PAGE, pages, row};
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -74,8 +74,8 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
         |items| {
             found.extend(items);
             Ok(match found.len() > limit {
-                true => Next::Stop,
-                false => Next::Go,
+                true => NextPage::Stop,
+                false => NextPage::Go,
             })
         },
     )

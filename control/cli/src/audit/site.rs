@@ -1,7 +1,7 @@
 //! CA and members of a cluster for tests; they sign as real members do.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, Signed, Validity};
+use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, StatementSignature, Validity};
 use lattice_quorum_types::{
     Revision, UnixMillis,
     audit::{AuditAction, AuditEntry, Hex, SignedHeadContent},
@@ -76,7 +76,7 @@ impl Site {
         role: Role,
         name: &str,
         issued_at: UnixMillis,
-    ) -> Signed {
+    ) -> StatementSignature {
         let own = Identity::new(self.cluster.as_str(), role, name).unwrap();
         let validity = Validity::from_now(issued_at, HOUR);
         let credentials = Credentials::issued_by(&self.authority, &own, validity).unwrap();
@@ -90,7 +90,7 @@ impl Site {
         all: &mut Vec<AuditEntry>,
         of: SignedHeadContent,
         signer: String,
-        signed: Signed,
+        signed: StatementSignature,
     ) {
         let authority = self.authority.certificate().to_vec().into();
         let certificates = signed.chain.into_iter().chain([authority]);

@@ -1,9 +1,9 @@
 //! `lattice audit verify`: verifies the cluster's audit, or an export of it.
 
 use super::{
-    Next, PAGE, as_written, broken,
+    NextPage, PAGE, as_written, broken,
     check::{Checker, Fault, Report},
-    file::{Header, Reader, Unread},
+    file::{ExportReadError, Header, Reader},
     pages,
 };
 use crate::{
@@ -79,10 +79,10 @@ struct Exported {
     checker: Checker,
 }
 
-fn unread(where_: &str, unread: Unread) -> Failure {
+fn unread(where_: &str, unread: ExportReadError) -> Failure {
     match unread {
-        Unread::Other(error) => Failure::refused(format!("{where_}: {error:#}")),
-        Unread::Fault(fault) => broken(where_, &fault),
+        ExportReadError::Other(error) => Failure::refused(format!("{where_}: {error:#}")),
+        ExportReadError::Fault(fault) => broken(where_, &fault),
     }
 }
 
@@ -180,7 +180,7 @@ pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Fa
                 .take(&entry)
                 .map_err(|fault| broken(where_, &fault))?;
         }
-        Ok(Next::Go)
+        Ok(NextPage::Go)
     })
     .await?;
     if checker.last().0 < head.number {

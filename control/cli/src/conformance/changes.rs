@@ -1,6 +1,6 @@
 //! `lattice conformance changes`: changes on all nodes.
 
-use super::selection::OnlyArgs;
+use super::selection::NodeClassArgs;
 use crate::{
     connect::Connection,
     failure::Failure,
@@ -12,7 +12,7 @@ use lattice_api::history::ChangesView;
 #[derive(Args)]
 pub struct ChangesArgs {
     #[command(flatten)]
-    only: OnlyArgs,
+    only: NodeClassArgs,
     /// Start of the range: 2026-11-21, 2026-11-21T09:30:00Z, 09:30 (of today), yesterday, or an age: 2d. UTC without an
     /// offset. One day when left out.
     #[arg(long)]

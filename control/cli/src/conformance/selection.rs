@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 /// Nodes and classes to select; all of them where none is named.
 #[derive(Args)]
-pub struct OnlyArgs {
+pub struct NodeClassArgs {
     /// Show these nodes only: gpu007, gpu[001-004].
     #[arg(value_name = "NODES")]
     nodes: Vec<String>,
@@ -18,22 +18,22 @@ pub struct OnlyArgs {
 }
 
 /// Selection of nodes, which were checked to exist, and classes.
-pub struct Only {
+pub struct NodeClassFilter {
     nodes: NodeSelection,
     classes: Vec<Class>,
 }
 
-impl OnlyArgs {
+impl NodeClassArgs {
     /// Reads the node and class names.
-    pub async fn read(&self, connection: &Connection) -> Result<Only, Failure> {
-        Ok(Only {
+    pub async fn read(&self, connection: &Connection) -> Result<NodeClassFilter, Failure> {
+        Ok(NodeClassFilter {
             nodes: NodeSelection::read(&self.nodes, connection).await?,
             classes: self.class.clone(),
         })
     }
 }
 
-impl Only {
+impl NodeClassFilter {
     fn of_class(&self, class: &str) -> bool {
         let mut classes = self.classes.iter();
         self.classes.is_empty() || classes.any(|asked| asked.name() == class)
@@ -77,8 +77,8 @@ mod tests {
     };
     use lattice_quorum_types::hostlist;
 
-    fn only() -> Only {
-        Only {
+    fn only() -> NodeClassFilter {
+        NodeClassFilter {
             nodes: NodeSelection::these(hostlist::expand("gpu[001,003]").unwrap()),
             classes: vec![Class::Nic],
         }

@@ -55,14 +55,14 @@ const KINDS: [Kind; 2] = [
 ];
 
 /// BMC, with its nodes.
-struct One {
+struct DemoBmc {
     bmc: FakeBmc,
     nodes: Vec<DemoNode>,
     kind: &'static Kind,
 }
 
 /// All BMCs; they stop when this value is dropped.
-pub struct Bmcs(Vec<One>);
+pub struct Bmcs(Vec<DemoBmc>);
 
 impl Bmcs {
     /// Starts one BMC for each captured host that had one, or for each two hosts that shared one.
@@ -80,7 +80,7 @@ impl Bmcs {
             for nodes in of_kind.chunks(kind.systems.len().max(1)) {
                 let bmc = builder.clone().start().await.context("a BMC")?;
                 let nodes = nodes.iter().map(|&node| node.clone()).collect();
-                all.push(One { bmc, nodes, kind });
+                all.push(DemoBmc { bmc, nodes, kind });
             }
         }
         Ok(Bmcs(all))
@@ -91,7 +91,7 @@ impl Bmcs {
         let folder = folder.part("bmcs")?;
         let password = folder.join("password");
         write_private(&password, PASSWORD)?;
-        let entry = |one: &One| {
+        let entry = |one: &DemoBmc| {
             let nodes = match one.kind.systems {
                 [] => one.nodes.iter().map(|node| json!(node.name)).next(),
                 systems => {

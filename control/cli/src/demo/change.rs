@@ -28,7 +28,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Result of the change.
 #[derive(Debug, Clone, Serialize)]
-pub struct Changed {
+pub struct ChangeResult {
     /// Node of the BMC.
     pub node: String,
     /// Changed key.
@@ -57,7 +57,7 @@ pub async fn play(
     bmcs: &Bmcs,
     nodes: &[DemoNode],
     progress: &Progress,
-) -> anyhow::Result<Option<Changed>> {
+) -> anyhow::Result<Option<ChangeResult>> {
     let Some((node, has_majority)) = choose(nodes) else {
         return Ok(None);
     };
@@ -98,7 +98,7 @@ pub async fn play(
         "known {known_after_s:.1} s later, read twice; try: lattice conformance groups --class \
          {CLASS}; lattice conformance drift; lattice node history {name}"
     ));
-    Ok(Some(Changed {
+    Ok(Some(ChangeResult {
         node: name.to_owned(),
         key: change.key,
         from: change.from,

@@ -56,12 +56,12 @@ impl DemoNode {
 
 /// Difference that was planted in the captured hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planted {
+pub struct PlantedDifference {
     pub tree: &'static str,
     pub key: &'static str,
 }
 
-impl Planted {
+impl PlantedDifference {
     /// Whether the difference is in this node's tree.
     pub fn is_in(&self, node: &DemoNode) -> bool {
         let tree = node.root.as_ref().and_then(|root| root.file_name());
@@ -70,12 +70,12 @@ impl Planted {
 }
 
 /// Firmware of one NIC and one kernel argument: see the `ORIGIN` file of each tree.
-pub const PLANTED: [Planted; 2] = [
-    Planted {
+pub const PLANTED: [PlantedDifference; 2] = [
+    PlantedDifference {
         tree: "gpu005",
         key: "nic.0.firmware",
     },
-    Planted {
+    PlantedDifference {
         tree: "gpu108",
         key: "kernel.cmdline",
     },

@@ -23,7 +23,7 @@ const CA_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Contents of `demo.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Marker {
+struct DemoMarker {
     format: u32,
     nodes: usize,
 }
@@ -93,7 +93,7 @@ impl Folder {
             None => {
                 let nodes = nodes.unwrap_or(super::DEFAULT_NODES);
                 let format = FORMAT;
-                let marker = Marker { format, nodes };
+                let marker = DemoMarker { format, nodes };
                 write_marker(&path, &marker).with_context(about)?;
                 (marker, false)
             }
@@ -147,7 +147,7 @@ fn names(dir: &Path) -> io::Result<impl Iterator<Item = OsString>> {
     Ok(entries.into_iter().map(|entry| entry.file_name()))
 }
 
-fn read_marker(dir: &Path) -> anyhow::Result<Option<Marker>> {
+fn read_marker(dir: &Path) -> anyhow::Result<Option<DemoMarker>> {
     let path = dir.join("demo.json");
     let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -167,7 +167,7 @@ fn read_marker(dir: &Path) -> anyhow::Result<Option<Marker>> {
     Ok(Some(serde_json::from_str(&text).context("demo.json")?))
 }
 
-fn write_marker(dir: &Path, marker: &Marker) -> anyhow::Result<()> {
+fn write_marker(dir: &Path, marker: &DemoMarker) -> anyhow::Result<()> {
     let text = serde_json::to_vec_pretty(marker)?;
     Ok(durable::replace(&dir.join("demo.json"), &text, 0o600)?)
 }

@@ -26,7 +26,7 @@ const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Results of the recorded jobs.
 #[derive(Debug, Default)]
-pub struct Played {
+pub struct JobResults {
     /// Final state of each accepted job, by name.
     pub states: BTreeMap<String, AllocationState>,
     /// Refusal texts, one per job that can never be accepted.
@@ -38,11 +38,11 @@ pub async fn play(
     client: &Client,
     jobs: &[DemoJob],
     progress: &Progress,
-) -> anyhow::Result<Played> {
+) -> anyhow::Result<JobResults> {
     // The revision is read first, so that an end after it arrives as an event, even if the list already shows it.
     let since = client.status().await?.revision;
     let known = submitted_before(client, jobs).await?;
-    let mut played = Played::default();
+    let mut played = JobResults::default();
     let mut open = BTreeMap::new();
     for (name, view) in &known {
         note(view, &mut open, &mut played, name)?;
@@ -97,7 +97,7 @@ fn state(view: &AllocationView) -> anyhow::Result<AllocationState> {
 fn note(
     view: &AllocationView,
     open: &mut BTreeMap<AllocationId, String>,
-    played: &mut Played,
+    played: &mut JobResults,
     name: &str,
 ) -> anyhow::Result<()> {
     let state = state(view)?;

@@ -26,7 +26,7 @@ use clap::Args;
 use cluster::Cluster;
 use fixtures::{DemoNode, Fixtures};
 use folder::Folder;
-use job_submission::Played;
+use job_submission::JobResults;
 use lattice_client::Client;
 use lattice_cluster::UNPRIVILEGED_ID;
 use lattice_quorum_types::NodeId;
@@ -40,7 +40,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::signal::unix::{SignalKind, signal};
-use verdict::{Ending, Outcome};
+use verdict::{JobEnd, Outcome};
 use workload::DemoJob;
 
 /// Interval between two progress lines of the workload without a terminal.
@@ -202,7 +202,7 @@ impl Demo {
         &self,
         cluster: &Cluster,
         progress: &Progress,
-    ) -> anyhow::Result<(Outcome, Vec<Ending>)> {
+    ) -> anyhow::Result<(Outcome, Vec<JobEnd>)> {
         let client = cluster.client()?;
         let joined = tokio::time::timeout(JOIN_TIMEOUT, all_joined(&client, self.nodes.len()))
             .await
@@ -238,7 +238,7 @@ impl Demo {
         &self,
         client: &Client,
         cluster: &Cluster,
-        played: Played,
+        played: JobResults,
     ) -> anyhow::Result<Outcome> {
         let nodes = client.nodes().await?;
         let status = client.status().await?;
@@ -317,9 +317,9 @@ async fn all_joined(client: &Client, wanted: usize) -> anyhow::Result<usize> {
 }
 
 /// Lists how each accepted job ended.
-fn endings(jobs: &[DemoJob], played: &Played) -> Vec<Ending> {
+fn endings(jobs: &[DemoJob], played: &JobResults) -> Vec<JobEnd> {
     let ending = |job: &DemoJob| {
-        Some(Ending {
+        Some(JobEnd {
             name: job.name.clone(),
             wanted: job.ends,
             came: *played.states.get(&job.name)?,

@@ -1,10 +1,10 @@
 //! Results of the scenario, and their comparison with the expected ones.
 
 use super::{
-    change::Changed,
+    change::ChangeResult,
     fixtures::{DemoNode, PLANTED},
     groups::GroupLine,
-    job_submission::Played,
+    job_submission::JobResults,
 };
 use crate::output::{self, Columns, Format};
 use lattice_api::conformance::DriftView;
@@ -41,7 +41,7 @@ pub struct Outcome {
     /// Refusal texts of the server.
     pub refusals: Vec<String>,
     /// Firmware change of a BMC, made after everything else.
-    pub changed: Option<Changed>,
+    pub changed: Option<ChangeResult>,
     /// URL of the cluster.
     pub url: String,
     /// Time since the start of the program, seconds.
@@ -50,7 +50,7 @@ pub struct Outcome {
 
 /// Recorded job: its expected end and its actual one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ending {
+pub struct JobEnd {
     /// Job name.
     pub name: String,
     /// Expected end, from the log.
@@ -67,7 +67,7 @@ pub enum Fault {
     /// A difference was found that was not planted.
     Unplanned(Box<DriftView>),
     /// A job did not end as in the log.
-    Ending(Ending),
+    Ending(JobEnd),
     /// The submit over two limits was not refused as expected.
     Refusal {
         wanted: &'static str,
@@ -121,7 +121,7 @@ pub async fn groups(client: &Client) -> Result<Vec<GroupLine>, ClientError> {
 }
 
 /// Counts the recorded jobs by final state.
-pub fn count(played: &Played) -> BTreeMap<String, usize> {
+pub fn count(played: &JobResults) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for state in played.states.values() {
         *counts.entry(state.to_string()).or_insert(0) += 1;
@@ -170,8 +170,8 @@ pub fn print(outcome: &Outcome, faults: &[Fault], format: Format) -> anyhow::Res
 }
 
 /// Returns the lines about the changed node.
-fn changed(changed: &Changed) -> Vec<Vec<String>> {
-    let Changed {
+fn changed(changed: &ChangeResult) -> Vec<Vec<String>> {
+    let ChangeResult {
         node,
         key,
         from,
@@ -218,7 +218,7 @@ pub fn has_planted(drifted: &[DriftView], nodes: &[DemoNode]) -> bool {
 }
 
 /// Returns all deviations from the expected results.
-pub fn judge(outcome: &Outcome, endings: &[Ending], nodes: &[DemoNode]) -> Vec<Fault> {
+pub fn judge(outcome: &Outcome, endings: &[JobEnd], nodes: &[DemoNode]) -> Vec<Fault> {
     let mut faults = Vec::new();
     if outcome.nodes != nodes.len() {
         faults.push(Fault::Missing {
@@ -342,7 +342,7 @@ mod tests {
         outcome.drifted.remove(0);
         outcome.refusals.clear();
         outcome.nodes = 23;
-        let ending = Ending {
+        let ending = JobEnd {
             name: "kth-001".to_owned(),
             wanted: AllocationState::Completed,
             came: AllocationState::Failed,

@@ -61,14 +61,14 @@ const AROUND: Columns<'_> = Columns {
 };
 
 /// Centre of the context, as it was understood.
-enum Around {
+enum ContextCentre {
     /// Line with this number.
     Line(u64),
     /// Time, RFC 3339.
     Moment(String),
 }
 
-impl Around {
+impl ContextCentre {
     fn read(text: &str) -> Result<Self, Failure> {
         match text.trim().parse() {
             Ok(number) => Ok(Self::Line(number)),
@@ -77,7 +77,7 @@ impl Around {
     }
 }
 
-impl fmt::Display for Around {
+impl fmt::Display for ContextCentre {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(number) => write!(f, "{number}"),
@@ -93,11 +93,11 @@ impl Centre {
     /// Finds the time of the centre. The line may be missing on the page, because of a filter or because too many lines
     /// are newer; it is then requested separately.
     async fn of(
-        around: &Around,
+        around: &ContextCentre,
         page: &[HistoryEntryView],
         (node, connection): (&str, &Connection),
     ) -> Result<Self, Failure> {
-        let Around::Line(number) = around else {
+        let ContextCentre::Line(number) = around else {
             return Ok(Self(read_time(&around.to_string()).map(|at| at.0)));
         };
         let is_it = |item: &&HistoryEntryView| item.number == *number;
@@ -166,7 +166,7 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec
 }
 
 /// Describes the query as it was understood, for use after the node's name: ` of kind xid since …`.
-fn asked(query: &HistoryQuery, around: Option<&Around>, centre: Option<&Centre>) -> String {
+fn asked(query: &HistoryQuery, around: Option<&ContextCentre>, centre: Option<&Centre>) -> String {
     let mut words = String::new();
     if let Some(kind) = &query.kind {
         words.push_str(&format!(" of kind {}", kind.replace(',', " or ")));
@@ -181,10 +181,10 @@ fn asked(query: &HistoryQuery, around: Option<&Around>, centre: Option<&Centre>)
     let at = at.as_deref().map(time).unwrap_or_default();
     let within = query.within.as_deref().unwrap_or_default();
     match around {
-        Some(Around::Line(number)) => {
+        Some(ContextCentre::Line(number)) => {
             words.push_str(&format!(" within {within} of line {number}, {at}"));
         }
-        Some(Around::Moment(_)) => words.push_str(&format!(" within {within} of {at}")),
+        Some(ContextCentre::Moment(_)) => words.push_str(&format!(" within {within} of {at}")),
         None => {}
     }
     words
@@ -196,13 +196,17 @@ pub async fn history(args: HistoryArgs, connection: &Connection) -> Result<(), F
         format!("`lattice conformance changes '{list}'`")
     })?;
     let since = args.since.map(|text| output::moment("--since", &text));
-    let around = args.around.as_deref().map(Around::read).transpose()?;
+    let around = args
+        .around
+        .as_deref()
+        .map(ContextCentre::read)
+        .transpose()?;
     let query = HistoryQuery {
         since: since.transpose()?,
         class: args.class,
         kind: (!args.kind.is_empty()).then(|| args.kind.join(",")),
         within: around.is_some().then_some(args.within),
-        around: around.as_ref().map(Around::to_string),
+        around: around.as_ref().map(ContextCentre::to_string),
         limit: Some(args.limit),
         cursor: None,
     };
@@ -243,13 +247,16 @@ mod tests {
     #[test]
     fn a_moment_has_a_middle_however_it_is_written() {
         for text in ["2m", "yesterday", "00:00", "2026-11-21T09:30", "2026-11-21"] {
-            let Around::Moment(at) = Around::read(text).unwrap() else {
+            let ContextCentre::Moment(at) = ContextCentre::read(text).unwrap() else {
                 panic!("{text} is no line's number");
             };
             assert!(read_time(&at).is_some(), "{text}: {at}");
         }
-        assert!(matches!(Around::read("16").unwrap(), Around::Line(16)));
-        let refused = Around::read("2099-01-01").err().unwrap();
+        assert!(matches!(
+            ContextCentre::read("16").unwrap(),
+            ContextCentre::Line(16)
+        ));
+        let refused = ContextCentre::read("2099-01-01").err().unwrap();
         assert!(refused.text.starts_with("--around: "), "{refused}");
         assert_eq!(refused.code, 2);
     }
@@ -262,7 +269,7 @@ mod tests {
             within: Some("10m".to_owned()),
             ..HistoryQuery::default()
         };
-        let around = Around::Moment("2026-11-22T02:12:00.000Z".to_owned());
+        let around = ContextCentre::Moment("2026-11-22T02:12:00.000Z".to_owned());
         let centre = Centre(read_time("2026-11-22T02:12:00.000Z").map(|at| at.0));
         assert_eq!(
             asked(&query, Some(&around), Some(&centre)),

@@ -16,8 +16,8 @@ use lattice_api::duration;
 use lattice_replay::{
     compare::{ComparisonResult, Difference, Row, compare},
     metrics::{CONVENTIONS, Metrics},
-    report::{Page, Side, page},
-    run::{self as replay, Decider, How, Outcome, RunError},
+    report::{Page, PolicySchedule, page},
+    run::{self as replay, Decider, Outcome, ReplayOptions, RunError},
     trace::Workload,
     workload::shake,
 };
@@ -98,7 +98,7 @@ pub fn run(
             length("--window-length", &args.window_length)?,
         )),
     };
-    let how = How {
+    let how = ReplayOptions {
         keeps_nodes: args.html.is_some(),
         ..args.how.read()?
     };
@@ -168,7 +168,7 @@ fn outcomes(
     args: &CompareArgs,
     source: &Source,
     deciders: &[Decider],
-    how: &How,
+    how: &ReplayOptions,
     shaken_ms: u64,
 ) -> Result<Vec<Vec<Outcome>>, Failure> {
     // The recorded schedule is fixed: shifted submits would only falsify its waiting times.
@@ -189,7 +189,7 @@ fn outcomes(
             Some(place) => &shaken[place as usize],
         };
         // Charts show the workload as recorded.
-        let how = How {
+        let how = ReplayOptions {
             keeps_nodes: how.keeps_nodes && *seed == 0,
             ..how.clone()
         };
@@ -211,13 +211,13 @@ fn html(
     rows: &[Row],
     window: Option<(u64, u64)>,
 ) -> String {
-    let sides: Vec<Side<'_>> = args
+    let sides: Vec<PolicySchedule<'_>> = args
         .policies
         .iter()
         .zip(outcomes)
         .filter_map(|(name, side)| {
             let first = side.first()?;
-            Some(Side {
+            Some(PolicySchedule {
                 name,
                 schedule: &first.schedule,
                 classes: &first.metrics.starvation,

@@ -56,7 +56,7 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
     let new = NewFile::create(file, 0o600).with_context(about)?;
     let mut pieces = connection.client.decisions(args.since.as_deref()).await?;
     let is_packed = file.extension().is_some_and(|extension| extension == "zst");
-    let mut written = Written::new(new.file(), is_packed).with_context(about)?;
+    let mut written = OutputFile::new(new.file(), is_packed).with_context(about)?;
     let (mut lines, mut bytes, mut is_whole) = (0, 0, true);
     while let Some(piece) = pieces.next().await {
         let piece = piece?;
@@ -86,12 +86,12 @@ pub async fn run(args: &RecordArgs, connection: &Connection) -> Result<(), Failu
 }
 
 /// Output file, compressed or not.
-enum Written<'f> {
+enum OutputFile<'f> {
     Plain(&'f std::fs::File),
     Packed(zstd::Encoder<'static, &'f std::fs::File>),
 }
 
-impl<'f> Written<'f> {
+impl<'f> OutputFile<'f> {
     fn new(file: &'f std::fs::File, is_packed: bool) -> io::Result<Self> {
         if !is_packed {
             return Ok(Self::Plain(file));

@@ -13,11 +13,11 @@ use clap::{Args, ValueEnum};
 use lattice_api::duration;
 use lattice_quorum_types::{VclusterName, vcluster::DEFAULT_VCLUSTER};
 use lattice_replay::{
-    live::{Deeds, Refused},
+    live::{ActionCounts, OverLimitPolicy},
     metrics::{CONVENTIONS, Metrics, SizeClass},
-    run::{self as replay, Decider, How, Machine, Outcome},
+    run::{self as replay, Decider, Machine, Outcome, ReplayOptions},
     schedule::SameInstant,
-    trace::Skip,
+    trace::SkipReason,
 };
 use serde::Serialize;
 use std::{
@@ -137,7 +137,7 @@ impl HowArgs {
     }
 
     /// Converts the options for the simulator.
-    pub fn read(&self) -> Result<How, Failure> {
+    pub fn read(&self) -> Result<ReplayOptions, Failure> {
         let every_ms = match &self.every {
             None => None,
             Some(text) => {
@@ -145,7 +145,7 @@ impl HowArgs {
                 Some(duration::parse(text).map_err(wrong)?.max(1))
             }
         };
-        Ok(How {
+        Ok(ReplayOptions {
             order: self.same_instant.map(|order| match order {
                 OrderArg::OneByOne => SameInstant::OneByOne,
                 OrderArg::Together => SameInstant::Together,
@@ -154,10 +154,10 @@ impl HowArgs {
             every_ms,
             checks: self.check,
             refused: match self.refused {
-                RefusedArg::ComesAgain => Refused::ComesAgain,
-                RefusedArg::GivesUp => Refused::GivesUp,
+                RefusedArg::ComesAgain => OverLimitPolicy::ComesAgain,
+                RefusedArg::GivesUp => OverLimitPolicy::GivesUp,
             },
-            ..How::default()
+            ..ReplayOptions::default()
         })
     }
 }
@@ -171,13 +171,13 @@ struct Report<'a> {
     unit: &'static str,
     #[serde(flatten)]
     metrics: &'a Metrics,
-    skipped: BTreeMap<Skip, u64>,
+    skipped: BTreeMap<SkipReason, u64>,
     overran: u64,
     without_estimate: u64,
     wall_s: f64,
     jobs_per_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deeds: Option<&'a Deeds>,
+    deeds: Option<&'a ActionCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checked: Option<Checked>,
     schedule_digest: String,
@@ -195,7 +195,7 @@ struct Checked {
 /// Runs `lattice replay run`.
 pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<ExitCode, Failure> {
     let decider = decider(&args.policy, args.weights.as_deref())?;
-    let how = How {
+    let how = ReplayOptions {
         keeps_nodes: args.schedule.is_some(),
         ..args.how.read()?
     };
@@ -304,7 +304,7 @@ fn named(decider: &Decider, policy: &str, weights: Option<&str>) -> String {
 }
 
 /// Replays the workload.
-pub fn served(source: &Source, decider: &Decider, how: &How) -> Result<Outcome, Failure> {
+pub fn served(source: &Source, decider: &Decider, how: &ReplayOptions) -> Result<Outcome, Failure> {
     let run = replay::run(&source.workload, &source.machine, decider, how);
     Ok(run.map_err(anyhow::Error::from)?)
 }
@@ -358,7 +358,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     let skipped = report
         .skipped
         .iter()
-        .filter(|(why, _)| !why.is_refusal() && **why != Skip::NeverStarted);
+        .filter(|(why, _)| !why.is_refusal() && **why != SkipReason::NeverStarted);
     let skipped: u64 = skipped.map(|(_, count)| count).sum();
     add("skipped", skipped.to_string());
     add("wait, mean", time(m.mean_wait_s));

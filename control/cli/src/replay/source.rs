@@ -10,7 +10,7 @@ use lattice_replay::{
     cluster::{self, Cluster, Machines, Schedulers},
     run::Machine,
     trace::{self, Unit, Workload},
-    workload::{self, Fitted, Overrun},
+    workload::{self, FitChanges, Overrun},
 };
 use std::path::{Path, PathBuf};
 
@@ -131,7 +131,7 @@ pub struct Source {
     /// Machine.
     pub machine: Machine,
     /// Changes that were needed to fit the workload.
-    pub fitted: Fitted,
+    pub fitted: FitChanges,
     /// Name of the trace.
     pub name: String,
 }
@@ -161,7 +161,7 @@ impl Source {
         }
         if workload.jobs.is_empty() {
             let (unit, size) = (workload.unit.name(), machine.size());
-            tell(&name, &workload, Fitted::default());
+            tell(&name, &workload, FitChanges::default());
             return Err(Failure::refused(format!(
                 "{}: no job fits a machine of {size} {unit}",
                 trace.trace.display()
@@ -203,7 +203,7 @@ fn note_hardware(workload: &mut Workload, machine: &Machine) {
     }
 }
 
-fn tell(name: &str, workload: &Workload, fitted: Fitted) {
+fn tell(name: &str, workload: &Workload, fitted: FitChanges) {
     for told in workload.skipped.told() {
         say(format!("{name}: {told}"));
     }

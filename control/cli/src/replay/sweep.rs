@@ -14,12 +14,12 @@ use anyhow::Context as _;
 use clap::Args;
 use lattice_api::duration;
 use lattice_replay::{
-    compare::{Better, MEASURES, Measure},
+    compare::{GoodDirection, MEASURES, Measure},
     live::Judge,
     metrics::{CONVENTIONS, Metrics},
-    run::{self as replay, Decider, How, RunError},
+    run::{self as replay, Decider, ReplayOptions, RunError},
     schedule::SameInstant,
-    sweep::{Point, Space, Vector, best, pareto},
+    sweep::{ParetoPoint, Space, Vector, best, pareto},
     trace::Workload,
     workload::shake,
 };
@@ -86,7 +86,7 @@ struct Report<'a> {
     tried: usize,
     seeds: u32,
     objectives: &'a [String],
-    front: &'a [Point],
+    front: &'a [ParetoPoint],
     wall_s: f64,
     jobs_per_s: f64,
     order: &'static str,
@@ -174,11 +174,12 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
 }
 
 fn objective(name: &str) -> Result<&'static Measure, Failure> {
-    let measure = Measure::named(name.trim()).filter(|measure| measure.better != Better::Neither);
+    let measure =
+        Measure::named(name.trim()).filter(|measure| measure.better != GoodDirection::Neither);
     measure.ok_or_else(|| {
         let known = MEASURES
             .iter()
-            .filter(|measure| measure.better != Better::Neither);
+            .filter(|measure| measure.better != GoodDirection::Neither);
         let known: Vec<&str> = known.map(|measure| measure.name).collect();
         Failure::usage(format!(
             "--objective: there is no measure {:?} that is better one way; one of {}",
@@ -195,9 +196,9 @@ fn tried(
     vectors: &[Vector],
     shaken: &[Workload],
     objectives: &[&Measure],
-    how: &How,
+    how: &ReplayOptions,
 ) -> Result<Vec<Vec<f64>>, Failure> {
-    let how = How {
+    let how = ReplayOptions {
         judge: Judge::Nobody,
         checks: false,
         ..how.clone()
@@ -270,12 +271,12 @@ fn points(
     values: &[Vec<f64>],
     told: &ReportedVectors,
     objectives: &[&Measure],
-    how: &How,
-) -> Result<Vec<Point>, Failure> {
+    how: &ReplayOptions,
+) -> Result<Vec<ParetoPoint>, Failure> {
     let again = |place: &usize| -> Result<(bool, Metrics), RunError> {
         let decider = Decider::Lattice(Some(vectors[*place].policy));
         let serve = |judge| {
-            let how = How {
+            let how = ReplayOptions {
                 judge,
                 ..how.clone()
             };
@@ -293,7 +294,7 @@ fn points(
             .iter()
             .map(|of| Some((of.name, of.of(&metrics)?)));
         let named = objectives.iter().map(|objective| objective.name);
-        points.push(Point {
+        points.push(ParetoPoint {
             policy: vectors[*place].text.clone(),
             values: named.zip(values[*place].iter().copied()).collect(),
             by_quorum: (!confirmed).then(|| by_quorum.flatten().collect()),

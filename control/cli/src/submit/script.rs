@@ -65,7 +65,7 @@ impl Directive {
 }
 
 /// Context of a script besides its text.
-pub struct Outside<'a> {
+pub struct ScriptContext<'a> {
     /// Default name of the allocation, if neither command line nor script give one.
     pub name: Option<&'a str>,
     /// Flags of the command line.
@@ -100,7 +100,7 @@ impl fmt::Display for Fault {
 }
 
 /// Reads the lines of a script that contain flags.
-pub fn read(text: &str, outside: &Outside<'_>) -> Header {
+pub fn read(text: &str, outside: &ScriptContext<'_>) -> Header {
     let header = header::read(text);
     let mut faults = header.faults;
     let mut ours: Vec<Directive> = Vec::new();

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// Expected content of one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Want {
+pub enum ExpectedClass {
     /// Copy the class from the request's model.
     Model,
     /// Constraints on these keys.
@@ -32,7 +32,7 @@ pub enum Want {
 pub struct ClassWant {
     pub policy: Policy,
     pub sensitive: Sensitive,
-    pub want: Want,
+    pub want: ExpectedClass,
 }
 
 /// Source that the baseline is copied from.
@@ -150,7 +150,7 @@ pub fn read(name: &str, request: &BaselineRequest) -> Result<CheckedBaseline, Pr
             continue;
         };
         let want = class_want(&mut faults, &field, class, form, (policy, sensitive));
-        if want.want == Want::Model && model.is_none() {
+        if want.want == ExpectedClass::Model && model.is_none() {
             faults.add(
                 format!("{field}.keys"),
                 "give keys, or from_node or from_group to be like",
@@ -198,10 +198,10 @@ fn class_want(
         Some(text) => word(faults, &format!("{field}.sensitive"), Some(text)),
     };
     let want = match &form.keys {
-        None => Want::Model,
+        None => ExpectedClass::Model,
         Some(keys) if keys.is_empty() => {
             faults.add(format!("{field}.keys"), "give one key at least");
-            Want::Model
+            ExpectedClass::Model
         }
         Some(keys) => {
             let mut constraints = Vec::with_capacity(keys.len());
@@ -217,7 +217,7 @@ fn class_want(
                     Err(reason) => faults.add(&field, reason),
                 }
             }
-            Want::Keys(constraints)
+            ExpectedClass::Keys(constraints)
         }
     };
     ClassWant {
@@ -321,9 +321,12 @@ mod tests {
         let wanted = wanted.unwrap();
         assert_eq!(wanted.model, Some(Model::Node("gpu001".to_owned())));
         let bios = &wanted.classes[&Class::Bios];
-        assert_eq!((bios.policy, &bios.want), (Policy::Drain, &Want::Model));
+        assert_eq!(
+            (bios.policy, &bios.want),
+            (Policy::Drain, &ExpectedClass::Model)
+        );
         let nic = &wanted.classes[&Class::Nic];
-        let Want::Keys(keys) = &nic.want else {
+        let ExpectedClass::Keys(keys) = &nic.want else {
             panic!("{nic:?}")
         };
         assert_eq!(nic.policy, Policy::Warn);

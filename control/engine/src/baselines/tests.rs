@@ -67,8 +67,8 @@ fn speaks(baselines: &Baselines, node: &str, cohort: Option<&CohortKey>) -> Stri
     let node = NodeId::new(node).unwrap();
     match baselines.of(&node, cohort).get(&Class::Nic) {
         None => "none".to_owned(),
-        Some(Chosen::One(kept)) => kept.record.name.to_string(),
-        Some(Chosen::Ambiguous(both)) => {
+        Some(BaselineChoice::One(kept)) => kept.record.name.to_string(),
+        Some(BaselineChoice::Ambiguous(both)) => {
             let names: Vec<_> = both.iter().map(|k| k.record.name.to_string()).collect();
             format!("ambiguous: {}", names.join(" "))
         }

@@ -6,7 +6,8 @@
 
 use lattice_conformance::Reading;
 use lattice_redfish::{
-    Deed, DeedRoute, DeedsSeen, Documents, ResourcePath, find_deeds, http::Bmc, read_deeds,
+    BmcEvent, Documents, EventListRoute, FetchedEventDocuments, ResourcePath, find_deeds,
+    http::Bmc, read_deeds,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,28 +21,28 @@ const LONGEST_REST: u32 = 64;
 
 /// Task and log lists of one BMC.
 #[derive(Debug, Default)]
-pub(super) struct Deeds {
-    route: DeedRoute,
+pub(super) struct BmcEventLists {
+    route: EventListRoute,
     /// Readings until the lists are discovered again.
     found_for: u32,
-    seen: DeedsSeen,
+    seen: FetchedEventDocuments,
     /// Whether all lists were read once.
     is_begun: bool,
     turn: usize,
     /// Skipped lists, by list number.
-    rests: BTreeMap<usize, Rest>,
+    rests: BTreeMap<usize, ListPause>,
 }
 
 /// Skip state of a list that did not answer.
 #[derive(Debug, Clone, Copy)]
-struct Rest {
+struct ListPause {
     /// Readings until the list is requested again.
     left: u32,
     /// Initial number of readings to skip.
     whole: u32,
 }
 
-impl Deeds {
+impl BmcEventLists {
     /// Reads the events that the BMC lists, whether reported before or not, and returns them with the lists that were
     /// read. `documents` are those of the same reading. `is_quiet`: no value changed, and the reading was not
     /// requested.
@@ -50,7 +51,7 @@ impl Deeds {
         bmc: &Bmc,
         mut documents: Documents,
         is_quiet: bool,
-    ) -> (BTreeSet<ResourcePath>, Vec<Deed>) {
+    ) -> (BTreeSet<ResourcePath>, Vec<BmcEvent>) {
         if self.found_for == 0 {
             self.find(bmc, &mut documents).await;
         }
@@ -84,7 +85,7 @@ impl Deeds {
 
     /// Reads all events again at the next reading, because the last ones were not stored.
     pub(super) fn forget(&mut self) {
-        self.seen = DeedsSeen::default();
+        self.seen = FetchedEventDocuments::default();
         self.is_begun = false;
     }
 
@@ -130,6 +131,6 @@ impl Deeds {
     fn rest(&mut self, number: usize) {
         let before = self.rests.get(&number).map_or(0, |rest| rest.whole);
         let whole = before.saturating_mul(2).clamp(1, LONGEST_REST);
-        self.rests.insert(number, Rest { left: whole, whole });
+        self.rests.insert(number, ListPause { left: whole, whole });
     }
 }

@@ -9,11 +9,11 @@ pub(super) const MOST_TURNS: usize = 12;
 const HOUR_MS: u64 = 3_600_000;
 
 /// A history entry to be written, with the record that it names.
-pub(super) type Unwritten = (FromBmc, Option<ClassRecord>);
+pub(super) type UnwrittenEntry = (FromBmc, Option<ClassRecord>);
 
 /// Recently written transitions by class.
 #[derive(Debug, Default)]
-pub(super) struct Turns(BTreeMap<Class, Turning>);
+pub(super) struct RecentTransitions(BTreeMap<Class, Turning>);
 
 #[derive(Debug, Default)]
 struct Turning {
@@ -27,7 +27,7 @@ struct Turning {
     left_out: u32,
 }
 
-impl Turns {
+impl RecentTransitions {
     /// Continues from the entries written by an earlier process.
     pub(super) fn resume(&mut self, published: BTreeMap<Class, ClassMark>) {
         for (class, mark) in published {
@@ -42,7 +42,7 @@ impl Turns {
         now: u64,
         (entry, record): (Entry, Option<ClassRecord>),
         is_turn: bool,
-    ) -> Vec<Unwritten> {
+    ) -> Vec<UnwrittenEntry> {
         let turning = self.0.entry(entry.class).or_default();
         if is_turn {
             let before = turning.held.replace((entry, record));
@@ -50,21 +50,21 @@ impl Turns {
             return turning.due(now).into_iter().collect();
         }
         // A change is always written, after the transition that precedes it.
-        let mut all: Vec<Unwritten> = turning.put_together().into_iter().collect();
+        let mut all: Vec<UnwrittenEntry> = turning.put_together().into_iter().collect();
         turning.written = Some(entry.to);
         all.push((turning.write(entry, false), record));
         all
     }
 
     /// Held transitions that may be written now.
-    pub(super) fn due(&mut self, now: u64) -> Vec<Unwritten> {
+    pub(super) fn due(&mut self, now: u64) -> Vec<UnwrittenEntry> {
         let turnings = self.0.values_mut();
         turnings.filter_map(|turning| turning.due(now)).collect()
     }
 }
 
 impl Turning {
-    fn due(&mut self, now: u64) -> Option<Unwritten> {
+    fn due(&mut self, now: u64) -> Option<UnwrittenEntry> {
         self.held.as_ref()?;
         // Entries from the future are dropped as well, after the clock was set back.
         self.spent.retain(|at| *at <= now && now - at < HOUR_MS);
@@ -77,7 +77,7 @@ impl Turning {
     }
 
     /// The held transition; `None` where the class again has the mark that was written last.
-    fn put_together(&mut self) -> Option<Unwritten> {
+    fn put_together(&mut self) -> Option<UnwrittenEntry> {
         let (entry, record) = self.held.take()?;
         if self.written == Some(entry.to) {
             self.left_out += 1;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// Alternates each minute between known and unknown, from minute `from` on, for `minutes` minutes.
-    fn flap(turns: &mut Turns, from: u64, minutes: u64) -> Vec<FromBmc> {
+    fn flap(turns: &mut RecentTransitions, from: u64, minutes: u64) -> Vec<FromBmc> {
         let mut written = Vec::new();
         for minute in from..from + minutes {
             let at = minute * 60_000;
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_bmc_that_comes_and_goes_is_written_so_often_and_what_is_left_out_is_counted() {
-        let mut turns = Turns::default();
+        let mut turns = RecentTransitions::default();
         turns.resume([(Class::Bmc, A)].into());
         let day = flap(&mut turns, 0, 24 * 60);
         assert!(day.len() <= 24 * MOST_TURNS + MOST_TURNS, "{}", day.len());
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_change_is_written_also_in_the_midst_of_it_and_so_is_the_end() {
-        let mut turns = Turns::default();
+        let mut turns = RecentTransitions::default();
         turns.resume([(Class::Bmc, A)].into());
         assert_eq!(flap(&mut turns, 0, 13).len(), MOST_TURNS);
         // The class is unknown since minute 12, which is not written; then the firmware changes.

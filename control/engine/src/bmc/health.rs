@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Health state of one node by its BMC, updated with each reading.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct BmcHealth {
     engine: Engine,
     /// Engine for contradictions between host and BMC.
     of_both: Engine,
@@ -32,7 +32,7 @@ pub(super) struct Wrong {
     untold: BTreeSet<String>,
 }
 
-impl Wrong {
+impl BmcHealth {
     /// Health state of a node that was not read yet.
     pub(super) fn new(table: Table) -> Self {
         let checks = table.checks.iter().filter(|check| may_drain(*check));
@@ -272,12 +272,12 @@ mod tests {
     fn may_drain_with(lines: &str) -> bool {
         let site = format!("version: s\nchecks:\n{lines}");
         let table = Table::shipped().unwrap().with_site(&site).unwrap();
-        Wrong::new(table).may_drain()
+        BmcHealth::new(table).may_drain()
     }
 
     #[test]
     fn as_shipped_nothing_that_a_bmc_tells_drains_and_a_site_may_say_otherwise() {
-        assert!(!Wrong::new(Table::shipped().unwrap()).may_drain());
+        assert!(!BmcHealth::new(Table::shipped().unwrap()).may_drain());
         assert!(may_drain_with("  bmc.system_critical: {severity: faulty}"));
         assert!(may_drain_with(
             "  bios.settings_pending: {severity: faulty, action: reboot}"
@@ -310,7 +310,7 @@ mod tests {
         let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty, for_s: 600}\n  \
                     bmc.part_critical: {severity: faulty}";
         let table = Table::shipped().unwrap().with_site(site).unwrap();
-        let mut wrong = Wrong::new(table);
+        let mut wrong = BmcHealth::new(table);
         let both = ["bmc.part_critical", "bmc.system_critical"];
         assert!(wrong.untold().iter().eq(both), "it was not asked yet");
         for (at, health, is_doubted, untold) in [
@@ -334,8 +334,8 @@ mod tests {
     fn a_doubted_look_ends_nothing_that_drains() {
         let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty}";
         let table = Table::shipped().unwrap().with_site(site).unwrap();
-        let mut wrong = Wrong::new(table);
-        let codes = |wrong: &Wrong| -> Vec<String> {
+        let mut wrong = BmcHealth::new(table);
+        let codes = |wrong: &BmcHealth| -> Vec<String> {
             let reasons = wrong.reasons().into_iter();
             reasons.map(|reason| reason.code).collect()
         };
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_host_and_bmc_say_otherwise_is_a_reason_until_both_say_the_same() {
-        let mut wrong = Wrong::new(Table::shipped().unwrap());
+        let mut wrong = BmcHealth::new(Table::shipped().unwrap());
         let host = |class: Class, keys: [(&str, &str); 2]| {
             let mut record = ClassRecord::new(class);
             for (key, value) in keys {

@@ -28,7 +28,7 @@ pub use host::Host;
 pub use parts::{Parts, SILENT};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use reading_requests::BROKE_DOWN;
-pub use reading_requests::Looked;
+pub use reading_requests::RequestedReading;
 pub use readings::Readings;
 pub use supervision::run;
 pub use worker::Edges;

@@ -4,12 +4,12 @@
 mod tests;
 
 use super::{
-    flapping::{Turns, Unwritten},
-    health::Wrong,
+    flapping::{RecentTransitions, UnwrittenEntry},
+    health::BmcHealth,
     host::Host,
     node_match::whose,
     parts::Parts,
-    reading_requests::{Ask, Looked},
+    reading_requests::{ReadingRequest, RequestedReading},
 };
 use crate::history::{self, HistoryError};
 use lattice_conformance::{
@@ -25,7 +25,7 @@ const MOST_UNWRITTEN: usize = 64;
 
 /// Next step after a complete reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Next {
+pub(super) enum NextReadingStep {
     /// Read again after the usual interval.
     Rest,
     /// A value changed: read again soon to confirm the change.
@@ -36,16 +36,16 @@ pub(super) enum Next {
 
 /// Time and cause of a reading.
 #[derive(Debug, Clone)]
-pub(super) struct Look {
+pub(super) struct ReadingCause {
     /// Time of the reading.
     pub(super) at: UnixMillis,
     /// Cause of the reading.
     pub(super) cause: Cause,
 }
 
-impl Look {
+impl ReadingCause {
     /// A reading for these requests, attributed to the first of them. Without requests it is a periodic reading.
-    pub(super) fn of(asked: &[Ask], at: UnixMillis) -> Self {
+    pub(super) fn of(asked: &[ReadingRequest], at: UnixMillis) -> Self {
         let cause = asked
             .first()
             .map_or(Cause::Periodic, |ask| Cause::Operator {
@@ -67,7 +67,7 @@ pub(super) struct Node {
     history: History,
     /// Record that counts for each class. While a change waits for confirmation, the record before the change.
     published: BTreeMap<Class, ClassRecord>,
-    wrong: Wrong,
+    wrong: BmcHealth,
     /// Name of the node's system at the BMC.
     system: Option<SystemName>,
     /// Whether a change was read once and must be read again.
@@ -75,14 +75,14 @@ pub(super) struct Node {
     /// Classes that change with every reading: unknown until two successive readings are equal.
     restless: BTreeSet<Class>,
     /// History entries that are not written to disk yet, with the records that they name.
-    unwritten: Vec<Unwritten>,
+    unwritten: Vec<UnwrittenEntry>,
     /// Limits how many transitions to unknown and back are recorded.
-    turns: Turns,
+    turns: RecentTransitions,
 }
 
 impl Node {
     /// A node that was not read yet.
-    pub(super) fn new(name: NodeId, selector: Selector, wrong: Wrong) -> Self {
+    pub(super) fn new(name: NodeId, selector: Selector, wrong: BmcHealth) -> Self {
         Self {
             name,
             selector,
@@ -95,7 +95,7 @@ impl Node {
             waits: false,
             restless: BTreeSet::new(),
             unwritten: Vec::new(),
-            turns: Turns::default(),
+            turns: RecentTransitions::default(),
         }
     }
 
@@ -163,7 +163,11 @@ impl Node {
     }
 
     /// Takes over the result of a reading for this node.
-    pub(super) fn take(&mut self, report: &BmcReport, look: &Look) -> (Next, Looked) {
+    pub(super) fn take(
+        &mut self,
+        report: &BmcReport,
+        look: &ReadingCause,
+    ) -> (NextReadingStep, RequestedReading) {
         let looked = self.looked(report);
         let next = match self.found(report) {
             Some(found) => self.answered(found, look),
@@ -173,19 +177,19 @@ impl Node {
     }
 
     /// Records that the node cannot be read, and returns the result for pending requests.
-    pub(super) fn cannot_be_read(&mut self, why: &str, look: &Look) -> Looked {
+    pub(super) fn cannot_be_read(&mut self, why: &str, look: &ReadingCause) -> RequestedReading {
         self.silent(why, &Reading::failed(why), look);
         let why = why.to_owned();
-        Looked::Silent { why }
+        RequestedReading::Silent { why }
     }
 
     /// Result of a reading for this node, compared with the published records. Changes no state.
-    pub(super) fn looked(&self, report: &BmcReport) -> Looked {
+    pub(super) fn looked(&self, report: &BmcReport) -> RequestedReading {
         let Some(found) = self.found(report) else {
             let why = self.why_silent(report);
-            return Looked::Silent { why };
+            return RequestedReading::Silent { why };
         };
-        Looked::Read {
+        RequestedReading::Read {
             differs: self.differs(found),
         }
     }
@@ -230,7 +234,7 @@ impl Node {
         self.waits
     }
 
-    fn answered(&mut self, found: &NodeReport, look: &Look) -> Next {
+    fn answered(&mut self, found: &NodeReport, look: &ReadingCause) -> NextReadingStep {
         // A reading of a hanging BMC finds only a part of the route and must not replace a complete one.
         if self.route.is_none() || self.is_lost || !found.route.is_partial() {
             self.route = Some(found.route.clone());
@@ -242,10 +246,10 @@ impl Node {
         let mut next = self.observe(&records, look);
         let is_known = |record: &ClassRecord| record.state().digest().is_some();
         if !records.values().all(is_known) {
-            next = Next::Again;
+            next = NextReadingStep::Again;
         }
-        if next == Next::Rest && found.route.is_partial() {
-            next = Next::Again;
+        if next == NextReadingStep::Rest && found.route.is_partial() {
+            next = NextReadingStep::Again;
         }
         // Changes confirmed by this reading count now.
         let is_doubted = !self.differs(found).is_empty();
@@ -270,12 +274,17 @@ impl Node {
         }
     }
 
-    fn silent(&mut self, why: &str, reading: &Reading<String>, look: &Look) -> Next {
+    fn silent(
+        &mut self,
+        why: &str,
+        reading: &Reading<String>,
+        look: &ReadingCause,
+    ) -> NextReadingStep {
         tracing::warn!(node = %self.name, why, "the node's BMC does not report it");
         // A change to unknown counts at once, and so does the return to the last known value.
         self.observe(&unread(reading), look);
         self.wrong.silent(look.at, self.unknown_since(look.at), why);
-        Next::Again
+        NextReadingStep::Again
     }
 
     /// Time since which class `bmc` is unknown, including the time before control started.
@@ -285,7 +294,11 @@ impl Node {
         unknown.map_or(now, |standing| UnixMillis(standing.since))
     }
 
-    fn observe(&mut self, records: &BTreeMap<Class, ClassRecord>, look: &Look) -> Next {
+    fn observe(
+        &mut self,
+        records: &BTreeMap<Class, ClassRecord>,
+        look: &ReadingCause,
+    ) -> NextReadingStep {
         let seen = ReadContext {
             at: look.at.0,
             // A BMC does not report the boots of the host.
@@ -313,8 +326,8 @@ impl Node {
         self.unwritten.drain(..too_many);
         self.waits = observed.confirm;
         match observed.confirm {
-            true => Next::Confirm,
-            false => Next::Rest,
+            true => NextReadingStep::Confirm,
+            false => NextReadingStep::Rest,
         }
     }
 
@@ -377,7 +390,7 @@ impl Node {
 async fn write(
     kept: &history::History,
     node: &NodeId,
-    unwritten: &[Unwritten],
+    unwritten: &[UnwrittenEntry],
     now: UnixMillis,
 ) -> Result<(), HistoryError> {
     for (told, record) in unwritten {

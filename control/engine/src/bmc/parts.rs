@@ -1,6 +1,6 @@
 //! Data of one node by its BMC: records of its classes, findings and health reasons.
 
-use crate::view::Named;
+use crate::view::BmcFaults;
 use lattice_conformance::{Class, ClassRecord, Finding, health};
 use lattice_placement::Health;
 use lattice_quorum_types::UnixMillis;
@@ -51,8 +51,8 @@ impl Parts {
 
     /// Reasons that are not observe-only, and their effect on placement. Reasons reported earlier remain while the BMC
     /// is silent.
-    pub(crate) fn named(&self) -> Named {
-        let mut named = Named::default();
+    pub(crate) fn named(&self) -> BmcFaults {
+        let mut named = BmcFaults::default();
         for reason in self.reasons.iter().filter(|reason| !reason.observe_only) {
             named
                 .reasons

@@ -15,13 +15,13 @@ pub(super) const MOST_WAITING: usize = 16;
 
 /// A request for an immediate reading.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct ReadingRequest {
     /// Node of the BMC that the request concerns.
     pub(super) node: NodeId,
     /// Principal that sent the request.
     pub(super) who: String,
     /// Receiver of the result.
-    pub(super) answer: oneshot::Sender<Looked>,
+    pub(super) answer: oneshot::Sender<RequestedReading>,
 }
 
 /// Reason reported while a worker restarts after a panic, which is a bug in control.
@@ -29,7 +29,7 @@ pub(crate) const BROKE_DOWN: &str = "the BMC reader task panicked and restarts";
 
 /// Result of a requested reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Looked {
+pub enum RequestedReading {
     /// The BMC answered.
     Read {
         /// Classes that differ from the previous reading; a change counts once it is read twice.
@@ -55,15 +55,15 @@ const LATE_WITHIN: Duration = Duration::from_secs(120);
 
 /// A requested reading that is not finished.
 #[derive(Debug)]
-struct Underway {
-    answered: oneshot::Receiver<Looked>,
+struct PendingReading {
+    answered: oneshot::Receiver<RequestedReading>,
     /// Data from the BMC when the reading was requested.
     before: Option<Arc<Parts>>,
     /// Time since which no request waits for this reading.
     left_at: Option<Instant>,
 }
 
-impl Underway {
+impl PendingReading {
     /// Whether this reading may answer a request made now; `now` is the present BMC data. A fault that this reading
     /// itself discovered since it was requested must not be confirmed by the same reading.
     fn is_of_use(&self, now: Option<&Parts>) -> bool {
@@ -79,22 +79,22 @@ impl Underway {
 
 /// Waits for a reading. When the wait ends early for any reason, drop stores the reading for the principal's next
 /// request.
-struct Waiting<'a> {
-    asks: &'a Asks,
+struct ReadingWaiter<'a> {
+    asks: &'a ReadingRequests,
     key: (NodeId, String),
-    underway: Option<Underway>,
+    underway: Option<PendingReading>,
 }
 
-impl Waiting<'_> {
+impl ReadingWaiter<'_> {
     /// Waits for the result. `None` if the worker of the BMC failed.
-    async fn look(mut self, told: BmcReport<'_>) -> Option<Looked> {
+    async fn look(mut self, told: BmcReport<'_>) -> Option<RequestedReading> {
         let underway = self.underway.as_mut()?;
         let looked = (&mut underway.answered).await;
-        let Underway {
+        let PendingReading {
             before, left_at, ..
         } = self.underway.take()?;
         let mut looked = looked.ok()?;
-        if let Looked::Read { differs } = &mut looked
+        if let RequestedReading::Read { differs } = &mut looked
             && left_at.is_some()
             && let Some((before, now)) = before.zip(told())
         {
@@ -105,7 +105,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for ReadingWaiter<'_> {
     fn drop(&mut self) {
         let Some(mut underway) = self.underway.take() else {
             return;
@@ -119,15 +119,15 @@ impl Drop for Waiting<'_> {
 
 /// Request queues of the workers, and the readings that outlasted their requests.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asks {
+pub(super) struct ReadingRequests {
     /// Request queue of the worker for each node's BMC.
-    workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<Ask>>>>,
+    workers: Arc<Mutex<BTreeMap<NodeId, mpsc::Sender<ReadingRequest>>>>,
     /// Unfinished readings by node and requesting principal.
-    late: Arc<Mutex<BTreeMap<(NodeId, String), Underway>>>,
+    late: Arc<Mutex<BTreeMap<(NodeId, String), PendingReading>>>,
 }
 
-impl Asks {
-    pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {
+impl ReadingRequests {
+    pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<ReadingRequest>) {
         self.workers.lock().insert(node, worker);
     }
 
@@ -137,11 +137,11 @@ impl Asks {
         (node, who): (&NodeId, &str),
         within: Duration,
         told: BmcReport<'_>,
-    ) -> Option<Looked> {
+    ) -> Option<RequestedReading> {
         let worker = self.workers.lock().get(node).cloned()?;
         let key = (node.clone(), who.to_owned());
         let until = Instant::now() + within;
-        let broke_down = || Looked::Silent {
+        let broke_down = || RequestedReading::Silent {
             why: BROKE_DOWN.to_owned(),
         };
         let before = told();
@@ -151,27 +151,27 @@ impl Asks {
             None => {
                 let (answer, answered) = oneshot::channel();
                 let (node, who) = key.clone();
-                let ask = worker.send(Ask { node, who, answer });
+                let ask = worker.send(ReadingRequest { node, who, answer });
                 match timeout_at(until, ask).await {
-                    Ok(Ok(())) => Underway {
+                    Ok(Ok(())) => PendingReading {
                         answered,
                         before,
                         left_at: None,
                     },
                     Ok(Err(_)) => return Some(broke_down()),
                     // The queue stayed full, so the request was not accepted.
-                    Err(_) => return Some(Looked::Late { within }),
+                    Err(_) => return Some(RequestedReading::Late { within }),
                 }
             }
         };
-        let waiting = Waiting {
+        let waiting = ReadingWaiter {
             asks: self,
             key,
             underway: Some(underway),
         };
         match timeout_at(until, waiting.look(told)).await {
             Ok(looked) => Some(looked.unwrap_or_else(broke_down)),
-            Err(_) => Some(Looked::Late { within }),
+            Err(_) => Some(RequestedReading::Late { within }),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     parts::Parts,
-    reading_requests::{Ask, Asks, Looked},
+    reading_requests::{ReadingRequest, ReadingRequests, RequestedReading},
 };
 use lattice_conformance::{LimitState, Power};
 use lattice_quorum_types::{NodeId, UnixMillis};
@@ -30,7 +30,7 @@ pub struct Readings {
     power: Arc<Mutex<BTreeMap<NodeId, Arc<PowerSeen>>>>,
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
     /// Requests for an immediate reading.
-    asks: Asks,
+    asks: ReadingRequests,
     /// Incremented with every change of a node's parts. Power changes constantly and wakes no reader.
     version: watch::Sender<u64>,
 }
@@ -40,7 +40,7 @@ impl Default for Readings {
         Self {
             power: Arc::default(),
             parts: Arc::default(),
-            asks: Asks::default(),
+            asks: ReadingRequests::default(),
             version: watch::Sender::new(0),
         }
     }
@@ -72,19 +72,25 @@ impl Readings {
     /// only after a second reading, as usual. A slow BMC takes minutes for a complete reading. That reading continues
     /// after the timeout and answers the next request of the same principal; otherwise such a BMC could answer no
     /// request. `None` if no BMC of the node is configured.
-    pub async fn look(&self, node: &NodeId, who: &str, within: Duration) -> Option<Looked> {
+    pub async fn look(
+        &self,
+        node: &NodeId,
+        who: &str,
+        within: Duration,
+    ) -> Option<RequestedReading> {
         let told = || self.parts(node);
         self.asks.look((node, who), within, &told).await
     }
 
-    pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<Ask>) {
+    pub(super) fn put_worker(&self, node: NodeId, worker: mpsc::Sender<ReadingRequest>) {
         self.asks.put_worker(node, worker);
     }
 
     /// Answers requests for this node in place of a worker, for tests.
     #[cfg(any(test, feature = "testing"))]
-    pub fn answers(&self, node: NodeId, looks: impl Fn() -> Looked + Send + 'static) {
-        let (worker, mut asks) = mpsc::channel::<Ask>(super::reading_requests::MOST_WAITING);
+    pub fn answers(&self, node: NodeId, looks: impl Fn() -> RequestedReading + Send + 'static) {
+        let (worker, mut asks) =
+            mpsc::channel::<ReadingRequest>(super::reading_requests::MOST_WAITING);
         self.put_worker(node, worker);
         tokio::spawn(async move {
             while let Some(ask) = asks.recv().await {

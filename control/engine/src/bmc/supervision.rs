@@ -3,8 +3,8 @@
 
 use super::{
     config::{BmcPlan, BmcTarget},
-    node::{Look, Node, no_power},
-    reading_requests::{Ask, Looked},
+    node::{Node, ReadingCause, no_power},
+    reading_requests::{ReadingRequest, RequestedReading},
     worker::{AGAIN_AFTER, Edges, Shared, Worker, asks, nodes, tell},
 };
 use lattice_host::error_text::with_causes;
@@ -82,10 +82,15 @@ fn longest(shared: &Shared) -> Duration {
 
 /// Reports for all nodes of the BMC that they cannot be read, in the published readings and to pending requests. Faults
 /// that were reported before remain.
-async fn unread(nodes: &mut BTreeMap<NodeId, Node>, shared: &Shared, why: &str, asked: Vec<Ask>) {
+async fn unread(
+    nodes: &mut BTreeMap<NodeId, Node>,
+    shared: &Shared,
+    why: &str,
+    asked: Vec<ReadingRequest>,
+) {
     let edges = &shared.edges;
-    let look = Look::of(&asked, edges.clock.now());
-    let mut looked: BTreeMap<NodeId, Looked> = BTreeMap::new();
+    let look = ReadingCause::of(&asked, edges.clock.now());
+    let mut looked: BTreeMap<NodeId, RequestedReading> = BTreeMap::new();
     for (name, node) in nodes {
         node.resume(&edges.history).await;
         let came = node.cannot_be_read(why, &look);

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::history::{History, HistoryEntry, HistoryFilter, Source, Then};
+use crate::history::{History, HistoryEntry, HistoryFilter, PastClassState, Source};
 use lattice_conformance::{
     Class, ClassMark, Identity, LimitState, Milliwatts, Reading, health::Severity, history::Cause,
 };
@@ -222,9 +222,9 @@ fn change(told: &HistoryEntry) -> (String, String) {
     (change.from.to_string(), change.to.to_string())
 }
 
-fn firmware_of(then: &Then) -> String {
+fn firmware_of(then: &PastClassState) -> String {
     match then {
-        Then::Known { record, .. } => record.get("bmc.firmware").to_string(),
+        PastClassState::Known { record, .. } => record.get("bmc.firmware").to_string(),
         other => format!("{other:?}"),
     }
 }
@@ -328,13 +328,16 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
         let (readings, node) = (fixture.readings.clone(), id(node));
         async move { readings.look(&node, "ada", LONG).await }
     };
-    let same = Looked::Read { differs: vec![] };
+    let same = RequestedReading::Read { differs: vec![] };
     assert_eq!(look("gpu101").await, Some(same));
     assert_eq!(look("gpu999").await, None, "nobody reads its BMC");
 
     assert!(bmc.set(BMC_VERSION, "/Version", "nc.9.9.9".into()));
     let differs = vec![Class::Bmc];
-    assert_eq!(look("gpu101").await, Some(Looked::Read { differs }));
+    assert_eq!(
+        look("gpu101").await,
+        Some(RequestedReading::Read { differs })
+    );
     // Read a second time before it counts, and attributed to the principal that saw it first; also for the BMC's other
     // node.
     for node in ["gpu101", "gpu102"] {
@@ -343,7 +346,7 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
         assert_eq!(second.entry.cause, Cause::Operator { who });
     }
     bmc.break_path("*", Fault::Reset);
-    let Some(Looked::Silent { why }) = look("gpu101").await else {
+    let Some(RequestedReading::Silent { why }) = look("gpu101").await else {
         panic!("it says nothing");
     };
     assert!(!why.is_empty());
@@ -595,7 +598,7 @@ async fn what_is_asked_again_within_seconds_confirms_nothing() {
     for node in ["gpu101", "gpu102", "gpu101"] {
         let looked = fixture.readings.look(&id(node), "ada", LONG).await;
         let differs = vec![Class::Bmc];
-        assert_eq!(looked, Some(Looked::Read { differs }), "{node}");
+        assert_eq!(looked, Some(RequestedReading::Read { differs }), "{node}");
     }
     // A fault counts at once.
     let system = "/redfish/v1/Systems/Node1";

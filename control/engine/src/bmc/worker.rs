@@ -2,11 +2,11 @@
 
 use super::{
     config::{self, BmcPlan, BmcTarget, client},
-    events::Deeds,
-    health::Wrong,
+    events::BmcEventLists,
+    health::BmcHealth,
     host::Hosts,
-    node::{Look, Next, Node},
-    reading_requests::{Ask, BROKE_DOWN, Looked, MOST_WAITING},
+    node::{NextReadingStep, Node, ReadingCause},
+    reading_requests::{BROKE_DOWN, MOST_WAITING, ReadingRequest, RequestedReading},
     readings::Readings,
 };
 use crate::history::History;
@@ -61,10 +61,10 @@ pub(super) struct Worker<'n> {
     bmc: Bmc,
     endpoint: ReadOnly,
     password_file: PathBuf,
-    deeds: Deeds,
+    deeds: BmcEventLists,
     nodes: &'n mut BTreeMap<NodeId, Node>,
     /// Requests for an immediate reading.
-    asks: mpsc::Receiver<Ask>,
+    asks: mpsc::Receiver<ReadingRequest>,
     /// Number of successive readings that left a value unknown.
     failures: u32,
     /// Whether the last power reading returned a draw; `None` if it was not requested.
@@ -75,12 +75,12 @@ pub(super) struct Worker<'n> {
 /// The worker panicked, which is a bug in control.
 #[derive(Debug, thiserror::Error)]
 #[error("{BROKE_DOWN}")]
-pub(super) struct BrokeDown;
+pub(super) struct WorkerPanicked;
 
 /// The nodes of a target, before their first reading.
 pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Node> {
     let node = |(name, selector): &(NodeId, Selector)| {
-        let wrong = Wrong::new(shared.plan.table.clone());
+        let wrong = BmcHealth::new(shared.plan.table.clone());
         (
             name.clone(),
             Node::new(name.clone(), selector.clone(), wrong),
@@ -90,7 +90,7 @@ pub(super) fn nodes(target: &BmcTarget, shared: &Shared) -> BTreeMap<NodeId, Nod
 }
 
 /// Creates the request queue for the nodes of a target and registers it.
-pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<Ask> {
+pub(super) fn asks(target: &BmcTarget, shared: &Shared) -> mpsc::Receiver<ReadingRequest> {
     let (ask, asks) = mpsc::channel(MOST_WAITING);
     for (name, _) in &target.nodes {
         shared.edges.readings.put_worker(name.clone(), ask.clone());
@@ -109,7 +109,7 @@ impl<'n> Worker<'n> {
             bmc: client(&target.endpoint)?,
             endpoint: target.endpoint.clone(),
             password_file: target.password_file.clone(),
-            deeds: Deeds::default(),
+            deeds: BmcEventLists::default(),
             nodes,
             asks: asks(target, shared),
             failures: 0,
@@ -119,7 +119,7 @@ impl<'n> Worker<'n> {
     }
 
     /// Runs until control stops or the worker panics. `asked` are requests that wait for the first reading.
-    pub async fn run(mut self, asked: Vec<Ask>) -> Result<(), BrokeDown> {
+    pub async fn run(mut self, asked: Vec<ReadingRequest>) -> Result<(), WorkerPanicked> {
         let stop = self.shared.edges.stop.clone();
         // After a panic only the session and the faults reported for the nodes are used.
         let reading = AssertUnwindSafe(self.read(asked)).catch_unwind();
@@ -133,11 +133,11 @@ impl<'n> Worker<'n> {
         }
         match ended {
             None | Some(Ok(())) => Ok(()),
-            Some(Err(_)) => Err(BrokeDown),
+            Some(Err(_)) => Err(WorkerPanicked),
         }
     }
 
-    async fn read(&mut self, mut waiting: Vec<Ask>) {
+    async fn read(&mut self, mut waiting: Vec<ReadingRequest>) {
         for node in self.nodes.values_mut() {
             node.resume(&self.shared.edges.history).await;
         }
@@ -175,8 +175,8 @@ impl<'n> Worker<'n> {
             } else if !asked.is_empty() || Instant::now() >= whole_at {
                 let next = self.look(asked).await;
                 self.failures = match next {
-                    Next::Again => self.failures.saturating_add(1),
-                    Next::Rest | Next::Confirm => 0,
+                    NextReadingStep::Again => self.failures.saturating_add(1),
+                    NextReadingStep::Rest | NextReadingStep::Confirm => 0,
                 };
                 whole_at = Instant::now() + self.pause(next);
                 let waits = self.nodes.values().any(Node::waits);
@@ -236,16 +236,16 @@ impl<'n> Worker<'n> {
         }
     }
 
-    fn pause(&self, next: Next) -> Duration {
+    fn pause(&self, next: NextReadingStep) -> Duration {
         match next {
-            Next::Rest => {
+            NextReadingStep::Rest => {
                 // Jitter of ten percent either way keeps controls and BMCs out of step.
                 let tenth = 0.9 + 0.2 * rand::random::<f64>();
                 self.shared.plan.interval.mul_f64(tenth)
             }
-            Next::Confirm => self.shared.plan.confirm_after,
+            NextReadingStep::Confirm => self.shared.plan.confirm_after,
             // A value that the account may never read must not cause a complete reading every minute for ever.
-            Next::Again => {
+            NextReadingStep::Again => {
                 let doubled = self.failures.saturating_sub(1).min(16);
                 let pause = AGAIN_AFTER.saturating_mul(1 << doubled);
                 pause.min(self.shared.plan.interval)
@@ -268,7 +268,7 @@ impl<'n> Worker<'n> {
 
     /// Answers requests while a change waits for confirmation. Updates only the health state; the rest is left to the
     /// next complete reading.
-    async fn answer(&mut self, asked: Vec<Ask>) {
+    async fn answer(&mut self, asked: Vec<ReadingRequest>) {
         let (report, _) = self.read_all().await;
         let edges = &self.shared.edges;
         let now = edges.clock.now();
@@ -285,11 +285,11 @@ impl<'n> Worker<'n> {
     }
 
     /// Performs a complete reading and answers the requests.
-    async fn look(&mut self, asked: Vec<Ask>) -> Next {
+    async fn look(&mut self, asked: Vec<ReadingRequest>) -> NextReadingStep {
         let (report, documents) = self.read_all().await;
         let edges = &self.shared.edges;
-        let look = Look::of(&asked, edges.clock.now());
-        let mut next = Next::Rest;
+        let look = ReadingCause::of(&asked, edges.clock.now());
+        let mut next = NextReadingStep::Rest;
         let mut looked = BTreeMap::new();
         for (name, node) in self.nodes.iter_mut() {
             let (then, came) = node.take(&report, &look);
@@ -302,12 +302,12 @@ impl<'n> Worker<'n> {
             let power = node.power(&report);
             edges.readings.put_power(name.clone(), power, look.at);
         }
-        let is_quiet = asked.is_empty() && next == Next::Rest;
+        let is_quiet = asked.is_empty() && next == NextReadingStep::Rest;
         tell(asked, &looked);
         if !report.nodes.is_empty() {
             self.look_at_deeds(documents, is_quiet).await;
         }
-        if next == Next::Confirm {
+        if next == NextReadingStep::Confirm {
             // The confirming reading uses a new session.
             self.bmc.close().await;
         }
@@ -370,7 +370,7 @@ impl<'n> Worker<'n> {
 }
 
 /// Answers the requests.
-pub(super) fn tell(asked: Vec<Ask>, looked: &BTreeMap<NodeId, Looked>) {
+pub(super) fn tell(asked: Vec<ReadingRequest>, looked: &BTreeMap<NodeId, RequestedReading>) {
     for ask in asked {
         if let Some(came) = looked.get(&ask.node) {
             // The requester may have stopped waiting.

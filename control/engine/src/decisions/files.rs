@@ -38,7 +38,7 @@ pub enum DecisionsError {
 
 /// Writer of the decision record files.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct RecordWriter {
     folder: PathBuf,
     keep_bytes: u64,
     full: u64,
@@ -51,7 +51,7 @@ pub(super) struct Book {
     is_broken: bool,
 }
 
-impl Book {
+impl RecordWriter {
     /// Opens the folder and begins a new file. Files of an earlier process are kept.
     pub(super) fn open(
         folder: &Path,
@@ -188,7 +188,7 @@ impl Book {
     }
 
     /// Files from the last one that begins no later than `since`, or from the first one.
-    pub(super) fn since(&mut self, since: UnixMillis) -> Result<Since, DecisionsError> {
+    pub(super) fn since(&mut self, since: UnixMillis) -> Result<RecordLines, DecisionsError> {
         if let Some(file) = &mut self.file {
             let flushed = file.flush();
             let path = self.path(self.number, PLAIN);
@@ -202,7 +202,7 @@ impl Book {
             }
         }
         let files = kept.into_iter().skip(from).map(|(_, path)| path);
-        Ok(Since {
+        Ok(RecordLines {
             files: files.collect::<Vec<_>>().into_iter(),
             present: None,
         })
@@ -256,12 +256,12 @@ fn began_at(path: &Path) -> Option<UnixMillis> {
 }
 
 /// Lines of successive files, as they are when read. Reading blocks.
-pub struct Since {
+pub struct RecordLines {
     files: std::vec::IntoIter<PathBuf>,
     present: Option<Box<dyn BufRead + Send>>,
 }
 
-impl Since {
+impl RecordLines {
     /// Returns complete lines of about `bytes` bytes; empty after the last line.
     ///
     /// # Errors
@@ -300,7 +300,7 @@ impl Since {
     }
 }
 
-impl std::fmt::Debug for Since {
+impl std::fmt::Debug for RecordLines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Since")
             .field("files", &self.files)

@@ -65,7 +65,7 @@ impl Fleet {
         Self { view, records }
     }
 
-    fn judge(&self) -> Judged {
+    fn judge(&self) -> ComparisonResult {
         judge(&self.view, &|digest: &Digest| {
             self.records.get(digest).cloned()
         })
@@ -118,13 +118,13 @@ fn baseline(name: &str, nodes: &str, of: ClassRule) -> Baseline {
     }
 }
 
-fn told(judged: &Judged) -> Vec<(String, String, String, String)> {
+fn told(judged: &ComparisonResult) -> Vec<(String, String, String, String)> {
     let drifted = judged.report.drifted.iter();
     drifted
         .map(|d| {
             let by = match &d.by {
-                By::Cohort { of, like } => format!("cohort {like}/{of}"),
-                By::Baseline { name, version, .. } => format!("{name} v{version}"),
+                DriftReference::Cohort { of, like } => format!("cohort {like}/{of}"),
+                DriftReference::Baseline { name, version, .. } => format!("{name} v{version}"),
             };
             (d.node.to_string(), d.key.clone(), d.found.clone(), by)
         })
@@ -198,7 +198,7 @@ fn what_follows_is_as_far_as_the_policy_goes() {
     let effect = |policy, node: &str| {
         let of = rule(policy, firmware("28.41"));
         let fleet = Fleet::new(&nodes, vec![baseline("fw", "a,b", of)]);
-        Effect::clone(&fleet.judge().effects[&id(node)])
+        BaselineEffect::clone(&fleet.judge().effects[&id(node)])
     };
     for policy in [Policy::Warn, Policy::Deprioritise, Policy::Drain] {
         let conforms = effect(policy, "a");
@@ -300,10 +300,10 @@ fn placement_sees_what_follows() {
         entry.facts().conformance,
         ConformanceKey::Known(_)
     ));
-    entry.effect = Some(Arc::new(Effect {
+    entry.effect = Some(Arc::new(BaselineEffect {
         no_sensitive: Some("it differs".to_owned()),
         deprioritised: true,
-        ..Effect::default()
+        ..BaselineEffect::default()
     }));
     let facts = entry.facts();
     assert_eq!(facts.conformance, ConformanceKey::Unknown);
@@ -356,7 +356,7 @@ fn odd_one_out(
     record: &ClassRecord,
     baseline_of: &ClassRecord,
     says: impl Fn(&mut crate::view::GossipedNode, bool),
-) -> BTreeMap<String, Effect> {
+) -> BTreeMap<String, BaselineEffect> {
     let nodes = [("a", Some(record.clone())), ("b", Some(record.clone()))];
     let of = rule(Policy::Drain, exact(baseline_of));
     let mut fleet = Fleet::new(&nodes, vec![baseline("fw", "a,b", of)]);
@@ -371,7 +371,7 @@ fn odd_one_out(
     }
     let effects = fleet.judge().effects.into_iter();
     effects
-        .map(|(name, effect)| (name.to_string(), Effect::clone(&effect)))
+        .map(|(name, effect)| (name.to_string(), BaselineEffect::clone(&effect)))
         .collect()
 }
 
@@ -381,7 +381,7 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
     let found = nic("28.39", "x");
     let meant_before = of_schema(1, meant.clone());
     let found_before = of_schema(1, found.clone());
-    let beside = |record: &ClassRecord| Earlier {
+    let beside = |record: &ClassRecord| EarlierDigest {
         schema: record.schema,
         digest: record.state().digest().unwrap(),
     };

@@ -2,12 +2,12 @@
 //! and whatever time the BMC's clock shows.
 
 use super::{
-    event::{BmcDid, What},
+    event::{EventContent, ReportedBmcEvent},
     store::HistoryStore,
     tables::{DEEDS, HistoryError, encode},
-    writer::Book,
+    writer::NodeTables,
 };
-use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
+use lattice_redfish::{BmcEvent, BmcEventKind, BmcEventSeverity, ResourcePath};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,13 +24,13 @@ const MOST_LISTS: usize = 64;
 
 /// Events of one node's BMC that were reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Remembered {
+struct ReportedEvents {
     /// Lists that were read before: an unknown event in one of them is new.
     lists: BTreeSet<ResourcePath>,
     /// Identities of listed events that must not be reported again, the latest listed at the end.
     known: VecDeque<u64>,
     /// Times of written lines, in Unix milliseconds.
-    lines: BTreeMap<Share, VecDeque<u64>>,
+    lines: BTreeMap<RateLimitClass, VecDeque<u64>>,
     /// Number of entries left out since the last written line of a log.
     left_out: u32,
 }
@@ -38,7 +38,7 @@ struct Remembered {
 /// Rate limit class. Each share has its own limit, so that a storm of warnings hides no update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Share {
+enum RateLimitClass {
     Task,
     /// An update or a change of configuration.
     Ok,
@@ -46,13 +46,13 @@ enum Share {
     Critical,
 }
 
-impl Share {
-    const fn of(deed: &Deed) -> Self {
+impl RateLimitClass {
+    const fn of(deed: &BmcEvent) -> Self {
         match (&deed.of, deed.severity) {
-            (DeedOf::Task { .. }, _) => Self::Task,
-            (DeedOf::Log { .. }, DeedSeverity::Ok) => Self::Ok,
-            (DeedOf::Log { .. }, DeedSeverity::Warning) => Self::Warning,
-            (DeedOf::Log { .. }, DeedSeverity::Critical) => Self::Critical,
+            (BmcEventKind::Task { .. }, _) => Self::Task,
+            (BmcEventKind::Log { .. }, BmcEventSeverity::Ok) => Self::Ok,
+            (BmcEventKind::Log { .. }, BmcEventSeverity::Warning) => Self::Warning,
+            (BmcEventKind::Log { .. }, BmcEventSeverity::Critical) => Self::Critical,
         }
     }
 }
@@ -63,22 +63,22 @@ impl HistoryStore {
     pub(crate) fn append_deeds(
         &self,
         node: &str,
-        (lists, deeds): (&BTreeSet<ResourcePath>, &[Deed]),
+        (lists, deeds): (&BTreeSet<ResourcePath>, &[BmcEvent]),
         read_at: u64,
     ) -> Result<usize, HistoryError> {
         let before = self.read(|txn| {
             let kept = txn.open_table(DEEDS)?.get(node)?;
             // An unreadable record counts as missing: a duplicate event is better than a history without new events.
-            Ok(kept.and_then(|kept| serde_json::from_slice::<Remembered>(kept.value()).ok()))
+            Ok(kept.and_then(|kept| serde_json::from_slice::<ReportedEvents>(kept.value()).ok()))
         })?;
         let before = before.unwrap_or_default();
         let Some((remembered, lines)) = choose(before, (lists, deeds), read_at) else {
             return Ok(0);
         };
         self.write(|txn| {
-            let mut book = Book::open(txn, node)?;
+            let mut book = NodeTables::open(txn, node)?;
             for did in &lines {
-                book.event(did.stands_at(), &What::Bmc(Box::new(did.clone())))?;
+                book.event(did.stands_at(), &EventContent::Bmc(Box::new(did.clone())))?;
             }
             book.close(None)?;
             let json = serde_json::to_vec(&remembered).map_err(encode)?;
@@ -90,14 +90,14 @@ impl HistoryStore {
 
 /// Selects the lines to write and the state to remember; `None` if there is no news. Pure function.
 fn choose(
-    mut kept: Remembered,
-    (lists, deeds): (&BTreeSet<ResourcePath>, &[Deed]),
+    mut kept: ReportedEvents,
+    (lists, deeds): (&BTreeSet<ResourcePath>, &[BmcEvent]),
     read_at: u64,
-) -> Option<(Remembered, Vec<BmcDid>)> {
+) -> Option<(ReportedEvents, Vec<ReportedBmcEvent>)> {
     let known: BTreeSet<u64> = kept.known.iter().copied().collect();
     let mut listed = BTreeSet::new();
-    let is_new = |deed: &&Deed| listed.insert(deed.identity) && !known.contains(&deed.identity);
-    let new: Vec<&Deed> = deeds.iter().filter(is_new).collect();
+    let is_new = |deed: &&BmcEvent| listed.insert(deed.identity) && !known.contains(&deed.identity);
+    let new: Vec<&BmcEvent> = deeds.iter().filter(is_new).collect();
     if new.is_empty() && lists.is_subset(&kept.lists) {
         return None;
     }
@@ -112,28 +112,28 @@ fn choose(
     kept.lists = others.chain(lists).cloned().collect();
     // An event of unknown time in a list that is read for the first time is not reported.
     at_first.retain(|did| did.believed().is_some());
-    at_first.sort_by_key(BmcDid::stands_at);
+    at_first.sort_by_key(ReportedBmcEvent::stands_at);
     let old = at_first.len().saturating_sub(MOST_AT_FIRST);
-    let mut lines: Vec<BmcDid> = at_first.drain(old..).chain(new).collect();
+    let mut lines: Vec<ReportedBmcEvent> = at_first.drain(old..).chain(new).collect();
     // The sort is stable: events of the same time stay in the order of their list.
-    lines.sort_by_key(BmcDid::stands_at);
+    lines.sort_by_key(ReportedBmcEvent::stands_at);
     lines.retain_mut(|did| kept.has_room(did, read_at));
     Some((kept, lines))
 }
 
 /// Merges equal entries of one log that are read together into one line. A task always has its own line.
-fn together(new: Vec<&Deed>, read_at: u64) -> Vec<BmcDid> {
-    let mut lines: Vec<BmcDid> = Vec::new();
+fn together(new: Vec<&BmcEvent>, read_at: u64) -> Vec<ReportedBmcEvent> {
+    let mut lines: Vec<ReportedBmcEvent> = Vec::new();
     for deed in new {
-        let is_same = |did: &&mut BmcDid| {
+        let is_same = |did: &&mut ReportedBmcEvent| {
             let (a, b) = (&did.deed, deed);
-            matches!(a.of, DeedOf::Log { .. })
+            matches!(a.of, BmcEventKind::Log { .. })
                 && (&a.of, a.severity, &a.code, &a.message)
                     == (&b.of, b.severity, &b.code, &b.message)
                 && a.list == b.list
         };
         let Some(same) = lines.iter_mut().find(is_same) else {
-            lines.push(BmcDid {
+            lines.push(ReportedBmcEvent {
                 deed: deed.clone(),
                 read_at,
                 count: 1,
@@ -152,11 +152,11 @@ fn together(new: Vec<&Deed>, read_at: u64) -> Vec<BmcDid> {
     lines
 }
 
-impl Remembered {
+impl ReportedEvents {
     /// Whether the hourly limit allows this line. A line beyond the limit is counted, and the next line of a log
     /// carries the count.
-    fn has_room(&mut self, did: &mut BmcDid, now: u64) -> bool {
-        let share = Share::of(&did.deed);
+    fn has_room(&mut self, did: &mut ReportedBmcEvent, now: u64) -> bool {
+        let share = RateLimitClass::of(&did.deed);
         let lines = self.lines.entry(share).or_default();
         lines.retain(|at| *at <= now && now - at < HOUR_MS);
         if lines.len() >= MOST_HOURLY {
@@ -164,7 +164,7 @@ impl Remembered {
             return false;
         }
         lines.push_back(now);
-        if share != Share::Task {
+        if share != RateLimitClass::Task {
             did.left_out = std::mem::take(&mut self.left_out);
         }
         true

@@ -2,8 +2,8 @@
 //! classes are unknown. An answer is cached until its node has a new history line.
 
 use super::{
-    History, HistoryFilter, LOOKED_AT, Since, Then,
-    cache::{Key, Missing},
+    History, HistoryFilter, LOOKED_AT, PastClassState, UnchangedSince,
+    cache::{Key, UnknownKeys},
     past_state::{last, since},
     store::HistoryStore,
     tables::HistoryError,
@@ -16,18 +16,24 @@ const MOST_NODES: usize = 20_000;
 
 impl History {
     /// For each of these keys, the time since which it is unchanged; `None` where the key is unknown or cannot be read.
-    pub async fn since_all(&self, asked: Vec<(String, Class, String)>) -> Vec<Option<Since>> {
+    pub async fn since_all(
+        &self,
+        asked: Vec<(String, Class, String)>,
+    ) -> Vec<Option<UnchangedSince>> {
         let found = self.off(move |store| Ok(since_all(store, &asked))).await;
         found.unwrap_or_default()
     }
 
     /// Unknown keys of a node, by the last reports of agent and BMC.
-    pub async fn missing(&self, node: String) -> Result<Arc<Missing>, HistoryError> {
+    pub async fn missing(&self, node: String) -> Result<Arc<UnknownKeys>, HistoryError> {
         self.off(move |store| missing(store, &node)).await
     }
 }
 
-fn since_all(store: &HistoryStore, asked: &[(String, Class, String)]) -> Vec<Option<Since>> {
+fn since_all(
+    store: &HistoryStore,
+    asked: &[(String, Class, String)],
+) -> Vec<Option<UnchangedSince>> {
     let mut found = Vec::with_capacity(asked.len());
     // Keys of one node are adjacent, so the node's lines are read once.
     for of_node in asked.chunk_by(|a, b| a.0 == b.0) {
@@ -46,7 +52,7 @@ fn since_of(
     store: &HistoryStore,
     node: &str,
     keys: &[Key],
-) -> Result<Vec<Option<Since>>, HistoryError> {
+) -> Result<Vec<Option<UnchangedSince>>, HistoryError> {
     let Some(next) = store.next_number(node)? else {
         return Ok(vec![None; keys.len()]);
     };
@@ -79,7 +85,7 @@ fn since_of(
         .collect())
 }
 
-fn missing(store: &HistoryStore, node: &str) -> Result<Arc<Missing>, HistoryError> {
+fn missing(store: &HistoryStore, node: &str) -> Result<Arc<UnknownKeys>, HistoryError> {
     let Some(next) = store.next_number(node)? else {
         return Ok(Arc::default());
     };
@@ -91,10 +97,10 @@ fn missing(store: &HistoryStore, node: &str) -> Result<Arc<Missing>, HistoryErro
     }
     let last = last(store, node)?.into_iter();
     let missing = last.filter_map(|(class, then)| match then {
-        Then::Incomplete { missing } => Some((class, missing)),
+        PastClassState::Incomplete { missing } => Some((class, missing)),
         _ => None,
     });
-    let missing: Arc<Missing> = Arc::new(missing.collect());
+    let missing: Arc<UnknownKeys> = Arc::new(missing.collect());
     let mut all = lock();
     if all.len() >= MOST_NODES && !all.contains_key(node) {
         all.clear();

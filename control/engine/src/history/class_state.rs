@@ -4,7 +4,7 @@ use lattice_conformance::{ClassRecord, Digest, Reading, Value};
 
 /// Time since which a value is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Since {
+pub struct UnchangedSince {
     /// Time in Unix milliseconds.
     pub at: u64,
     /// Whether the value was the same when it was first seen, so that it may be older.
@@ -13,7 +13,7 @@ pub struct Since {
 
 /// Past state of a class.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Then {
+pub enum PastClassState {
     /// The class was complete.
     Known {
         /// The record, with known keys only.

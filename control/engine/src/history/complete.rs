@@ -36,7 +36,7 @@ impl History {
 }
 
 /// State of a class by one source.
-enum By {
+enum ClassSource {
     /// No record, or the class is disabled at this source.
     Nothing,
     /// The class was never complete.
@@ -45,23 +45,23 @@ enum By {
     Was(Digest, Option<u64>),
 }
 
-fn by(told: &[HistoryEntry], class: Class, source: Source) -> By {
+fn by(told: &[HistoryEntry], class: Class, source: Source) -> ClassSource {
     let mut of_it = told
         .iter()
         .filter(|told| told.source == source && told.entry.class == class)
         .peekable();
     let is_off = |told: &&HistoryEntry| told.entry.to == ClassMark::Disabled;
     if of_it.peek().is_none_or(is_off) {
-        return By::Nothing;
+        return ClassSource::Nothing;
     }
     let mut until = None;
     for told in of_it {
         match told.entry.to.digest() {
-            Some(digest) => return By::Was(digest, until),
+            Some(digest) => return ClassSource::Was(digest, until),
             None => until = Some(told.when),
         }
     }
-    By::Never
+    ClassSource::Never
 }
 
 fn of_class(
@@ -71,10 +71,14 @@ fn of_class(
 ) -> Result<Option<LastComplete>, HistoryError> {
     let parts = [Source::Agent, Source::Bmc].map(|source| by(told, class, source));
     Ok(match parts {
-        [By::Was(digest, until), By::Nothing] | [By::Nothing, By::Was(digest, until)] => {
+        [ClassSource::Was(digest, until), ClassSource::Nothing]
+        | [ClassSource::Nothing, ClassSource::Was(digest, until)] => {
             until.map(|until| LastComplete { digest, until })
         }
-        [By::Was(agents, until), By::Was(bmcs, bmcs_until)] => {
+        [
+            ClassSource::Was(agents, until),
+            ClassSource::Was(bmcs, bmcs_until),
+        ] => {
             let until = until.into_iter().chain(bmcs_until).min();
             let (Some(until), Some(record), Some(part)) =
                 (until, store.record(&agents)?, store.record(&bmcs)?)

@@ -2,11 +2,11 @@
 //! for the whole cluster.
 
 use super::{
-    entry::{Cursor, FromBmc, HistoryEntry, Source, ToldBy},
-    event::What,
+    entry::{ClusterEntry, Cursor, FromBmc, HistoryEntry, Source},
+    event::EventContent,
     store::HistoryStore,
     tables::{CURSORS, ENTRIES, HistoryError, TIMES, read_entry},
-    writer::Book,
+    writer::NodeTables,
 };
 use lattice_conformance::{Class, history::Record};
 use std::{collections::BTreeMap, ops::Bound};
@@ -58,7 +58,7 @@ impl HistoryStore {
         heard_at: u64,
     ) -> Result<u64, HistoryError> {
         self.write(|txn| {
-            let mut book = Book::open(txn, node)?;
+            let mut book = NodeTables::open(txn, node)?;
             let known = book.cursor();
             let mut added = 0;
             for record in records {
@@ -69,8 +69,8 @@ impl HistoryStore {
                 match record {
                     _ if !is_news => {}
                     Record::Entry(entry) => book.entry(&entry, heard_at)?,
-                    Record::Event(event) => book.told(at, What::Event(event), heard_at)?,
-                    Record::Other(value) => book.told(at, What::Other(value), heard_at)?,
+                    Record::Event(event) => book.told(at, EventContent::Event(event), heard_at)?,
+                    Record::Other(value) => book.told(at, EventContent::Other(value), heard_at)?,
                 }
             }
             book.close(Some(cursor))?;
@@ -86,7 +86,7 @@ impl HistoryStore {
         heard_at: u64,
     ) -> Result<(), HistoryError> {
         self.write(|txn| {
-            let mut book = Book::open(txn, node)?;
+            let mut book = NodeTables::open(txn, node)?;
             for told in told {
                 book.bmc_entry(&told.clone().into(), heard_at)?;
             }
@@ -147,7 +147,7 @@ impl HistoryStore {
         since: u64,
         before: Option<(u64, &str, u64)>,
         most: usize,
-    ) -> Result<Vec<ToldBy>, HistoryError> {
+    ) -> Result<Vec<ClusterEntry>, HistoryError> {
         self.read(|txn| {
             let (times, table) = (txn.open_table(TIMES)?, txn.open_table(ENTRIES)?);
             let start = Bound::Included((since, "", 0));
@@ -167,7 +167,7 @@ impl HistoryStore {
                 let Some(json) = table.get((node, number))? else {
                     continue;
                 };
-                found.push(ToldBy {
+                found.push(ClusterEntry {
                     node: node.to_owned(),
                     told: read_entry(node, number, json.value())?,
                 });

@@ -61,7 +61,7 @@ impl From<Entry> for FromBmc {
 
 /// An entry of any node of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToldBy {
+pub struct ClusterEntry {
     pub node: String,
     pub told: HistoryEntry,
 }

@@ -2,7 +2,7 @@
 //! and on the network.
 
 use lattice_conformance::history::{Entry, Event, Record};
-use lattice_redfish::Deed;
+use lattice_redfish::BmcEvent;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -11,30 +11,30 @@ pub const BMC_KIND: &str = "bmc";
 
 /// An event with its position in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Happened {
+pub struct PositionedEvent {
     /// Number assigned by this control, in one sequence with the node's changes.
     pub number: u64,
     /// Time of the event, in Unix milliseconds.
     pub when: u64,
     /// Content of the event.
-    pub what: What,
+    pub what: EventContent,
 }
 
 /// Content of an event, by its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum EventContent {
     /// Event of the node's agent, from its journal.
     Event(Event),
     /// Observation of this control.
-    Noted(Noted),
+    Noted(NodeObservation),
     /// Event of the node's BMC.
-    Bmc(Box<BmcDid>),
+    Bmc(Box<ReportedBmcEvent>),
     /// Record of an agent that is newer than this control; kept until a newer control can read it.
     Other(serde_json::Value),
 }
 
-impl What {
+impl EventContent {
     /// Stable name of the kind of event.
     pub fn kind(&self) -> &str {
         match self {
@@ -73,9 +73,9 @@ impl What {
 
 /// Event that a BMC reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BmcDid {
+pub struct ReportedBmcEvent {
     /// The event; of several equal log entries, the last one.
-    pub deed: Deed,
+    pub deed: BmcEvent,
     /// Time at which this control read the event, in Unix milliseconds.
     pub read_at: u64,
     /// Number of log entries merged into this event.
@@ -89,7 +89,7 @@ pub struct BmcDid {
 /// An event older than this on arrival, in milliseconds, has its time from a clock that was not set.
 pub(super) const LONG_AGO_MS: u64 = 400 * 86_400_000;
 
-impl BmcDid {
+impl ReportedBmcEvent {
     /// Time of the event by the BMC's clock, if that time is plausible.
     pub fn believed(&self) -> Option<u64> {
         let since = self.read_at.saturating_sub(LONG_AGO_MS);
@@ -107,7 +107,7 @@ impl BmcDid {
 /// Observation of a node by this control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Noted {
+pub enum NodeObservation {
     /// A drain reason was set, changed or cleared.
     Drain {
         /// Kind of change.
@@ -126,7 +126,7 @@ pub enum Noted {
         from: Option<String>,
         /// New state.
         to: String,
-        /// As in [`Noted::Drain`].
+        /// As in [`NodeObservation::Drain`].
         late: bool,
     },
     /// The node stopped or resumed answering this control.
@@ -137,7 +137,7 @@ pub enum Noted {
         reason: Option<String>,
         /// Number of earlier changes that were left out because of the limit.
         left_out: u32,
-        /// As in [`Noted::Drain`].
+        /// As in [`NodeObservation::Drain`].
         late: bool,
     },
     /// The node did not answer for a while and received no allocations; then it answered again.
@@ -174,7 +174,7 @@ pub enum DrainTurn {
     Cleared,
 }
 
-impl Noted {
+impl NodeObservation {
     const fn kind(&self) -> &'static str {
         match self {
             Self::Drain { .. } => "drain",
@@ -201,15 +201,15 @@ impl fmt::Display for HistoryPosition {
 
 /// Error: a text is not a valid position.
 #[derive(Debug)]
-pub struct NoPlace;
+pub struct InvalidPosition;
 
 impl FromStr for HistoryPosition {
-    type Err = NoPlace;
-    fn from_str(text: &str) -> Result<Self, NoPlace> {
-        let (when, number) = text.split_once('.').ok_or(NoPlace)?;
+    type Err = InvalidPosition;
+    fn from_str(text: &str) -> Result<Self, InvalidPosition> {
+        let (when, number) = text.split_once('.').ok_or(InvalidPosition)?;
         Ok(Self {
-            when: when.parse().map_err(|_| NoPlace)?,
-            number: number.parse().map_err(|_| NoPlace)?,
+            when: when.parse().map_err(|_| InvalidPosition)?,
+            number: number.parse().map_err(|_| InvalidPosition)?,
         })
     }
 }

@@ -2,8 +2,9 @@
 //! its classes are unchanged.
 
 use super::{
-    History, HistoryEntry, HistoryFilter, Item, LOOKED_AT, Listing, Noted, Source, What,
-    cache::Ages,
+    EventContent, History, HistoryEntry, HistoryFilter, HistoryItem, LOOKED_AT, Listing,
+    NodeObservation, Source,
+    cache::ClassAges,
     line_kind::Kind,
     store::HistoryStore,
     tables::{DOCUMENTS, EVENTS, HistoryError, ORDER, read_event},
@@ -11,7 +12,7 @@ use super::{
 use lattice_conformance::{
     Class, Digest, NodeDocument,
     health::Reason,
-    history::{Event, Happening, Turn},
+    history::{Event, EventKind, ReasonChange},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,8 +115,8 @@ fn reasons(store: &HistoryStore, node: &str) -> Result<Vec<Reason>, HistoryError
     };
     let mut open: BTreeMap<(String, String), Reason> = BTreeMap::new();
     for item in store.list(node, &listing, LOOKED_AT)?.into_iter().rev() {
-        if let Item::Event(happened) = item
-            && let What::Event(event) = happened.what
+        if let HistoryItem::Event(happened) = item
+            && let EventContent::Event(event) = happened.what
         {
             fold(&mut open, event);
         }
@@ -128,15 +129,15 @@ fn reasons(store: &HistoryStore, node: &str) -> Result<Vec<Reason>, HistoryError
 fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
     let (at, first, count) = (event.at, event.first_at.unwrap_or(event.at), event.count);
     match event.event {
-        Happening::Health {
-            turn: Turn::Ended,
+        EventKind::Health {
+            turn: ReasonChange::Ended,
             code,
             entity,
             ..
         } => {
             open.remove(&(code, entity));
         }
-        Happening::Health {
+        EventKind::Health {
             code,
             entity,
             evidence,
@@ -160,7 +161,7 @@ fn fold(open: &mut BTreeMap<(String, String), Reason>, event: Event) {
             };
             open.insert(place, reason);
         }
-        Happening::Cleared {
+        EventKind::Cleared {
             code: cleared,
             entity,
             ..
@@ -200,8 +201,8 @@ fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryEr
     })
 }
 
-fn is_heard(what: &What) -> bool {
-    let What::Noted(Noted::Liveness { is_alive, late, .. }) = what else {
+fn is_heard(what: &EventContent) -> bool {
+    let EventContent::Noted(NodeObservation::Liveness { is_alive, late, .. }) = what else {
         return false;
     };
     *is_alive || !*late
@@ -215,7 +216,7 @@ fn unchanged_since(
     let Some(next) = store.next_number(node)? else {
         return Ok(None);
     };
-    let of_classes = |ages: &Ages| classes.iter().filter_map(|c| ages.get(c).copied()).max();
+    let of_classes = |ages: &ClassAges| classes.iter().filter_map(|c| ages.get(c).copied()).max();
     let lock = || store.ages.lock();
     if let Some((read, ages)) = lock().get(node)
         && *read == next
@@ -233,7 +234,7 @@ fn unchanged_since(
 }
 
 /// Ages of all classes, by the source that reported the class last.
-fn ages(told: &[HistoryEntry]) -> Ages {
+fn ages(told: &[HistoryEntry]) -> ClassAges {
     let since = |class: Class| {
         let by = [Source::Agent, Source::Bmc].map(|source| {
             let of_class = told.iter();

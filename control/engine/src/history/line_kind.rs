@@ -2,9 +2,9 @@
 
 use super::{
     entry::Source,
-    event::{Noted, What},
+    event::{EventContent, NodeObservation},
 };
-use lattice_redfish::DeedOf;
+use lattice_redfish::BmcEventKind;
 
 /// Maximum changes kept per node from its agent, and as many from its BMC. A node that changes twice a day fills them
 /// in five years.
@@ -66,16 +66,18 @@ impl Kind {
         }
     }
 
-    pub(super) fn of_event(what: &What) -> Self {
+    pub(super) fn of_event(what: &EventContent) -> Self {
         match what {
-            What::Event(_) => Self::Event,
-            What::Noted(Noted::Liveness { .. } | Noted::Suspect { .. }) => Self::Liveness,
-            What::Noted(_) => Self::Note,
-            What::Bmc(did) => match did.deed.of {
-                DeedOf::Task { .. } => Self::BmcTask,
-                DeedOf::Log { .. } => Self::BmcLogged,
+            EventContent::Event(_) => Self::Event,
+            EventContent::Noted(
+                NodeObservation::Liveness { .. } | NodeObservation::Suspect { .. },
+            ) => Self::Liveness,
+            EventContent::Noted(_) => Self::Note,
+            EventContent::Bmc(did) => match did.deed.of {
+                BmcEventKind::Task { .. } => Self::BmcTask,
+                BmcEventKind::Log { .. } => Self::BmcLogged,
             },
-            What::Other(_) => Self::Unread,
+            EventContent::Other(_) => Self::Unread,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     entry::HistoryEntry,
-    event::{Happened, HistoryPosition, Noted, What},
+    event::{EventContent, HistoryPosition, NodeObservation, PositionedEvent},
     line_kind::Kind,
     store::HistoryStore,
     tables::{ENTRIES, EVENTS, Failure, HistoryError, ORDER, read_entry, read_event},
@@ -33,14 +33,14 @@ pub struct Listing {
 
 /// One item of a history list.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Item {
+pub enum HistoryItem {
     /// A class was published with a new mark.
     Change(Box<HistoryEntry>),
     /// Another event.
-    Event(Box<Happened>),
+    Event(Box<PositionedEvent>),
 }
 
-impl Item {
+impl HistoryItem {
     pub fn place(&self) -> HistoryPosition {
         let (when, number) = match self {
             Self::Change(told) => (told.when, told.number),
@@ -55,8 +55,11 @@ impl Listing {
         self.kinds.as_ref().is_none_or(|kinds| kinds.contains(kind))
     }
 
-    fn shows(&self, what: &What) -> bool {
-        let names_people = matches!(what, What::Noted(Noted::Audit { .. }) | What::Bmc(_));
+    fn shows(&self, what: &EventContent) -> bool {
+        let names_people = matches!(
+            what,
+            EventContent::Noted(NodeObservation::Audit { .. }) | EventContent::Bmc(_)
+        );
         !(self.hides_people && names_people) && self.wants(what.kind())
     }
 }
@@ -68,7 +71,7 @@ impl HistoryStore {
         node: &str,
         listing: &Listing,
         most: usize,
-    ) -> Result<Vec<Item>, HistoryError> {
+    ) -> Result<Vec<HistoryItem>, HistoryError> {
         let after = listing.after;
         self.read(|txn| {
             let order = txn.open_table(ORDER)?;
@@ -119,7 +122,7 @@ impl HistoryStore {
         node: &str,
         number: u64,
         hides_people: bool,
-    ) -> Result<Option<Item>, HistoryError> {
+    ) -> Result<Option<HistoryItem>, HistoryError> {
         let all = Listing {
             hides_people,
             ..Listing::default()
@@ -140,7 +143,7 @@ fn wanted(
     (node, number): (&str, u64),
     kind: Kind,
     listing: &Listing,
-) -> Result<Option<Item>, Failure> {
+) -> Result<Option<HistoryItem>, Failure> {
     if kind.is_change() {
         if !listing.wants(CHANGE_KIND) {
             return Ok(None);
@@ -151,7 +154,7 @@ fn wanted(
         };
         let told = read_entry(node, number, json.value())?;
         let is_wanted = listing.class.is_none_or(|class| told.entry.class == class);
-        return Ok(is_wanted.then(|| Item::Change(Box::new(told))));
+        return Ok(is_wanted.then(|| HistoryItem::Change(Box::new(told))));
     }
     if listing.class.is_some() {
         return Ok(None);
@@ -162,7 +165,7 @@ fn wanted(
     };
     let happened = read_event(node, number, json.value())?;
     let is_wanted = listing.shows(&happened.what);
-    Ok(is_wanted.then(|| Item::Event(Box::new(happened))))
+    Ok(is_wanted.then(|| HistoryItem::Event(Box::new(happened))))
 }
 
 #[cfg(test)]

@@ -29,17 +29,19 @@ mod tests;
 mod unread;
 mod writer;
 
-pub use class_state::{Since, Then};
+pub use class_state::{PastClassState, UnchangedSince};
 pub(crate) use entries::HistoryFilter;
-pub use entry::{Cursor, FromBmc, HistoryEntry, Source, ToldBy};
-pub use event::{BMC_KIND, BmcDid, DrainTurn, Happened, Noted, What};
-pub use listing::{CHANGE_KIND, Item, Listing};
-pub use notes::{Note, Noticed};
+pub use entry::{ClusterEntry, Cursor, FromBmc, HistoryEntry, Source};
+pub use event::{
+    BMC_KIND, DrainTurn, EventContent, NodeObservation, PositionedEvent, ReportedBmcEvent,
+};
+pub use listing::{CHANGE_KIND, HistoryItem, Listing};
+pub use notes::{ComparisonProgress, TimedObservations};
 pub(crate) use store::HistoryStore;
 pub use tables::HistoryError;
 
 use lattice_conformance::{Class, ClassRecord, Digest, history::Record};
-use lattice_redfish::{Deed, ResourcePath};
+use lattice_redfish::{BmcEvent, ResourcePath};
 use past_state::{LOOKED_AT, last, of_bmc, then};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -95,7 +97,7 @@ impl History {
         node: String,
         listing: Listing,
         most: usize,
-    ) -> Result<Vec<Item>, HistoryError> {
+    ) -> Result<Vec<HistoryItem>, HistoryError> {
         self.off(move |store| store.list(&node, &listing, most))
             .await
     }
@@ -111,13 +113,17 @@ impl History {
         node: String,
         number: u64,
         hides_people: bool,
-    ) -> Result<Option<Item>, HistoryError> {
+    ) -> Result<Option<HistoryItem>, HistoryError> {
         self.off(move |store| store.numbered(&node, number, hides_people))
             .await
     }
 
     /// Stores observations of this control; see [`HistoryStore::note`].
-    pub async fn note(&self, notes: Vec<Note>, audit: Option<u64>) -> Result<(), HistoryError> {
+    pub async fn note(
+        &self,
+        notes: Vec<TimedObservations>,
+        audit: Option<u64>,
+    ) -> Result<(), HistoryError> {
         self.off(move |store| store.note(&notes, audit)).await
     }
 
@@ -127,7 +133,7 @@ impl History {
     }
 
     /// Stored comparison state; see [`HistoryStore::noted`].
-    pub(crate) async fn noted(&self) -> Result<Noticed, HistoryError> {
+    pub(crate) async fn noted(&self) -> Result<ComparisonProgress, HistoryError> {
         self.off(HistoryStore::noted).await
     }
 
@@ -146,7 +152,7 @@ impl History {
     pub async fn append_deeds(
         &self,
         node: String,
-        (lists, deeds): (BTreeSet<ResourcePath>, Vec<Deed>),
+        (lists, deeds): (BTreeSet<ResourcePath>, Vec<BmcEvent>),
         read_at: u64,
     ) -> Result<usize, HistoryError> {
         self.off(move |store| store.append_deeds(&node, (&lists, &deeds), read_at))
@@ -179,7 +185,7 @@ impl History {
         since: u64,
         before: Option<(u64, String, u64)>,
         most: usize,
-    ) -> Result<Vec<ToldBy>, HistoryError> {
+    ) -> Result<Vec<ClusterEntry>, HistoryError> {
         self.off(move |store| {
             let before = before.as_ref();
             let before = before.map(|(when, node, number)| (*when, node.as_str(), *number));
@@ -209,7 +215,12 @@ impl History {
     }
 
     /// State of a node's class at time `at`, in Unix milliseconds.
-    pub async fn at(&self, node: String, class: Class, at: u64) -> Result<Then, HistoryError> {
+    pub async fn at(
+        &self,
+        node: String,
+        class: Class,
+        at: u64,
+    ) -> Result<PastClassState, HistoryError> {
         self.off(move |store| then(store, &node, class, at)).await
     }
 
@@ -217,7 +228,7 @@ impl History {
     pub(crate) async fn last_known(
         &self,
         node: String,
-    ) -> Result<BTreeMap<Class, Then>, HistoryError> {
+    ) -> Result<BTreeMap<Class, PastClassState>, HistoryError> {
         self.off(move |store| last(store, &node)).await
     }
 
@@ -235,7 +246,7 @@ impl History {
         node: String,
         class: Class,
         key: String,
-    ) -> Result<Option<Since>, HistoryError> {
+    ) -> Result<Option<UnchangedSince>, HistoryError> {
         let mut found = self.since_all(vec![(node, class, key)]).await;
         Ok(found.pop().flatten())
     }

@@ -1,35 +1,39 @@
 //! Observations of this control in the node history, and the state for its next comparison.
 
 use super::{
-    event::{Noted, What},
+    event::{EventContent, NodeObservation},
     store::HistoryStore,
     tables::{AUDIT, HistoryError, MARKS, NOTES},
-    writer::Book,
+    writer::NodeTables,
 };
 use redb::ReadableTable as _;
 use std::collections::BTreeMap;
 
 /// Comparison state of each node by name, and the number of the last audit entry that was read.
-pub type Noticed = (BTreeMap<String, Vec<u8>>, Option<u64>);
+pub type ComparisonProgress = (BTreeMap<String, Vec<u8>>, Option<u64>);
 
 /// Observations of one node at one time.
 #[derive(Debug, Clone, Default)]
-pub struct Note {
+pub struct TimedObservations {
     pub node: String,
     /// Observations, each with its time in Unix milliseconds.
-    pub happened: Vec<(u64, Noted)>,
+    pub happened: Vec<(u64, NodeObservation)>,
     /// Serialized state for the next comparison; `None` keeps the stored state.
     pub compared: Option<Vec<u8>>,
 }
 
 impl HistoryStore {
     /// Stores observations of this control and the number of the last audit entry read, in one transaction.
-    pub(crate) fn note(&self, notes: &[Note], audit: Option<u64>) -> Result<(), HistoryError> {
+    pub(crate) fn note(
+        &self,
+        notes: &[TimedObservations],
+        audit: Option<u64>,
+    ) -> Result<(), HistoryError> {
         self.write(|txn| {
             for note in notes {
-                let mut book = Book::open(txn, &note.node)?;
+                let mut book = NodeTables::open(txn, &note.node)?;
                 for (when, noted) in &note.happened {
-                    book.event(*when, &What::Noted(noted.clone()))?;
+                    book.event(*when, &EventContent::Noted(noted.clone()))?;
                 }
                 book.close(None)?;
                 if let Some(compared) = &note.compared {
@@ -45,7 +49,7 @@ impl HistoryStore {
     }
 
     /// Comparison state of each node, and the number of the last audit entry read.
-    pub(crate) fn noted(&self) -> Result<Noticed, HistoryError> {
+    pub(crate) fn noted(&self) -> Result<ComparisonProgress, HistoryError> {
         self.read(|txn| {
             let mut compared = BTreeMap::new();
             for row in txn.open_table(NOTES)?.iter()? {

@@ -1,7 +1,7 @@
 //! Past state of classes, and the time since which keys are unchanged, from the reports of agent and BMC.
 
 use super::{
-    class_state::{Since, Then},
+    class_state::{PastClassState, UnchangedSince},
     entries::HistoryFilter,
     entry::{HistoryEntry, Source},
     store::HistoryStore,
@@ -47,7 +47,7 @@ pub(super) fn then(
     node: &str,
     class: Class,
     at: u64,
-) -> Result<Then, HistoryError> {
+) -> Result<PastClassState, HistoryError> {
     let agents = told_by(store, node, class, at, Source::Agent)?;
     let bmcs = told_by(store, node, class, at, Source::Bmc)?;
     Ok(together(agents, bmcs))
@@ -58,13 +58,13 @@ pub(super) fn then(
 pub(super) fn last(
     store: &HistoryStore,
     node: &str,
-) -> Result<BTreeMap<Class, Then>, HistoryError> {
+) -> Result<BTreeMap<Class, PastClassState>, HistoryError> {
     let mut told = store.last_of_each(node)?;
     let mut found = BTreeMap::new();
     for class in Class::ALL {
         let mut by = |source| meant(store, told.remove(&(class, source)));
         match together(by(Source::Agent)?, by(Source::Bmc)?) {
-            Then::NotKept => {}
+            PastClassState::NotKept => {}
             then => {
                 found.insert(class, then);
             }
@@ -73,28 +73,30 @@ pub(super) fn last(
     Ok(found)
 }
 
-fn together(agents: Then, bmcs: Then) -> Then {
+fn together(agents: PastClassState, bmcs: PastClassState) -> PastClassState {
     match (agents, bmcs) {
-        (agents, Then::NotKept | Then::Disabled) => agents,
-        (Then::NotKept | Then::Disabled, bmcs) => bmcs,
+        (agents, PastClassState::NotKept | PastClassState::Disabled) => agents,
+        (PastClassState::NotKept | PastClassState::Disabled, bmcs) => bmcs,
         (
-            Then::Known { record, since },
-            Then::Known {
+            PastClassState::Known { record, since },
+            PastClassState::Known {
                 record: part,
                 since: since_part,
             },
-        ) => Then::Known {
+        ) => PastClassState::Known {
             record: Box::new(record.unite(*part)),
             since: since.max(since_part),
         },
-        (Then::Incomplete { mut missing }, Then::Incomplete { missing: more }) => {
+        (
+            PastClassState::Incomplete { mut missing },
+            PastClassState::Incomplete { missing: more },
+        ) => {
             missing.extend(more);
-            Then::Incomplete { missing }
+            PastClassState::Incomplete { missing }
         }
-        (incomplete @ Then::Incomplete { .. }, _) | (_, incomplete @ Then::Incomplete { .. }) => {
-            incomplete
-        }
-        (lost @ Then::Lost { .. }, _) | (_, lost @ Then::Lost { .. }) => lost,
+        (incomplete @ PastClassState::Incomplete { .. }, _)
+        | (_, incomplete @ PastClassState::Incomplete { .. }) => incomplete,
+        (lost @ PastClassState::Lost { .. }, _) | (_, lost @ PastClassState::Lost { .. }) => lost,
     }
 }
 
@@ -105,7 +107,7 @@ fn told_by(
     class: Class,
     at: u64,
     source: Source,
-) -> Result<Then, HistoryError> {
+) -> Result<PastClassState, HistoryError> {
     let wanted = HistoryFilter {
         class: Some(class),
         source: Some(source),
@@ -116,25 +118,25 @@ fn told_by(
 }
 
 /// State of a class by one entry.
-fn meant(store: &HistoryStore, told: Option<HistoryEntry>) -> Result<Then, HistoryError> {
+fn meant(store: &HistoryStore, told: Option<HistoryEntry>) -> Result<PastClassState, HistoryError> {
     let Some(told) = told else {
-        return Ok(Then::NotKept);
+        return Ok(PastClassState::NotKept);
     };
     Ok(match told.entry.to {
         ClassMark::Complete { digest, .. } => match store.record(&digest)? {
-            Some(record) => Then::Known {
+            Some(record) => PastClassState::Known {
                 record: Box::new(record),
                 since: told.when,
             },
-            None => Then::Lost { digest },
+            None => PastClassState::Lost { digest },
         },
         ClassMark::Incomplete => {
             let changes = told.entry.changes.into_iter();
-            Then::Incomplete {
+            PastClassState::Incomplete {
                 missing: changes.map(|change| (change.key, change.to)).collect(),
             }
         }
-        ClassMark::Disabled => Then::Disabled,
+        ClassMark::Disabled => PastClassState::Disabled,
     })
 }
 
@@ -146,7 +148,7 @@ pub(super) fn since(
     schemas: &Schemas,
     told: &[HistoryEntry],
     (class, key): (Class, &str),
-) -> Result<(Option<Since>, bool), HistoryError> {
+) -> Result<(Option<UnchangedSince>, bool), HistoryError> {
     let mut answers = Vec::new();
     let is_open = Cell::new(false);
     let kept = |digest: &Digest| {
@@ -210,15 +212,15 @@ fn since_in(
     told: &[&HistoryEntry],
     key: &str,
     across: impl Fn(&HistoryEntry, &[&HistoryEntry]) -> Option<KeyChange>,
-) -> Option<Since> {
-    let mut found: Option<Since> = None;
+) -> Option<UnchangedSince> {
+    let mut found: Option<UnchangedSince> = None;
     let mut value: Option<Reading<Value>> = None;
     for (index, told_now) in told.iter().enumerate() {
         let (entry, at) = (&told_now.entry, told_now.when);
         let has = |key: &str| entry.changes.iter().any(|change| change.key == key);
         // The state before this entry is unknown: the journal was restarted, a record was lost, or the other schema
         // lacks the key. Or the key may be among the changes that the entry does not list.
-        let ends = || found.or(Some(Since { at, at_least: true }));
+        let ends = || found.or(Some(UnchangedSince { at, at_least: true }));
         if entry.from.is_none() || has("record") {
             return ends();
         }
@@ -244,7 +246,7 @@ fn since_in(
                 Some(value) if *value != change.to => return found,
                 _ => value = Some(change.to),
             }
-            found = Some(Since {
+            found = Some(UnchangedSince {
                 at,
                 at_least: false,
             });
@@ -254,7 +256,7 @@ fn since_in(
         }
     }
     let first = told.last();
-    first.map(|first| Since {
+    first.map(|first| UnchangedSince {
         at: first.when,
         at_least: true,
     })

@@ -1,6 +1,6 @@
 //! Tables of the history database, decoding of rows, and errors.
 
-use super::{entry::HistoryEntry, event::Happened};
+use super::{entry::HistoryEntry, event::PositionedEvent};
 use redb::TableDefinition;
 use std::path::{Path, PathBuf};
 
@@ -83,8 +83,8 @@ pub(super) fn read_entry(node: &str, number: u64, json: &[u8]) -> Result<History
     })
 }
 
-pub(super) fn read_event(node: &str, number: u64, json: &[u8]) -> Result<Happened, Failure> {
-    let read: Result<Happened, _> = serde_json::from_slice(json);
+pub(super) fn read_event(node: &str, number: u64, json: &[u8]) -> Result<PositionedEvent, Failure> {
+    let read: Result<PositionedEvent, _> = serde_json::from_slice(json);
     let mut happened = read.map_err(|source| {
         Failure::History(HistoryError::Entry {
             node: node.to_owned(),

@@ -1,9 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use lattice_conformance::{
-    ClassMark, Reading, Schemas, Value, Written,
+    ClassMark, Reading, Schemas, Value, WrittenSchemas,
     history::{Cause, Entry, KeyChange},
-    keys::{Need, Row, RowTest},
+    keys::{KeyNeed, KeyRow, RowTest},
 };
 
 const NODE: &str = "gpu001";
@@ -55,7 +55,7 @@ fn since(
     node: &str,
     class: Class,
     key: &str,
-) -> Result<Option<Since>, HistoryError> {
+) -> Result<Option<UnchangedSince>, HistoryError> {
     let told = store.of_node(node, &HistoryFilter::default(), LOOKED_AT)?;
     Ok(past_state::since(store, schemas, &told, (class, key))?.0)
 }
@@ -114,7 +114,7 @@ fn the_fleet_is_read_newest_first_page_by_page() {
     ];
     store.append("gpu002", read(4, 2), &other, 9_000).unwrap();
     let page = store.changes(1_500, None, 2).unwrap();
-    let place = |by: &ToldBy| (by.told.when, by.node.clone(), by.told.number);
+    let place = |by: &ClusterEntry| (by.told.when, by.node.clone(), by.told.number);
     let first: Vec<_> = page.iter().map(place).collect();
     assert_eq!(
         first,
@@ -140,23 +140,23 @@ fn a_class_is_what_it_was_at_the_time() {
     let old = record("28.39");
     let digest = old.state().digest().unwrap();
     let at = |at| then(&store, NODE, Class::Nic, at).unwrap();
-    assert_eq!(at(999), Then::NotKept);
-    assert_eq!(at(1_500), Then::Lost { digest });
+    assert_eq!(at(999), PastClassState::NotKept);
+    assert_eq!(at(1_500), PastClassState::Lost { digest });
     store.keep_record(&digest, &old.encode()).unwrap();
-    let Then::Known { record, since } = at(1_500) else {
+    let PastClassState::Known { record, since } = at(1_500) else {
         unreachable!("{:?}", at(1_500));
     };
     assert_eq!(
         (record.entries.clone(), since),
         (old.entries.clone(), 1_000)
     );
-    let Then::Incomplete { missing } = at(5_000) else {
+    let PastClassState::Incomplete { missing } = at(5_000) else {
         unreachable!("{:?}", at(5_000));
     };
     assert_eq!(missing[0].1, Reading::Timeout { after_ms: 5 });
     assert_eq!(
         then(&store, NODE, Class::Gpu, 5_000).unwrap(),
-        Then::NotKept
+        PastClassState::NotKept
     );
 }
 
@@ -177,7 +177,7 @@ fn since_is_when_a_key_became_what_it_is_and_a_hang_does_not_count() {
     store.append(NODE, read(7, 3), &told, 9_000).unwrap();
     let key = "nic.0.firmware";
     let of = |key: &str| since(&store, &Schemas::SHIPPED, NODE, Class::Nic, key).unwrap();
-    let at = |at, at_least| Some(Since { at, at_least });
+    let at = |at, at_least| Some(UnchangedSince { at, at_least });
     assert_eq!(of(key), at(2_000, false));
     let back = entry(4, 4_000, Reading::Timeout { after_ms: 5 }, text("28.41"));
     told.push(back);
@@ -191,11 +191,11 @@ fn since_is_when_a_key_became_what_it_is_and_a_hang_does_not_count() {
     assert_eq!(of(key), at(5_000, false));
 }
 
-const fn row(pattern: &'static str, since: u16) -> Row {
-    Row {
+const fn row(pattern: &'static str, since: u16) -> KeyRow {
+    KeyRow {
         pattern,
         unit: "",
-        need: Need::Optional,
+        need: KeyNeed::Optional,
         source: "",
         meaning: "",
         seen: RowTest::InFixtures,
@@ -206,7 +206,7 @@ const fn row(pattern: &'static str, since: u16) -> Row {
 
 /// NICs with rings that came with the present schema.
 const WITH_RINGS: Schemas = Schemas {
-    written: |class| Written {
+    written: |class| WrittenSchemas {
         current: class.schema(),
         earlier: Some(class.schema() - 1),
         oldest: class.schema() - 1,
@@ -262,7 +262,7 @@ fn since_looks_through_another_schema_for_what_both_have() {
     ];
     let store = store();
     store.append(NODE, read(7, 3), &told, 9_000).unwrap();
-    let at = |at, at_least| Some(Since { at, at_least });
+    let at = |at, at_least| Some(UnchangedSince { at, at_least });
     let of = |schemas: &Schemas, key| since(&store, schemas, NODE, Class::Nic, key).unwrap();
     let keep = |record: &ClassRecord| {
         let digest = record.state().digest().unwrap();
@@ -385,7 +385,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
 
     // Past states and ages follow the source that reports the key.
     let at = |at| match then(&store, NODE, Class::Bios, at).unwrap() {
-        Then::Known { record, .. } => Some((record.get(agents), record.get(bmcs))),
+        PastClassState::Known { record, .. } => Some((record.get(agents), record.get(bmcs))),
         _ => None,
     };
     let (text, not_read) = (|t: &str| text(t), Reading::failed("not recorded"));
@@ -536,8 +536,8 @@ fn lines_are_gone_through_at_the_start_only_where_one_was_not_read() {
     assert_eq!(marked(&open()), Some(1));
 }
 
-fn liveness(is_alive: bool, late: bool) -> Noted {
-    Noted::Liveness {
+fn liveness(is_alive: bool, late: bool) -> NodeObservation {
+    NodeObservation::Liveness {
         is_alive,
         reason: None,
         left_out: 0,
@@ -554,9 +554,9 @@ async fn a_node_was_there_last_when_it_said_so_and_not_when_it_was_found_gone() 
         .append(NODE.to_owned(), cursor, told, 9_000)
         .await
         .unwrap();
-    let note = async |happened: Vec<(u64, Noted)>| {
+    let note = async |happened: Vec<(u64, NodeObservation)>| {
         let node = NODE.to_owned();
-        let note = Note {
+        let note = TimedObservations {
             node,
             happened,
             compared: None,
@@ -567,7 +567,7 @@ async fn a_node_was_there_last_when_it_said_so_and_not_when_it_was_found_gone() 
     note(vec![(50_000, liveness(false, true))]).await;
     assert_eq!(last().await, Some(3_000));
     // Notes about a node are not contact with it, however many they are.
-    let audit = |number| Noted::Audit {
+    let audit = |number| NodeObservation::Audit {
         number,
         action: "brake_held".to_owned(),
         by: "root".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{
     entry::{HistoryEntry, Source},
-    event::Happened,
+    event::PositionedEvent,
     line_kind::Kind,
     tables::{ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, UNREAD, encode, read_event},
 };
@@ -36,7 +36,7 @@ pub(super) fn read_unread(txn: &WriteTransaction) -> Result<(), Failure> {
         else {
             continue;
         };
-        let happened: Happened = read_event(node, number, &json)?;
+        let happened: PositionedEvent = read_event(node, number, &json)?;
         let kind = match happened.what.entry() {
             Some(entry) => {
                 let told = HistoryEntry {

@@ -2,7 +2,7 @@
 
 use super::{
     entry::{Cursor, FromBmc, HistoryEntry, Source},
-    event::{Happened, LONG_AGO_MS, What},
+    event::{EventContent, LONG_AGO_MS, PositionedEvent},
     line_kind::Kind,
     tables::{
         CURSORS, ENTRIES, EVENTS, Failure, MARKS, ORDER, TIMES, UNREAD, encode, read_entry,
@@ -22,7 +22,7 @@ const COUNTED_EVERY: u64 = 64;
 type Rows<'t> = Table<'t, (&'static str, u64), &'static [u8]>;
 
 /// Tables of one node's history, and the number of its next line.
-pub(super) struct Book<'t, 'n> {
+pub(super) struct NodeTables<'t, 'n> {
     txn: &'t WriteTransaction,
     node: &'n str,
     cursor: Cursor,
@@ -38,7 +38,7 @@ pub(super) struct Book<'t, 'n> {
     order: Table<'t, (&'static str, u64, u64), u8>,
 }
 
-impl<'t, 'n> Book<'t, 'n> {
+impl<'t, 'n> NodeTables<'t, 'n> {
     pub(super) fn open(txn: &'t WriteTransaction, node: &'n str) -> Result<Self, Failure> {
         let cursors = txn.open_table(CURSORS)?;
         let known = cursors.get(node)?.map(|known| known.value());
@@ -103,7 +103,12 @@ impl<'t, 'n> Book<'t, 'n> {
     /// Adds another record of the agent. It is placed at its own time, because the kernel log is reported late. If the
     /// host's clock was not set yet, the time is far in the past; such a record is placed at the time of the agent's
     /// previous record.
-    pub(super) fn told(&mut self, at: u64, what: What, heard_at: u64) -> Result<(), Failure> {
+    pub(super) fn told(
+        &mut self,
+        at: u64,
+        what: EventContent,
+        heard_at: u64,
+    ) -> Result<(), Failure> {
         let mut when = at.min(heard_at);
         if when < heard_at.saturating_sub(LONG_AGO_MS) {
             let event = last_event(&self.events, self.node)?.unwrap_or(0);
@@ -114,9 +119,9 @@ impl<'t, 'n> Book<'t, 'n> {
 
     /// Adds another event at its own time. Observations of this control are independent of the times that the agent
     /// reports.
-    pub(super) fn event(&mut self, when: u64, what: &What) -> Result<(), Failure> {
+    pub(super) fn event(&mut self, when: u64, what: &EventContent) -> Result<(), Failure> {
         let number = self.next(when, Kind::of_event(what))?;
-        let happened = Happened {
+        let happened = PositionedEvent {
             number,
             when,
             what: what.clone(),
@@ -205,7 +210,7 @@ fn last_event(rows: &Rows<'_>, node: &str) -> Result<Option<u64>, Failure> {
     for row in rows.range((node, 0)..(node, u64::MAX))?.rev() {
         let (key, json) = row?;
         let happened = read_event(node, key.value().1, json.value())?;
-        if !matches!(happened.what, What::Noted(_) | What::Bmc(_)) {
+        if !matches!(happened.what, EventContent::Noted(_) | EventContent::Bmc(_)) {
             return Ok(Some(happened.when));
         }
     }

@@ -348,7 +348,7 @@ fn aside<T: Send + 'static>(
 
 /// File source on a disk that may hang.
 #[derive(Debug)]
-pub(crate) struct OnDisk {
+pub(crate) struct DiskFile {
     path: PathBuf,
     deadline: Duration,
     most: usize,
@@ -356,7 +356,7 @@ pub(crate) struct OnDisk {
     under_way: Option<oneshot::Receiver<io::Result<Vec<u8>>>>,
 }
 
-impl OnDisk {
+impl DiskFile {
     pub(crate) const fn new(path: PathBuf, deadline: Duration, most: usize) -> Self {
         Self {
             path,
@@ -409,7 +409,7 @@ mod tests {
     async fn beside_a_reading_that_hangs_no_other_is_begun() {
         let after = Duration::from_secs(5);
         // A read of this path would fail at once, since it is not a file.
-        let mut file = OnDisk::new(PathBuf::from("/nowhere"), after, 10);
+        let mut file = DiskFile::new(PathBuf::from("/nowhere"), after, 10);
         let (hangs, wait) = oneshot::channel();
         file.under_way = Some(wait);
         for _ in 0..2 {

@@ -22,7 +22,7 @@ const MAX_SHOWN_BYTES: usize = 200;
 
 /// Reason why a metric is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Missing {
+pub(crate) enum UnknownMetricReason {
     /// No Prometheus is configured.
     #[error("no Prometheus is configured; give `scheduling.prometheus.url`")]
     NoSource,
@@ -110,12 +110,18 @@ impl Metrics {
     }
 
     /// Value of the query now.
-    pub(crate) async fn query(&self, query: &str, id: AllocationId) -> Result<f64, Missing> {
+    pub(crate) async fn query(
+        &self,
+        query: &str,
+        id: AllocationId,
+    ) -> Result<f64, UnknownMetricReason> {
         let (status, body) = self.web.get_with(&self.url(query, id), &TAKEN).await?;
         match value(&body) {
             // The reply comes from a proxy in front of Prometheus.
-            Err(Missing::Other { .. }) if status != 200 => {
-                Err(Missing::Unanswered(FetchError::Status { status }))
+            Err(UnknownMetricReason::Other { .. }) if status != 200 => {
+                Err(UnknownMetricReason::Unanswered(FetchError::Status {
+                    status,
+                }))
             }
             other => other,
         }
@@ -158,15 +164,15 @@ struct Series {
 struct Point(IgnoredAny, String);
 
 /// Extracts the single number from a reply.
-fn value(body: &[u8]) -> Result<f64, Missing> {
-    let other = |reason: String| Missing::Other {
+fn value(body: &[u8]) -> Result<f64, UnknownMetricReason> {
+    let other = |reason: String| UnknownMetricReason::Other {
         reason: short(&reason),
     };
     let answer: Answer = serde_json::from_slice(body).map_err(|error| other(error.to_string()))?;
     let data = match (answer.status.as_str(), answer.data) {
         ("success", Some(data)) => data,
         ("error", _) => {
-            return Err(Missing::Refused {
+            return Err(UnknownMetricReason::Refused {
                 kind: short(&answer.error_type.unwrap_or_default()),
                 reason: short(&answer.error.unwrap_or_default()),
             });
@@ -183,15 +189,15 @@ fn value(body: &[u8]) -> Result<f64, Missing> {
             let count = series.len();
             let mut series = series.into_iter();
             match (series.next(), series.next()) {
-                (None, _) => return Err(Missing::Nothing),
-                (Some(one), None) => one.value.ok_or_else(|| Missing::NoNumber {
+                (None, _) => return Err(UnknownMetricReason::Nothing),
+                (Some(one), None) => one.value.ok_or_else(|| UnknownMetricReason::NoNumber {
                     found: "histogram".to_owned(),
                 })?,
-                (Some(_), Some(_)) => return Err(Missing::Several { count }),
+                (Some(_), Some(_)) => return Err(UnknownMetricReason::Several { count }),
             }
         }
         found => {
-            return Err(Missing::NoNumber {
+            return Err(UnknownMetricReason::NoNumber {
                 found: short(found),
             });
         }
@@ -199,7 +205,7 @@ fn value(body: &[u8]) -> Result<f64, Missing> {
     let Point(IgnoredAny, text) = point;
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        Ok(_) => Err(Missing::NotFinite { found: text }),
+        Ok(_) => Err(UnknownMetricReason::NotFinite { found: text }),
         Err(_) => Err(other(format!("{text:?} is not a number"))),
     }
 }

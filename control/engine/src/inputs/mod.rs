@@ -13,7 +13,7 @@ mod readiness;
 mod sources;
 mod storage;
 
-pub(crate) use metrics::{Metrics, Missing};
+pub(crate) use metrics::{Metrics, UnknownMetricReason};
 pub use sources::SourceError;
 pub use sources::Sources;
 

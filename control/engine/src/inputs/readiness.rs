@@ -20,7 +20,7 @@ const IN_A_ROW: usize = 3;
 
 /// Request rate and limits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct RequestPace {
     /// Interval after which a pending allocation is requested again.
     pub(crate) refresh: Duration,
     /// Time for which a reply is used while no newer one arrives.
@@ -93,7 +93,7 @@ enum Fails {
 
 /// Change to be logged for an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ReadinessChange {
     /// The request for this allocation failed, although the source does not count as down.
     Fails(AllocationId, AskError),
     /// The source answers for this allocation again.
@@ -102,8 +102,8 @@ pub(crate) enum News {
 
 /// Request schedule and last replies.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    pace: Pace,
+pub(crate) struct ReadinessSchedule {
+    pace: RequestPace,
     known: BTreeMap<AllocationId, AllocationReadiness>,
     due: BTreeSet<(Instant, AllocationId)>,
     asking: usize,
@@ -115,8 +115,8 @@ pub(crate) struct Turns {
     not_before: Option<Instant>,
 }
 
-impl Turns {
-    pub(crate) const fn new(pace: Pace) -> Self {
+impl ReadinessSchedule {
+    pub(crate) const fn new(pace: RequestPace) -> Self {
         Self {
             pace,
             known: BTreeMap::new(),
@@ -177,7 +177,7 @@ impl Turns {
         id: AllocationId,
         answer: Result<Option<Fraction>, AskError>,
         now: Instant,
-    ) -> Option<News> {
+    ) -> Option<ReadinessChange> {
         let is_down = self.judge(&answer, now);
         self.over(id, now);
         let known = self.known.get_mut(&id)?;
@@ -186,7 +186,7 @@ impl Turns {
             Ok(fraction) => {
                 known.said = fraction.map(|fraction| (fraction, now));
                 known.fails = Fails::No;
-                (before == Fails::Alone).then_some(News::Recovered(id))
+                (before == Fails::Alone).then_some(ReadinessChange::Recovered(id))
             }
             Err(_) if before == Fails::Alone => None,
             // Logged once, for the source.
@@ -196,7 +196,7 @@ impl Turns {
             }
             Err(error) => {
                 known.fails = Fails::Alone;
-                Some(News::Fails(id, error))
+                Some(ReadinessChange::Fails(id, error))
             }
         }
     }

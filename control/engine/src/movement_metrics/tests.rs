@@ -22,18 +22,18 @@ fn preempted() -> Allocation {
 }
 
 /// The allocation becomes a victim at this revision.
-fn begins(moved: &Moved, at: u64, after: &Allocation) {
+fn begins(moved: &PreemptionCounters, at: u64, after: &Allocation) {
     let view = view_of([], allocation(AllocationState::Running, Vec::new()));
     moved.follow(&view, Revision(at), after);
 }
 
-fn counted(moved: &Moved) -> u64 {
+fn counted(moved: &PreemptionCounters) -> u64 {
     moved.counts().preemptions.values().sum()
 }
 
 #[test]
 fn a_change_is_counted_by_whoever_dispatched_when_it_was_committed() {
-    let (first, second) = (Moved::default(), Moved::default());
+    let (first, second) = (PreemptionCounters::default(), PreemptionCounters::default());
     let both = |at: u64| {
         begins(&first, at, &preempted());
         begins(&second, at, &preempted());
@@ -56,7 +56,7 @@ fn a_change_is_counted_by_whoever_dispatched_when_it_was_committed() {
 
 #[test]
 fn what_is_remembered_for_a_lease_that_comes_late_is_bounded() {
-    let moved = Moved::default();
+    let moved = PreemptionCounters::default();
     for at in 1..=3 * RECENT as u64 {
         begins(&moved, at, &preempted());
     }
@@ -66,7 +66,7 @@ fn what_is_remembered_for_a_lease_that_comes_late_is_bounded() {
 
 #[test]
 fn what_a_person_suspends_makes_room_for_nobody() {
-    let moved = Moved::default();
+    let moved = PreemptionCounters::default();
     moved.counts_since(Some(Revision(0)));
     let by = "alice".to_owned();
     begins(&moved, 1, &makes_room(MoveReason::Asked { by }));

@@ -4,7 +4,7 @@ use super::{LastPlan, Planned, plan_of};
 use crate::{core::Core, tasks::schedule, view::View};
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
-use lattice_view::Home;
+use lattice_view::HomeRule;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
@@ -22,7 +22,7 @@ pub(super) const DRY_RUNS: usize = 8;
 /// The maximum number of dry runs is planned or waits already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{DRY_RUNS} dry runs are being planned already; try again in a few seconds")]
-pub struct Busy;
+pub struct DryRunsBusy;
 
 /// A plan made for one view.
 #[derive(Debug)]
@@ -131,11 +131,11 @@ impl Core {
     /// the quorum, or if planning panics.
     ///
     /// # Errors
-    /// Returns [`Busy`] when too many dry runs are in progress.
-    pub async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, Busy> {
+    /// Returns [`DryRunsBusy`] when too many dry runs are in progress.
+    pub async fn plan_with(&self, extra: &Allocation) -> Result<Option<Planned>, DryRunsBusy> {
         let (view, vcluster) = (|| self.view(), &extra.spec.vcluster);
-        let home = Home::of(&view().vclusters);
-        let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| Busy)?;
+        let home = HomeRule::of(&view().vclusters);
+        let _one_of_few = self.asked.dry_runs.try_acquire().map_err(|_| DryRunsBusy)?;
         let waits = extra.state == AllocationState::Pending;
         let extra = waits.then(|| {
             let mut pending = PendingView::from(extra);

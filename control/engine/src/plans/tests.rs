@@ -72,7 +72,7 @@ async fn few_dry_runs_wait_for_their_plan_and_whoever_comes_then_is_told_so() {
     };
     let patience = std::time::Duration::from_secs(30);
     tokio::time::timeout(patience, all_wait).await.unwrap();
-    assert_eq!(world.core.plan_with(&dry).await.unwrap_err(), Busy);
+    assert_eq!(world.core.plan_with(&dry).await.unwrap_err(), DryRunsBusy);
     // The dry runs plan on the view at their turn, not at their request.
     let since = waits(&world);
     drop(busy);

@@ -38,10 +38,10 @@ impl<T> Slot<T> {
 
 /// Bounded cache; see the module.
 #[derive(Debug)]
-pub(super) struct PreimageCache<T>(Mutex<Shelf<T>>);
+pub(super) struct PreimageCache<T>(Mutex<NodePreimages<T>>);
 
 #[derive(Debug)]
-struct Shelf<T> {
+struct NodePreimages<T> {
     slots: HashMap<Digest, Arc<Slot<T>>>,
     /// Source node and size in bytes of each value.
     came: HashMap<Digest, (NodeId, usize)>,
@@ -51,14 +51,14 @@ struct Shelf<T> {
 
 impl<T> PreimageCache<T> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Shelf {
+        Self(Mutex::new(NodePreimages {
             slots: HashMap::new(),
             came: HashMap::new(),
             of_node: HashMap::new(),
         }))
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf<T>> {
+    fn shelf(&self) -> MutexGuard<'_, NodePreimages<T>> {
         self.0.lock()
     }
 
@@ -86,7 +86,7 @@ impl<T> PreimageCache<T> {
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> NodePreimages<T> {
     /// Frees slots. Slots without a value that no caller waits for go first. If that is not enough, which is rare, all
     /// slots go: a value in use is fetched again at the cost of one call.
     fn make_room(&mut self) {

@@ -11,12 +11,12 @@ pub(super) const ASKED: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct FailedSources {
     turn: u64,
-    in_vain: BTreeMap<NodeId, InVain>,
+    in_vain: BTreeMap<NodeId, FetchFailures>,
 }
 
 /// Result of requests to one node.
 #[derive(Debug, Default)]
-struct InVain {
+struct FetchFailures {
     /// Turn of the last request; 0 for none.
     turn: u64,
     /// Whether the node once returned bytes that do not match the digest, which no correct agent does.

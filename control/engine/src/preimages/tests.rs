@@ -2,7 +2,7 @@
 use super::*;
 use crate::view::GossipedNode;
 use lattice_agent_rpc::GetPreimage;
-use lattice_conformance::{Class, ClassMark, Earlier, Reading, Value};
+use lattice_conformance::{Class, ClassMark, EarlierDigest, Reading, Value};
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
@@ -85,7 +85,7 @@ impl World {
         agents: &Agents,
         digest: Digest,
         of: &str,
-    ) -> Result<Arc<ClassRecord>, NotHad> {
+    ) -> Result<Arc<ClassRecord>, PreimageUnavailable> {
         let node = self.view.node(&node(of)).unwrap();
         preimages
             .fetch_record(agents, &self.view, digest, node)
@@ -194,7 +194,7 @@ fn living_nodes_that_name_a_record_have_it_perhaps() {
         if let Some(seen) = &mut node.seen {
             let mark = ClassMark::Complete { schema: 2, digest };
             seen.marks.insert(class, mark);
-            let beside = beside.map(|digest| (class, Earlier { schema: 1, digest }));
+            let beside = beside.map(|digest| (class, EarlierDigest { schema: 1, digest }));
             seen.earlier.extend(beside);
         }
         let node = Arc::new(node);

@@ -6,7 +6,7 @@
 use crate::{
     core::Core,
     error::ProposeError,
-    tasks::reconciler::{Pace, Reconciler},
+    tasks::reconciler::{Reconciler, ReconcilerPace},
     view::NodeEntry,
 };
 use async_trait::async_trait;
@@ -228,9 +228,9 @@ impl AccountingReconciler {
 impl Reconciler for AccountingReconciler {
     const NAME: &'static str = "accounting";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         let interval = self.connection.settings.interval;
-        Pace {
+        ReconcilerPace {
             period: interval,
             spacing: interval,
         }

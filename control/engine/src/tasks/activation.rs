@@ -57,14 +57,14 @@ impl Activation {
 
 /// Wake-ups by changed BMC readings: the first change after a quiet period at once, later ones together.
 #[derive(Debug)]
-pub struct News {
+pub struct BmcWakeUp {
     changes: watch::Receiver<u64>,
     /// Shortest time between two wake-ups; many BMCs answer at the same time.
     spacing: Duration,
     last: Option<Instant>,
 }
 
-impl News {
+impl BmcWakeUp {
     /// `changes` must come from a sender that outlives this receiver.
     pub const fn new(changes: watch::Receiver<u64>, spacing: Duration) -> Self {
         Self {

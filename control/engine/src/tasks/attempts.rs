@@ -15,7 +15,7 @@ use crate::{
     sanitize,
     tasks::{
         faults, orphans,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::{NodeEntry, View},
 };
@@ -55,7 +55,7 @@ const ENDED_AT_ONCE: usize = 16;
 const NOT_HELD: &str = "still run here though nothing holds the node for them";
 
 /// Running attempts by node, as recorded in the quorum.
-type Running = BTreeMap<NodeId, BTreeSet<AttemptKey>>;
+type RunningAttempts = BTreeMap<NodeId, BTreeSet<AttemptKey>>;
 
 /// State of an agent that causes an immediate query when it changes: agent start, node boot or holder of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,9 +118,9 @@ struct Compared {
 impl Reconciler for Attempts {
     const NAME: &'static str = "attempts";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         let period = PERIOD.min(self.core.timings.attempts_every);
-        Pace {
+        ReconcilerPace {
             period,
             spacing: period,
         }
@@ -341,11 +341,11 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
 /// Returns every running rank by node. A rank that is only assigned is left out: the dispatcher repeats its launch
 /// anyway, as it repeats the termination of ranks in a stopping allocation. A rank of an earlier boot is left out as
 /// well: it is gone, and [`crate::tasks::reboots`] reports it.
-fn running(view: &View) -> Running {
+fn running(view: &View) -> RunningAttempts {
     let holders = view.nodes.values();
     let holders = holders.filter_map(|node| node.record.as_ref()?.holder);
     let ids: BTreeSet<_> = holders.map(|holder| holder.allocation).collect();
-    let mut running = Running::new();
+    let mut running = RunningAttempts::new();
     for allocation in ids.into_iter().filter_map(|id| view.allocation(id)) {
         let key = key(allocation);
         let is_over = |rank: &&Rank| {
@@ -376,7 +376,7 @@ fn running_ranks(allocation: &Allocation) -> impl Iterator<Item = &Rank> {
 /// Returns the agents to query now. Agents that should run nothing are queried only while they are alive.
 fn due(
     view: &View,
-    running: &Running,
+    running: &RunningAttempts,
     asked: &BTreeMap<NodeId, NextQuery>,
     now: Instant,
 ) -> Vec<(NodeId, Mark)> {

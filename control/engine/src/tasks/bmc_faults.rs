@@ -6,7 +6,7 @@
 use crate::{
     core::Core,
     observed_state,
-    tasks::activation::{Activation, News},
+    tasks::activation::{Activation, BmcWakeUp},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ impl NameFaults {
     /// Runs forever.
     pub async fn run(self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = News::new(self.core.bmc.changes(), SPACING);
+        let mut news = BmcWakeUp::new(self.core.bmc.changes(), SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => {}

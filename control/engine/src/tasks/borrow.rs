@@ -12,7 +12,7 @@ use crate::{
     plans::plan_of,
     tasks::{
         activation::due,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
         schedule::preemption_search,
     },
     view::View,
@@ -20,8 +20,8 @@ use crate::{
 use lattice_placement::{
     Blocker, ClusterView, Plan,
     movement::{
-        lend::{Input, Member, Moves, NodeOwnership, Timing, Wanting, decide},
-        preempt::Work,
+        lend::{Input, LendingMoves, Member, NodeOwnership, Timing, WaitingJob, decide},
+        preempt::HolderFacts,
     },
 };
 use lattice_quorum_types::{
@@ -37,7 +37,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Within this period every planner has planned with the last moves.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(200),
 };
@@ -76,7 +76,7 @@ pub struct Borrow {
 impl Reconciler for Borrow {
     const NAME: &'static str = "borrow";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 
@@ -121,7 +121,7 @@ impl Borrow {
         let moved = self.moved.clone();
         let (core, shown) = (self.core.clone(), view.clone());
         let deciding = tokio::task::spawn_blocking(move || {
-            let sharing = Sharing::of(&core, &shown, &moved, now, age_ms);
+            let sharing = SharingInputs::of(&core, &shown, &moved, now, age_ms);
             sharing.decide()
         });
         match deciding.await {
@@ -153,7 +153,7 @@ impl Borrow {
         &self,
         view: &View,
         fence: &Fence,
-        moves: Moves,
+        moves: LendingMoves,
         now: UnixMillis,
     ) -> BorrowReport {
         let version = |node: &NodeId| Some(view.node(node)?.record.as_ref()?.version);
@@ -197,7 +197,7 @@ impl Borrow {
 
     /// Commands for jobs on reclaimed nodes after the end of the grace period. The reclaim is in the quorum, so this
     /// pass does not decide on it again. A job that ends before it could be stopped is left to end.
-    fn overdue(&self, view: &View, moves: &Moves, now: UnixMillis) -> Vec<Command> {
+    fn overdue(&self, view: &View, moves: &LendingMoves, now: UnixMillis) -> Vec<Command> {
         let mut due: BTreeMap<_, Command> = BTreeMap::new();
         for record in records(view) {
             let (Some(since), Some(holder)) = (record.reclaimed_at, record.holder) else {
@@ -350,16 +350,16 @@ pub fn sharers(view: &View) -> impl Iterator<Item = &VclusterName> {
 }
 
 /// Inputs of one sharing decision.
-struct Sharing {
+struct SharingInputs {
     cluster: ClusterView,
     places: BTreeMap<NodeId, NodeOwnership>,
     vclusters: BTreeMap<VclusterName, Member>,
-    work: BTreeMap<lattice_quorum_types::AllocationId, Work>,
+    work: BTreeMap<lattice_quorum_types::AllocationId, HolderFacts>,
     timing: Timing,
     now: UnixMillis,
 }
 
-impl Sharing {
+impl SharingInputs {
     fn of(
         core: &Core,
         view: &View,
@@ -437,7 +437,7 @@ impl Sharing {
         let held = sharing.cluster.running.keys();
         let held = held.filter_map(|id| view.allocation(*id));
         let bursts = bursts(view);
-        let work = |held: &Allocation| Work {
+        let work = |held: &Allocation| HolderFacts {
             burst: bursts.contains(&held.id),
             ..preemption_search::work_of(core, view, held)
         };
@@ -445,7 +445,7 @@ impl Sharing {
         sharing
     }
 
-    fn decide(&self) -> Moves {
+    fn decide(&self) -> LendingMoves {
         let solver = lattice_placement::Policy::default();
         decide(Input {
             view: &self.cluster,
@@ -465,7 +465,7 @@ fn merge(all: &mut ClusterView, own: ClusterView) {
     let mut own = own;
     own.nodes.append(&mut all.nodes);
     own.pending.append(&mut all.pending);
-    // Each node's `NodeOwnership` shows whether it is lent, and `Wanting` shows which jobs must stay on home nodes.
+    // Each node's `NodeOwnership` shows whether it is lent, and `WaitingJob` shows which jobs must stay on home nodes.
     own.on_loan.clear();
     own.pending
         .values_mut()
@@ -483,7 +483,7 @@ fn backlog(own: &ClusterView) -> u128 {
 }
 
 /// Jobs that wait only for nodes, in queue order.
-fn wanting(view: &View, plan: &Plan) -> Vec<Wanting> {
+fn wanting(view: &View, plan: &Plan) -> Vec<WaitingJob> {
     let waits_for_nodes = |blocker: &Blocker| {
         matches!(
             blocker,
@@ -498,7 +498,7 @@ fn wanting(view: &View, plan: &Plan) -> Vec<Wanting> {
     ordered.sort_unstable();
     let wants = |(_, id): (u32, lattice_quorum_types::AllocationId)| {
         let spec = &view.waiting(id)?.spec;
-        Some(Wanting {
+        Some(WaitingJob {
             id,
             saves: spec.terms.checkpoint.is_some(),
             home_only: is_least_of_service(spec, spec.nodes),

@@ -6,8 +6,8 @@ use crate::{
     bmc::Parts,
     core::Core,
     observed_state,
-    tasks::activation::{Activation, News, due},
-    view::{NodeEntry, United, View},
+    tasks::activation::{Activation, BmcWakeUp, due},
+    view::{MergedMark, NodeEntry, View},
 };
 use futures::{StreamExt, stream};
 use lattice_conformance::{Class, ClassMark, ClassRecord, Schemas};
@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// Merge task; see the module.
 #[derive(Debug)]
-pub struct Unite {
+pub struct ClassMerge {
     core: Arc<Core>,
     /// Last merge of each node.
     done: BTreeMap<NodeId, MergeSource>,
@@ -36,7 +36,7 @@ pub struct Unite {
 #[derive(Debug)]
 struct MergeSource {
     parts: Arc<Parts>,
-    united: BTreeMap<Class, United>,
+    united: BTreeMap<Class, MergedMark>,
     /// No input was missing.
     is_whole: bool,
 }
@@ -44,7 +44,7 @@ struct MergeSource {
 impl MergeSource {
     /// Whether the merge is still valid and its records are still available.
     fn holds(&self, core: &Core, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
-        let is_at_hand = |united: &United| {
+        let is_at_hand = |united: &MergedMark| {
             let earlier = united.earlier.map(|earlier| earlier.digest);
             let mut digests = united.mark.digest().into_iter().chain(earlier);
             digests.all(|digest| core.preimages.record(&digest).is_some())
@@ -59,7 +59,7 @@ impl MergeSource {
     }
 }
 
-impl Unite {
+impl ClassMerge {
     pub fn new(core: Arc<Core>) -> Self {
         let done = BTreeMap::new();
         Self { core, done }
@@ -68,7 +68,7 @@ impl Unite {
     /// Runs forever.
     pub async fn run(mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
-        let mut news = News::new(self.core.bmc.changes(), SPACING);
+        let mut news = BmcWakeUp::new(self.core.bmc.changes(), SPACING);
         loop {
             tokio::select! {
                 () = activation.next() => {}
@@ -136,7 +136,7 @@ async fn of(
     view: &View,
     entry: &NodeEntry,
     parts: &Parts,
-) -> (BTreeMap<Class, United>, bool) {
+) -> (BTreeMap<Class, MergedMark>, bool) {
     let mut united = BTreeMap::new();
     let mut is_whole = true;
     for (class, part) in &parts.records {
@@ -148,20 +148,20 @@ async fn of(
                         Some(record) => record,
                         // Two schemas without a common version cannot be merged.
                         None => {
-                            united.insert(*class, United::unknown(base));
+                            united.insert(*class, MergedMark::unknown(base));
                             continue;
                         }
                     },
                     // Without the agent record, the BMC record alone is incomplete.
                     None => {
                         is_whole = false;
-                        united.insert(*class, United::unknown(base));
+                        united.insert(*class, MergedMark::unknown(base));
                         continue;
                     }
                 }
             }
             Some(ClassMark::Incomplete) => {
-                united.insert(*class, United::unknown(base));
+                united.insert(*class, MergedMark::unknown(base));
                 continue;
             }
             Some(ClassMark::Disabled) | None => part.clone(),
@@ -177,7 +177,7 @@ async fn of(
             core.preimages
                 .put_record(&entry.id, digest, Arc::new(record));
         }
-        let whole = United {
+        let whole = MergedMark {
             base,
             mark,
             earlier,

@@ -10,8 +10,8 @@ mod fetch;
 
 use crate::{
     core::Core,
-    drift::{self, Judged},
-    history::{HistoryError, Then},
+    drift::{self, ComparisonResult},
+    history::{HistoryError, PastClassState},
     observed_state,
     tasks::activation::{Activation, due},
     view::{GossipedNode, NodeEntry, View},
@@ -199,7 +199,7 @@ async fn promptly(core: &Core) {
 }
 
 /// Judges drift by the available records; returns also the digests of the missing ones.
-fn compare(core: &Core, view: &View) -> (Judged, BTreeSet<Digest>) {
+fn compare(core: &Core, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
     let missing = RefCell::new(BTreeSet::new());
     let at_hand = |digest: &Digest| -> Option<ClassRecord> {
         let record = core.preimages.record(digest);
@@ -247,7 +247,7 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, His
     let mut marks = BTreeMap::new();
     for (class, then) in core.history.last_known(name.clone()).await? {
         let mark = match then {
-            Then::Known { record, .. } => {
+            PastClassState::Known { record, .. } => {
                 let mark = record.state().mark();
                 if let Some(digest) = mark.digest() {
                     let record = Arc::new(*record);
@@ -255,9 +255,11 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, His
                 }
                 mark
             }
-            Then::Incomplete { .. } | Then::Lost { .. } => ClassMark::Incomplete,
-            Then::Disabled => ClassMark::Disabled,
-            Then::NotKept => continue,
+            PastClassState::Incomplete { .. } | PastClassState::Lost { .. } => {
+                ClassMark::Incomplete
+            }
+            PastClassState::Disabled => ClassMark::Disabled,
+            PastClassState::NotKept => continue,
         };
         marks.insert(class, mark);
     }

@@ -3,7 +3,7 @@
 
 use crate::{
     core::Core,
-    tasks::reconciler::{Pace, Reconciler},
+    tasks::reconciler::{Reconciler, ReconcilerPace},
     view::View,
 };
 use lattice_quorum_types::{
@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Deadlines pass without an event, so a period is needed.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(5),
 };
@@ -25,7 +25,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct MovesReport {
+pub(crate) struct DeadlineResumeReport {
     /// Allocations that wait for nodes again.
     pub(crate) resumed: usize,
     /// Allocations with a missed deadline.
@@ -36,22 +36,22 @@ pub(crate) struct MovesReport {
 
 /// Deadline and resume reconciler; see the module.
 #[derive(Debug)]
-pub struct Moves {
+pub struct DeadlineResumeTask {
     core: Arc<Core>,
     /// Rejected allocations, and when each is tried again.
     refused: BTreeMap<AllocationId, Instant>,
 }
 
-impl Reconciler for Moves {
+impl Reconciler for DeadlineResumeTask {
     const NAME: &'static str = "moves";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 
     async fn pass(&mut self, fence: Fence) {
         let report = self.reconcile(&fence).await;
-        if report != MovesReport::default() {
+        if report != DeadlineResumeReport::default() {
             tracing::debug!(?report, "moves");
         }
     }
@@ -61,7 +61,7 @@ impl Reconciler for Moves {
     }
 }
 
-impl Moves {
+impl DeadlineResumeTask {
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
@@ -70,7 +70,7 @@ impl Moves {
     }
 
     /// Proposes the commands that are due.
-    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> MovesReport {
+    pub(crate) async fn reconcile(&mut self, fence: &Fence) -> DeadlineResumeReport {
         let view = self.core.view();
         let now = Instant::now();
         self.refused
@@ -79,7 +79,7 @@ impl Moves {
             .filter(|(id, _)| !self.refused.contains_key(id))
             .map(|(_, command)| command)
             .collect();
-        let mut report = MovesReport::default();
+        let mut report = DeadlineResumeReport::default();
         for command in due {
             let (id, is_resumed) = match &command {
                 Command::Resume { id } => (*id, true),

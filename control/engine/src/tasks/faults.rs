@@ -8,7 +8,7 @@ use crate::{
     tasks::{
         node_evidence::Freshness,
         readmission::{self, ReportedFailure},
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::{NodeEntry, View},
 };
@@ -134,18 +134,18 @@ pub struct Readmit {
     said: BTreeMap<NodeId, ReportedFailure>,
     /// Nodes with a query under way. A slow node delays no other.
     asking: BTreeSet<NodeId>,
-    asks: JoinSet<Let>,
+    asks: JoinSet<QueriedFault>,
 }
 
 /// A queried node and the reason now written for it.
-type Let = (NodeId, Option<ReportedFailure>);
+type QueriedFault = (NodeId, Option<ReportedFailure>);
 
 impl Reconciler for Readmit {
     const NAME: &'static str = "readmit";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         let kept_out = self.core.timings.kept_out;
-        Pace {
+        ReconcilerPace {
             period: PERIOD.min(kept_out),
             spacing: SPACING.min(kept_out),
         }
@@ -185,7 +185,7 @@ impl Readmit {
         }
     }
 
-    fn take(&mut self, ended: Result<Let, JoinError>) {
+    fn take(&mut self, ended: Result<QueriedFault, JoinError>) {
         match ended {
             Ok((node, said)) => {
                 self.asking.remove(&node);

@@ -64,7 +64,7 @@ pub struct ReadHistories {
     /// Read position of each node, as stored in the database.
     read: BTreeMap<NodeId, Cursor>,
     /// Nodes with an unreadable journal, and when to try again.
-    failed: BTreeMap<NodeId, Failed>,
+    failed: BTreeMap<NodeId, JournalReadFailure>,
     /// When nodes presented a new journal, within the last hour.
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
     /// Bytes of records kept per node in the last hour.
@@ -73,7 +73,7 @@ pub struct ReadHistories {
 
 /// A journal that could not be read.
 #[derive(Debug, Clone, Copy)]
-struct Failed {
+struct JournalReadFailure {
     ask_again_at: Instant,
     pause: Duration,
 }
@@ -223,7 +223,7 @@ impl ReadHistories {
                     let pause = before.map_or(PERIOD, |pause| (pause * 2).min(LONGEST_PAUSE));
                     tracing::debug!(%node, %error, ?pause, "node history not read");
                     let ask_again_at = Instant::now() + pause;
-                    let failed = Failed {
+                    let failed = JournalReadFailure {
                         ask_again_at,
                         pause,
                     };

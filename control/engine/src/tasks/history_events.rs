@@ -12,7 +12,7 @@ mod suspicion;
 
 use crate::{
     core::Core,
-    history::{DrainTurn, HistoryError, Note, Noted},
+    history::{DrainTurn, HistoryError, NodeObservation, TimedObservations},
     tasks::activation::Activation,
     view::{NodeEntry, View},
 };
@@ -52,7 +52,7 @@ const MOST_CHARS: usize = 300;
 
 /// Node history writer; see the module.
 #[derive(Debug)]
-pub struct NoteNodes {
+pub struct HistoryEventsTask {
     core: Arc<Core>,
     /// State as stored in the database; `None` until it has been read.
     known: Option<RecordedState>,
@@ -96,14 +96,14 @@ pub(super) struct Compared {
 
 /// Result of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct NotesReport {
+pub(crate) struct HistoryEventsReport {
     /// Lines written.
     pub(crate) noted: usize,
     /// Nodes with a new recorded state.
     pub(crate) nodes: usize,
 }
 
-impl NoteNodes {
+impl HistoryEventsTask {
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
@@ -131,10 +131,10 @@ impl NoteNodes {
     }
 
     /// Writes every difference from the last recorded state.
-    pub(crate) async fn reconcile(&mut self) -> Result<NotesReport, HistoryError> {
+    pub(crate) async fn reconcile(&mut self) -> Result<HistoryEventsReport, HistoryError> {
         let view = self.core.view();
         if view.revision.0 == 0 {
-            return Ok(NotesReport::default());
+            return Ok(HistoryEventsReport::default());
         }
         let known = match self.known.take() {
             Some(known) => known,
@@ -151,7 +151,7 @@ impl NoteNodes {
         let mut compared = Vec::new();
         for (id, node) in view.nodes.iter() {
             if let Some(suspected) = known.suspicion(node, now) {
-                notes.push(Note {
+                notes.push(TimedObservations {
                     node: id.to_string(),
                     happened: vec![suspected],
                     compared: None,
@@ -162,7 +162,7 @@ impl NoteNodes {
                 Liveness::Alive | Liveness::Unreachable => !known.judged.insert(id.clone()),
                 Liveness::Suspect | Liveness::Unknown => known.judged.contains(id),
             };
-            let looked = Looked {
+            let looked = SeenState {
                 is_current: known.is_current,
                 is_judged,
             };
@@ -172,7 +172,7 @@ impl NoteNodes {
             if before == Some(&next.compared) {
                 continue;
             }
-            notes.push(Note {
+            notes.push(TimedObservations {
                 node: id.to_string(),
                 happened: next.happened,
                 compared: serde_json::to_vec(&next.compared).ok(),
@@ -180,7 +180,7 @@ impl NoteNodes {
             compared.push((id.clone(), next.compared));
         }
         let is_due = |at: tokio::time::Instant| at.elapsed() >= AUDIT_EVERY;
-        let mut report = NotesReport {
+        let mut report = HistoryEventsReport {
             noted: notes.iter().map(|note| note.happened.len()).sum(),
             nodes: compared.len(),
         };
@@ -196,12 +196,12 @@ impl NoteNodes {
             let is_settled = self.started_at.elapsed() >= SETTLES_AFTER;
             if is_settled && !is_deaf {
                 let found = not_told(&view, known);
-                let notes = found.iter().map(|(node, compared)| Note {
+                let notes = found.iter().map(|(node, compared)| TimedObservations {
                     node: node.to_string(),
                     happened: Vec::new(),
                     compared: serde_json::to_vec(compared).ok(),
                 });
-                let notes: Vec<Note> = notes.collect();
+                let notes: Vec<TimedObservations> = notes.collect();
                 if !notes.is_empty() {
                     self.core.history.note(notes, None).await?;
                 }
@@ -242,7 +242,7 @@ async fn read(core: &Core) -> Result<RecordedState, HistoryError> {
 
 /// What was seen since this control started.
 #[derive(Debug, Clone, Copy)]
-struct Looked {
+struct SeenState {
     /// See [`RecordedState::is_current`].
     is_current: bool,
     /// Whether the node is in [`RecordedState::judged`].
@@ -250,8 +250,8 @@ struct Looked {
 }
 
 /// Result of a comparison.
-struct Next {
-    happened: Vec<(u64, Noted)>,
+struct ComparisonOutcome {
+    happened: Vec<(u64, NodeObservation)>,
     compared: Compared,
 }
 
@@ -261,8 +261,8 @@ fn compare(
     before: Option<&Compared>,
     node: &NodeEntry,
     now: u64,
-    (view, looked): (&View, Looked),
-) -> Option<Next> {
+    (view, looked): (&View, SeenState),
+) -> Option<ComparisonOutcome> {
     let record = node.record.as_ref()?;
     let is_same = |before: &Compared| {
         before.lifecycle == record.lifecycle
@@ -281,7 +281,7 @@ fn compare(
     let late = before.is_some() && !looked.is_current;
     let mut happened = Vec::new();
     let mut drains = |turn, drain: &DrainReason, at: u64, late| {
-        let noted = Noted::Drain {
+        let noted = NodeObservation::Drain {
             turn,
             owner: cut(&drain.owner),
             reason: cut(&drain.reason),
@@ -316,7 +316,7 @@ fn compare(
     match before.map(|before| before.lifecycle) {
         None => happened.push((
             record.registered_at.0.min(now),
-            Noted::Lifecycle {
+            NodeObservation::Lifecycle {
                 from: None,
                 to: record.lifecycle.to_string(),
                 late: false,
@@ -324,7 +324,7 @@ fn compare(
         )),
         Some(from) if from != record.lifecycle => happened.push((
             seen_at,
-            Noted::Lifecycle {
+            NodeObservation::Lifecycle {
                 from: Some(from.to_string()),
                 to: record.lifecycle.to_string(),
                 late,
@@ -347,11 +347,11 @@ fn compare(
     };
     let is_late = before.is_some() && !looked.is_judged;
     happened.extend(compared.liveness(node, now, is_late));
-    Some(Next { happened, compared })
+    Some(ComparisonOutcome { happened, compared })
 }
 
 impl RecordedState {
-    fn suspicion(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, Noted)> {
+    fn suspicion(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, NodeObservation)> {
         node.record.as_ref()?;
         match node.liveness {
             Liveness::Suspect => {
@@ -373,7 +373,12 @@ impl Compared {
     }
 
     /// Records a liveness change. Suspicion is not a change (see [`Suspicion`]), and neither is unknown liveness.
-    fn liveness(&mut self, node: &NodeEntry, now: u64, late: bool) -> Option<(u64, Noted)> {
+    fn liveness(
+        &mut self,
+        node: &NodeEntry,
+        now: u64,
+        late: bool,
+    ) -> Option<(u64, NodeObservation)> {
         let is_alive = match node.liveness {
             Liveness::Alive => true,
             Liveness::Unreachable => false,
@@ -392,7 +397,7 @@ impl Compared {
         }
         self.turns.push_back(now);
         self.is_alive = is_alive;
-        let noted = Noted::Liveness {
+        let noted = NodeObservation::Liveness {
             is_alive,
             reason: node
                 .liveness_reason

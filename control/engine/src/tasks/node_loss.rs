@@ -8,7 +8,7 @@
 
 use crate::{
     core::Core,
-    tasks::reconciler::{Pace, Reconciler},
+    tasks::reconciler::{Reconciler, ReconcilerPace},
     view::View,
 };
 use lattice_mesh::Role;
@@ -24,7 +24,7 @@ use std::{
 use tokio::time::Instant;
 
 /// No caller waits for this reconciler.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(500),
 };
@@ -42,7 +42,7 @@ pub struct NodeLoss {
 impl Reconciler for NodeLoss {
     const NAME: &'static str = "node loss";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 

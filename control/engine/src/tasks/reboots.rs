@@ -10,7 +10,7 @@ use crate::{
     core::Core,
     error::ProposeError,
     sanitize,
-    tasks::reconciler::{Pace, Reconciler},
+    tasks::reconciler::{Reconciler, ReconcilerPace},
     view::View,
 };
 use futures::StreamExt;
@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// No caller waits for this reconciler.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(200),
 };
@@ -44,7 +44,7 @@ const TAKEN_OVER: &str = "taken over";
 
 /// A rank and the boot of its assignment, which seems to be over.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Over {
+struct RebootedRank {
     node: NodeId,
     key: AttemptKey,
     boot: String,
@@ -57,7 +57,7 @@ struct Over {
 pub struct Reboots {
     core: Arc<Core>,
     /// When this control first saw each of them.
-    since: BTreeMap<Over, Instant>,
+    since: BTreeMap<RebootedRank, Instant>,
 }
 
 /// Result of one round.
@@ -72,7 +72,7 @@ pub(crate) struct RebootsReport {
 impl Reconciler for Reboots {
     const NAME: &'static str = "reboots";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 
@@ -106,7 +106,7 @@ impl Reboots {
             reported: 0,
         };
         let grace = self.core.timings.reboot_grace;
-        let is_due = |lost: &Over| {
+        let is_due = |lost: &RebootedRank| {
             let grace = match lost.launches {
                 true => grace + LAUNCHED_WITHIN,
                 false => grace,
@@ -114,11 +114,11 @@ impl Reboots {
             let since = self.since.get(lost).copied().unwrap_or(now);
             now.saturating_duration_since(since) >= grace
         };
-        let due: Vec<Over> = found.into_iter().filter(is_due).collect();
+        let due: Vec<RebootedRank> = found.into_iter().filter(is_due).collect();
         if due.is_empty() {
             return report;
         }
-        let taken = match Taken::read(&self.core).await {
+        let taken = match TokenTakeovers::read(&self.core).await {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(%error, "lost ranks not reported yet");
@@ -126,7 +126,7 @@ impl Reboots {
             }
         };
         let (core, taken) = (&self.core, &taken);
-        let confirm = |lost: Over| async move {
+        let confirm = |lost: RebootedRank| async move {
             let confirmed = confirm(core, fence, taken, &lost).await;
             confirmed.unwrap_or_else(|error| {
                 tracing::warn!(node = %lost.node, id = %lost.key.allocation, %error, "lost rank \
@@ -147,8 +147,8 @@ impl Reboots {
 async fn confirm(
     core: &Core,
     fence: &Fence,
-    taken: &Taken,
-    lost: &Over,
+    taken: &TokenTakeovers,
+    lost: &RebootedRank,
 ) -> Result<bool, ProposeError> {
     let view = core.view();
     let asked = core.agents.call(&view, &lost.node, &Ping, PING_TIMEOUT);
@@ -165,9 +165,9 @@ async fn confirm(
 
 /// When node names were taken over with a token. Since then another machine may answer under the name.
 #[derive(Debug, Default)]
-struct Taken(BTreeMap<String, UnixMillis>);
+struct TokenTakeovers(BTreeMap<String, UnixMillis>);
 
-impl Taken {
+impl TokenTakeovers {
     async fn read(core: &Core) -> Result<Self, Unavailable> {
         let Answer::Certificates(all) = core.read(Query::Certificates).await? else {
             return Err(Unavailable::NoMajority);
@@ -182,7 +182,7 @@ impl Taken {
     }
 
     /// Whether the name was taken over since the rank was assigned, as far as that is known.
-    fn since(&self, view: &View, lost: &Over) -> bool {
+    fn since(&self, view: &View, lost: &RebootedRank) -> bool {
         let taken_at = self.0.get(lost.node.as_str());
         let assigned = view.allocation(lost.key.allocation).map(|allocation| {
             match allocation.state {
@@ -209,13 +209,13 @@ pub(crate) async fn report_refused(
     key: AttemptKey,
     (then, now): (&str, &str),
 ) -> Result<Applied, ProposeError> {
-    let lost = Over {
+    let lost = RebootedRank {
         node: node.clone(),
         key,
         boot: sanitize::shortened(then.to_owned()),
         launches: true,
     };
-    let taken = Taken::read(core).await?;
+    let taken = TokenTakeovers::read(core).await?;
     report_lost(core, fence, &taken, &lost, (now, core.now())).await
 }
 
@@ -272,11 +272,11 @@ async fn propose(
 async fn report_lost(
     core: &Core,
     fence: &Fence,
-    taken: &Taken,
-    lost: &Over,
+    taken: &TokenTakeovers,
+    lost: &RebootedRank,
     (now, at): (&str, UnixMillis),
 ) -> Result<Applied, ProposeError> {
-    let Over {
+    let RebootedRank {
         node, key, boot, ..
     } = lost;
     let evidence = match taken.since(&core.view(), lost) {
@@ -288,7 +288,7 @@ async fn report_lost(
 }
 
 /// Ranks that have not ended and were assigned under another boot than the node last reported.
-fn over(view: &View) -> Vec<Over> {
+fn over(view: &View) -> Vec<RebootedRank> {
     let of_node = |entry: &Arc<crate::view::NodeEntry>| {
         let (holder, now) = (entry.record.as_ref()?.holder?, entry.boot.as_ref()?);
         let allocation = view.allocation(holder.allocation)?;
@@ -298,7 +298,7 @@ fn over(view: &View) -> Vec<Over> {
         let is_here = |rank: &&Rank| rank.node == entry.id;
         let rank = allocation.ranks.iter().find(is_here)?;
         let boot = rank.boot.clone().filter(|boot| boot != now)?;
-        (!rank.phase.is_over()).then(|| Over {
+        (!rank.phase.is_over()).then(|| RebootedRank {
             node: entry.id.clone(),
             key: AttemptKey {
                 allocation: holder.allocation,
@@ -319,7 +319,8 @@ mod tests {
 
     fn found(boot: Option<&str>, phase: RankPhase) -> Vec<String> {
         let view = testing::view_of_rank("a", Some("b1"), phase, boot);
-        let named = |over: Over| format!("{} {:?} {}", over.node, over.key == KEY, over.boot);
+        let named =
+            |over: RebootedRank| format!("{} {:?} {}", over.node, over.key == KEY, over.boot);
         over(&view).into_iter().map(named).collect()
     }
 

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Pace of a reconciler.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct ReconcilerPace {
     /// Longest time between two passes.
     pub(crate) period: Duration,
     /// Shortest time between two passes; changes within this time are handled together.
@@ -24,7 +24,7 @@ pub trait Reconciler: Send + Sized + 'static {
     const NAME: &'static str;
 
     /// Pace of the reconciler.
-    fn pace(&self) -> Pace;
+    fn pace(&self) -> ReconcilerPace;
 
     /// Runs one pass. A pass may be stopped at any moment, and repeated.
     fn pass(&mut self, fence: Fence) -> impl Future<Output = ()> + Send;
@@ -59,7 +59,7 @@ where
 
 /// Runs one reconciler forever.
 pub async fn run(core: Arc<Core>, lease: Arc<Lease>, mut reconciler: impl Reconciler) {
-    let Pace { period, spacing } = reconciler.pace();
+    let ReconcilerPace { period, spacing } = reconciler.pace();
     let mut activation = Activation::new(&core, period, spacing).with_lease(&lease);
     loop {
         tokio::select! {

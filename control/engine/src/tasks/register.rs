@@ -11,7 +11,7 @@ use crate::{
         faults,
         node_evidence::Freshness,
         readmission::{self, GateError, ReportedFailure},
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::{NodeEntry, View},
 };
@@ -27,7 +27,7 @@ use tokio::{
 };
 
 /// The agents of a starting cluster appear together.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(5),
     spacing: Duration::from_millis(100),
 };
@@ -85,7 +85,7 @@ enum Step {
 impl Reconciler for Register {
     const NAME: &'static str = "register";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 

@@ -3,7 +3,7 @@
 
 use crate::{core::Core, error::ProposeError, sanitize};
 use lattice_agent_rpc::{Report, ReportAnswer};
-use lattice_mesh::{Caller, Failed, Router};
+use lattice_mesh::{Caller, HandlerFailed, Router};
 use lattice_quorum_types::{Command, NodeId, Refusal, wire::Unavailable};
 use std::sync::{Arc, Weak};
 
@@ -17,12 +17,12 @@ async fn answer(
     core: Weak<Core>,
     caller: Caller,
     report: Report,
-) -> Result<Result<ReportAnswer, Unavailable>, Failed> {
+) -> Result<Result<ReportAnswer, Unavailable>, HandlerFailed> {
     let core = core
         .upgrade()
-        .ok_or_else(|| Failed::new("this control is shutting down"))?;
+        .ok_or_else(|| HandlerFailed::new("this control is shutting down"))?;
     // The certificate identifies the node, whatever the report contains.
-    let node = NodeId::new(caller.identity.id()).map_err(Failed::new)?;
+    let node = NodeId::new(caller.identity.id()).map_err(HandlerFailed::new)?;
     Ok(commit(&core, node, report).await)
 }
 

@@ -24,7 +24,7 @@ use crate::{
     error::ProposeError,
     tasks::{
         lease::Lease,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
         schedule::under_boots,
     },
     view::View,
@@ -50,7 +50,7 @@ use std::{
 use tokio::time::timeout;
 
 /// Evaluations are a minute apart, or as configured in the vCluster; a missing node is noticed at once.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(200),
 };
@@ -82,12 +82,12 @@ pub(crate) struct Scale {
     core: Arc<Core>,
     lease: Arc<Lease>,
     vcluster: VclusterName,
-    followed: BTreeMap<AllocationId, Followed>,
+    followed: BTreeMap<AllocationId, ServiceState>,
 }
 
 /// State kept for a service that is running or was running.
 #[derive(Debug)]
-struct Followed {
+struct ServiceState {
     attempt: u32,
     /// Start of the attempt, as first seen: nodes added later do not change it.
     began_at: Option<UnixMillis>,
@@ -101,7 +101,7 @@ struct Followed {
 impl Reconciler for Scale {
     const NAME: &'static str = "scale";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 
@@ -201,13 +201,16 @@ impl Scale {
                 continue;
             }
             let began_at = held.attempt_began_at();
-            let known = self.followed.entry(held.id).or_insert_with(|| Followed {
-                attempt: held.attempt,
-                began_at,
-                state: ScaleState::taken_over(began_at, service::changed_at(held, now)),
-                loads: BTreeMap::new(),
-                is_silent: false,
-            });
+            let known = self
+                .followed
+                .entry(held.id)
+                .or_insert_with(|| ServiceState {
+                    attempt: held.attempt,
+                    began_at,
+                    state: ScaleState::taken_over(began_at, service::changed_at(held, now)),
+                    loads: BTreeMap::new(),
+                    is_silent: false,
+                });
             if known.attempt != held.attempt {
                 known.attempt = held.attempt;
                 known.began_at = began_at;

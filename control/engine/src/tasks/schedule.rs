@@ -12,7 +12,7 @@ use crate::{
         attestations::Attestations,
         lease::Lease,
         reboots,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::View,
 };
@@ -23,11 +23,11 @@ use lattice_quorum_types::{
     size,
     wire::MAX_COMMAND_BYTES,
 };
-use lattice_view::Home;
+use lattice_view::HomeRule;
 use lattice_view::{
     changes, delta,
     settings::{
-        movement::{Misfit, misfits, movement_of},
+        movement::{SettingMisfit, misfits, movement_of},
         scheduler::policy,
     },
     waiting, whole,
@@ -45,15 +45,15 @@ pub mod preemption_search;
 mod promises;
 mod unassigned;
 
-use late_jobs::Turns;
-use preemption_search::{Search, Sought};
-use promises::Refused;
-use unassigned::{Of, Unassigned, Why, pending};
+use late_jobs::ConsideredAt;
+use preemption_search::{PreemptionProposal, Search};
+use promises::RejectedPromises;
+use unassigned::{Of, Unassigned, UnassignedReason, pending};
 
 /// Longest time between two plans: walltimes elapse, and estimates change with them.
 pub(crate) const PERIOD: Duration = Duration::from_secs(5);
 /// Submissions within the spacing are planned together.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: PERIOD,
     spacing: Duration::from_millis(20),
 };
@@ -80,7 +80,7 @@ pub struct ScheduleReport {
 
 /// Marks the last plan as having no placements, so that the next plan may be skipped.
 #[derive(Debug, Clone, Copy)]
-struct Rest {
+struct EmptyPlanMark {
     since: Instant,
     /// Epoch of the lease under which the plan was made.
     epoch: u64,
@@ -88,10 +88,10 @@ struct Rest {
 
 /// A planner and the view it was last updated to.
 #[derive(Debug)]
-struct Warm {
+struct WarmPlanner {
     planner: Planner,
     known: Arc<View>,
-    turns: Turns,
+    turns: ConsideredAt,
 }
 
 /// Scheduler of one vCluster; see the module.
@@ -101,24 +101,24 @@ pub struct Schedule {
     lease: Arc<Lease>,
     vcluster: VclusterName,
     attestations: Attestations,
-    warm: Option<Warm>,
-    rest: Option<Rest>,
+    warm: Option<WarmPlanner>,
+    rest: Option<EmptyPlanMark>,
     /// Longest command that may be proposed, bytes.
     max_command_bytes: usize,
     /// Placed but unassigned allocations.
     unassigned: Unassigned,
     /// Allocations with a rejected assignment to their promised nodes.
-    promised_refused: Refused,
+    promised_refused: RejectedPromises,
     /// An allocation was set aside, so others may have its nodes at once.
     is_due: bool,
     /// Inconsistent settings, as last logged.
-    misfits: Vec<Misfit>,
+    misfits: Vec<SettingMisfit>,
 }
 
 impl Reconciler for Schedule {
     const NAME: &'static str = "schedule";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 
@@ -160,7 +160,7 @@ impl Schedule {
             rest: None,
             max_command_bytes: MAX_COMMAND_BYTES,
             unassigned: Unassigned::default(),
-            promised_refused: Refused::default(),
+            promised_refused: RejectedPromises::default(),
             is_due: false,
             misfits: Vec::new(),
         }
@@ -175,7 +175,7 @@ impl Schedule {
         }
         self.attestations.forget_old();
         let (since, epoch) = (Instant::now(), fence.epoch);
-        let rests = |rest: Rest| rest.epoch == epoch && since < rest.since + REST;
+        let rests = |rest: EmptyPlanMark| rest.epoch == epoch && since < rest.since + REST;
         let may_rest = self.rest.is_some_and(rests);
         self.unassigned.follow(&view, since);
         self.keep_promises(&view, &fence).await;
@@ -185,7 +185,7 @@ impl Schedule {
         self.make_room(sought, &fence).await;
         // Placements that could not be proposed, or were rejected, are planned again even without changes.
         let has_placed = !plan.placements.is_empty();
-        self.rest = (!has_placed).then_some(Rest { since, epoch });
+        self.rest = (!has_placed).then_some(EmptyPlanMark { since, epoch });
         let plan = Arc::new(plan);
         self.unassigned.planned(&plan);
         let ready = self.assignments(&view, &plan, &fence);
@@ -225,10 +225,10 @@ impl Schedule {
             let claimed = held.spec.sensitive.then(|| {
                 let nodes = nodes.as_ref().unwrap_or(&placed.nodes);
                 let claimed = claims.confirm(view, nodes);
-                claimed.ok_or_else(|| Why::Attestations(claims.asks(nodes)))
+                claimed.ok_or_else(|| UnassignedReason::Attestations(claims.asks(nodes)))
             });
             let command = match (nodes, claimed) {
-                (Err(nameless), _) => Err(Why::BootsNotNamed(nameless)),
+                (Err(nameless), _) => Err(UnassignedReason::BootsNotNamed(nameless)),
                 (Ok(nodes), None) => Ok(Command::Assign { id, nodes }),
                 (Ok(_), Some(claimed)) => {
                     claimed.map(|nodes| Command::AssignSensitive { id, nodes })
@@ -287,7 +287,7 @@ impl Schedule {
             Ok(answers) => answers,
             Err(error) => {
                 tracing::warn!(%error, "assignments not answered; the next cycle plans on their outcome");
-                let why = Why::NoAnswer(error.to_string());
+                let why = UnassignedReason::NoAnswer(error.to_string());
                 for of in proposed {
                     self.unassigned.hold_back(of, &why);
                 }
@@ -348,7 +348,7 @@ impl Schedule {
         view: &Arc<View>,
         may_rest: bool,
         epoch: u64,
-    ) -> Option<(Plan, Vec<Sought>)> {
+    ) -> Option<(Plan, Vec<PreemptionProposal>)> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
         let asides = self.unassigned.asides();
@@ -363,7 +363,7 @@ impl Schedule {
             let is_kept = core.decisions.is_kept();
             let mut heard = None;
             let (mut planner, mut turns, rests) = match warm {
-                Some(Warm {
+                Some(WarmPlanner {
                     mut planner,
                     known,
                     turns,
@@ -381,7 +381,7 @@ impl Schedule {
                 None => {
                     let mut given = whole(&view, &vcluster, age_ms);
                     given.pending.retain(|id, _| asides.get(id) != Some(&true));
-                    (Planner::new(given), Turns::default(), false)
+                    (Planner::new(given), ConsideredAt::default(), false)
                 }
             };
             planner.set_policy(policy);
@@ -414,7 +414,7 @@ impl Schedule {
             });
             drop(turn);
             let known = view;
-            let warm = Warm {
+            let warm = WarmPlanner {
                 planner,
                 known,
                 turns,
@@ -431,8 +431,8 @@ impl Schedule {
         }
     }
 
-    async fn make_room(&mut self, sought: Vec<Sought>, fence: &Fence) {
-        for Sought { id, command } in sought {
+    async fn make_room(&mut self, sought: Vec<PreemptionProposal>, fence: &Fence) {
+        for PreemptionProposal { id, command } in sought {
             let proposed = self.core.propose_as_service(Some(fence.clone()), command);
             if let Err(error) = proposed.await {
                 tracing::info!(%id, %error, "preemption not started; victims are selected again");
@@ -441,9 +441,9 @@ impl Schedule {
     }
 
     /// Logs inconsistent settings when they change.
-    fn report_misfits(&mut self, misfits: Vec<Misfit>) {
+    fn report_misfits(&mut self, misfits: Vec<SettingMisfit>) {
         if misfits != self.misfits && !misfits.is_empty() {
-            let settings: Vec<String> = misfits.iter().map(Misfit::to_string).collect();
+            let settings: Vec<String> = misfits.iter().map(SettingMisfit::to_string).collect();
             let (vcluster, settings) = (&self.vcluster, settings.join(", "));
             tracing::warn!(%vcluster, settings, "scheduling settings are inconsistent; defaults apply");
         }
@@ -521,7 +521,7 @@ fn set_aside(
                 delta.pending.insert(*id, None);
             }
             (false, Some(waits)) if !is_planned && !is_news => {
-                let waits = waiting(view, &Home::of(&view.vclusters), waits);
+                let waits = waiting(view, &HomeRule::of(&view.vclusters), waits);
                 delta.pending.insert(*id, Some(waits));
             }
             _ => {}

@@ -201,7 +201,7 @@ pub async fn catch_up(core: Arc<Core>) {
         // Read before the state, so that the state is at least as new.
         let (number, bundle) = (mesh.trust_state().number, mesh.bundle());
         let stands = match heard {
-            TrustNews::Number(wanted) if wanted.0 > number => Some(Stands::Behind),
+            TrustNews::Number(wanted) if wanted.0 > number => Some(BundleRelation::Behind),
             TrustNews::Number(_) | TrustNews::Unknown => match core.read(Query::Trust).await {
                 Ok(Answer::Trust(state)) => {
                     let bundle = bundle.and_then(|bundle| bundle.peek().ok());
@@ -210,7 +210,7 @@ pub async fn catch_up(core: Arc<Core>) {
                 Ok(_) | Err(_) => None,
             },
         };
-        let contradicts = stands == Some(Stands::Contradicts);
+        let contradicts = stands == Some(BundleRelation::Contradicts);
         if contradicts && !core.trust_contradicts() {
             tracing::error!(
                 in_force = number,
@@ -225,18 +225,18 @@ pub async fn catch_up(core: Arc<Core>) {
             core.finds_trust_contradicting(contradicts);
         }
         match stands {
-            Some(Stands::Same) => {
+            Some(BundleRelation::Same) => {
                 if news.changed().await.is_err() {
                     return;
                 }
                 pause = ASK_AGAIN;
             }
-            Some(Stands::Contradicts) => {
+            Some(BundleRelation::Contradicts) => {
                 if let Ok(Err(_)) = timeout(LOOK_AGAIN, news.changed()).await {
                     return;
                 }
             }
-            Some(Stands::Behind) | None => {
+            Some(BundleRelation::Behind) | None => {
                 core.asks_for_trust();
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(ASK_AGAIN_AT_LAST);
@@ -247,22 +247,22 @@ pub async fn catch_up(core: Arc<Core>) {
 
 /// Relation between the bundle in force and the one the quorum state requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stands {
+enum BundleRelation {
     Same,
     Behind,
     /// The quorum state does not contain the bundle in force, so no bundle of that state will be accepted.
     Contradicts,
 }
 
-fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> Stands {
+fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> BundleRelation {
     if state.number.0 != number {
         return match state.number.0 > number {
-            true => Stands::Behind,
-            false => Stands::Contradicts,
+            true => BundleRelation::Behind,
+            false => BundleRelation::Contradicts,
         };
     }
     let Some(bundle) = bundle else {
-        return Stands::Same;
+        return BundleRelation::Same;
     };
     let authorities = bundle.authorities.iter();
     let same_authorities = authorities
@@ -277,8 +277,8 @@ fn stands(number: u64, bundle: Option<&TrustBundle>, state: &TrustView) -> Stand
         .iter()
         .map(|r| (r.role, &r.name, r.issued_before)));
     match same_authorities && same_revoked {
-        true => Stands::Same,
-        false => Stands::Contradicts,
+        true => BundleRelation::Same,
+        false => BundleRelation::Contradicts,
     }
 }
 
@@ -363,13 +363,22 @@ mod tests {
     #[test]
     fn a_quorum_that_counts_anew_is_not_taken_for_caught_up_with() {
         let (bundle, same) = known(7, &["a"]);
-        assert_eq!(stands(7, Some(&bundle), &same), Stands::Same);
-        assert_eq!(stands(7, Some(&bundle), &known(8, &[]).1), Stands::Behind);
+        assert_eq!(stands(7, Some(&bundle), &same), BundleRelation::Same);
+        assert_eq!(
+            stands(7, Some(&bundle), &known(8, &[]).1),
+            BundleRelation::Behind
+        );
         let lower = known(3, &["a"]).1;
-        assert_eq!(stands(7, Some(&bundle), &lower), Stands::Contradicts);
+        assert_eq!(
+            stands(7, Some(&bundle), &lower),
+            BundleRelation::Contradicts
+        );
         let other = known(7, &["a", "b"]).1;
-        assert_eq!(stands(7, Some(&bundle), &other), Stands::Contradicts);
-        assert_eq!(stands(0, None, &TrustView::default()), Stands::Same);
+        assert_eq!(
+            stands(7, Some(&bundle), &other),
+            BundleRelation::Contradicts
+        );
+        assert_eq!(stands(0, None, &TrustView::default()), BundleRelation::Same);
     }
 
     #[test]

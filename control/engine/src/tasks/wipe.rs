@@ -8,7 +8,7 @@ mod tests;
 
 use crate::{
     core::Core,
-    tasks::reconciler::{Pace, Reconciler},
+    tasks::reconciler::{Reconciler, ReconcilerPace},
     view::View,
 };
 use futures::{StreamExt, stream};
@@ -18,7 +18,7 @@ use lattice_quorum_types::{Command, NodeId, command::Fence};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A wipe takes from seconds to hours.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(250),
 };
@@ -38,7 +38,7 @@ pub struct Wipes {
 impl Reconciler for Wipes {
     const NAME: &'static str = "wipe";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 

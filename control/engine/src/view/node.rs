@@ -1,8 +1,9 @@
 //! Node entry of the view: record, gossip, ping results, and derived state.
 
-use crate::drift::Effect;
+use crate::drift::BaselineEffect;
 use lattice_conformance::{
-    Class, ClassMark, CohortKey, Digest, Earlier, Facts, NodeDocument, NodeView, fingerprint,
+    Class, ClassMark, CohortKey, Digest, EarlierDigest, NodeDocument, NodeResources, NodeView,
+    fingerprint,
 };
 use lattice_gossip::HistoryMark;
 use lattice_placement::{ConformanceKey, Health, Liveness, NodeFacts};
@@ -45,11 +46,11 @@ pub struct NodeEntry {
     /// Time of the reply with that boot id; an older reply does not replace it.
     pub(crate) boot_heard_at: Option<Instant>,
     /// Classes with a part from the BMC, merged with the agent's part.
-    pub united: BTreeMap<Class, United>,
+    pub united: BTreeMap<Class, MergedMark>,
     /// Marks of all classes including the merged ones; `None` where there are no merged classes.
-    pub(crate) effective: Option<Arc<Says>>,
+    pub(crate) effective: Option<Arc<PublishedMarks>>,
     /// Faults reported by the BMC; empty where no BMC is read.
-    pub(crate) named: Arc<Named>,
+    pub(crate) named: Arc<BmcFaults>,
     /// Marks used for comparison with other nodes, where nodes publish different schemas and these marks differ from
     /// the node's own.
     pub(crate) common: Option<Arc<BTreeMap<Class, ClassMark>>>,
@@ -59,7 +60,7 @@ pub struct NodeEntry {
     /// requested. The node receives no sensitive allocations then.
     pub claim_refused: Option<String>,
     /// Effects of the baselines; `None` while there are no baselines, or the node was not compared yet.
-    pub effect: Option<Arc<Effect>>,
+    pub effect: Option<Arc<BaselineEffect>>,
     /// Mark of each class, with the time when this control first saw the mark or its earlier form.
     pub(crate) first_seen: BTreeMap<Class, (ClassMark, UnixMillis)>,
     /// Address of the last reply to a ping of this control.
@@ -71,16 +72,16 @@ pub struct NodeEntry {
 
 /// Class mark merged from agent and BMC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct United {
+pub struct MergedMark {
     /// Mark published by the agent; `None` where it publishes none.
     pub base: Option<ClassMark>,
     /// Mark of the merged record.
     pub mark: ClassMark,
     /// Mark of the merged record in an earlier schema.
-    pub earlier: Option<Earlier>,
+    pub earlier: Option<EarlierDigest>,
 }
 
-impl United {
+impl MergedMark {
     /// A class with an unknown merged record.
     pub const fn unknown(base: Option<ClassMark>) -> Self {
         Self {
@@ -93,14 +94,14 @@ impl United {
 
 /// Faults that a BMC reports for its node, without observe-only ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct BmcFaults {
     /// Effect on placement. A silent BMC has no effect, because silence shows nothing about the node.
     pub(crate) health: Health,
     /// All reasons by code and entity, including silence.
     pub(crate) reasons: BTreeSet<(String, String)>,
 }
 
-impl Default for Named {
+impl Default for BmcFaults {
     fn default() -> Self {
         Self {
             health: Health::Healthy,
@@ -111,9 +112,9 @@ impl Default for Named {
 
 /// Published marks of a node's classes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Says {
+pub(crate) struct PublishedMarks {
     pub(crate) marks: BTreeMap<Class, ClassMark>,
-    pub(crate) earlier: BTreeMap<Class, Earlier>,
+    pub(crate) earlier: BTreeMap<Class, EarlierDigest>,
 }
 
 /// Values that a node publishes in gossip. They are hints: an action that drains or admits a node, or moves power, is
@@ -127,7 +128,7 @@ pub struct GossipedNode {
     /// Mark of each published class.
     pub marks: BTreeMap<Class, ClassMark>,
     /// Marks in earlier schemas, published while the cluster is upgraded.
-    pub earlier: BTreeMap<Class, Earlier>,
+    pub earlier: BTreeMap<Class, EarlierDigest>,
     /// Digest of the node's document.
     pub document: Option<Digest>,
     /// Verdict of the node's health checks.
@@ -225,8 +226,8 @@ impl NodeEntry {
     }
 
     /// Earlier marks from all sources.
-    pub fn earlier(&self) -> &BTreeMap<Class, Earlier> {
-        static NONE: BTreeMap<Class, Earlier> = BTreeMap::new();
+    pub fn earlier(&self) -> &BTreeMap<Class, EarlierDigest> {
+        static NONE: BTreeMap<Class, EarlierDigest> = BTreeMap::new();
         let said = self.seen.as_ref().map_or(&NONE, |seen| &seen.earlier);
         self.effective.as_ref().map_or(said, |says| &says.earlier)
     }
@@ -255,7 +256,7 @@ impl NodeEntry {
             self.effective = None;
             return;
         }
-        let said = self.seen.as_ref().map(|seen| Says {
+        let said = self.seen.as_ref().map(|seen| PublishedMarks {
             marks: seen.marks.clone(),
             earlier: seen.earlier.clone(),
         });
@@ -359,7 +360,7 @@ impl NodeEntry {
     /// Records when the present marks were first seen. An equal record under a later schema keeps its time.
     pub(crate) fn note_marks(&mut self, now: UnixMillis) {
         for (class, mark) in self.marks().clone() {
-            let as_before = self.earlier().get(&class).map(Earlier::mark);
+            let as_before = self.earlier().get(&class).map(EarlierDigest::mark);
             match self.first_seen.get_mut(&class) {
                 Some((known, _)) if *known == mark => {}
                 Some((known, _)) if as_before == Some(*known) => *known = mark,
@@ -410,7 +411,7 @@ impl NodeEntry {
 /// Memory of all GPUs of a node in bytes: their number times the memory of the smallest, which is the value a node
 /// reports. `None` where it is unknown or the node has no GPU, because the size of a checkpoint then does not follow
 /// from it.
-fn gpu_memory(facts: &Facts) -> Option<u64> {
+fn gpu_memory(facts: &NodeResources) -> Option<u64> {
     let (count, smallest) = (facts.gpus()?, facts.gpu_memory_bytes.present()?);
     let all = u64::from(count).checked_mul(*smallest);
     all.filter(|bytes| *bytes > 0)
@@ -425,10 +426,10 @@ mod tests {
     fn the_memory_of_all_gpus_is_known_where_their_number_and_their_memory_are() {
         let of = |count, memory| {
             let (gpu_count, gpu_memory_bytes) = (count, memory);
-            gpu_memory(&Facts {
+            gpu_memory(&NodeResources {
                 gpu_count,
                 gpu_memory_bytes,
-                ..Facts::default()
+                ..NodeResources::default()
             })
         };
         let memory = || Reading::Present(80_000_000_000);

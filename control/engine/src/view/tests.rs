@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tasks::testing;
-use lattice_conformance::{Class, ClassMark, Digest, Earlier};
+use lattice_conformance::{Class, ClassMark, Digest, EarlierDigest};
 use lattice_placement::{ConformanceKey, Health, Liveness};
 
 const FIRST_SEEN: UnixMillis = UnixMillis(7_000);
@@ -27,7 +27,7 @@ fn says(entry: &mut NodeEntry, is_upgraded: bool, byte: u8) {
     seen.marks.insert(Class::Nic, mark(1, byte));
     if is_upgraded {
         seen.marks.insert(Class::Nic, mark(2, byte + 100));
-        let earlier = Earlier {
+        let earlier = EarlierDigest {
             schema: 1,
             digest: Digest([byte; 32]),
         };
@@ -121,11 +121,11 @@ fn an_upgrade_makes_nothing_younger_and_a_change_with_it_does() {
 fn what_is_said_of_a_whole_class_goes_by_the_whole() {
     let mut entry = node("a", true, 1);
     let base = entry.said(Class::Nic);
-    let earlier = Some(Earlier {
+    let earlier = Some(EarlierDigest {
         schema: 1,
         digest: Digest([7; 32]),
     });
-    let whole = United {
+    let whole = MergedMark {
         base,
         mark: mark(2, 8),
         earlier,
@@ -176,9 +176,9 @@ fn placement_goes_by_the_worse_word_of_agent_and_bmc() {
         (Faulty, Degraded, Faulty),
     ] {
         entry.seen.as_mut().unwrap().health = by_agent;
-        entry.named = Arc::new(Named {
+        entry.named = Arc::new(BmcFaults {
             health: by_bmc,
-            ..Named::default()
+            ..BmcFaults::default()
         });
         assert_eq!(entry.facts().health, placed, "{by_agent:?} {by_bmc:?}");
     }
@@ -192,7 +192,7 @@ fn a_bmc_class_that_cannot_be_read_keeps_no_work_away() {
     seen.health_reasons = vec!["nic.link_downed".to_owned()];
     // The agent reported that the node has no BMC.
     seen.marks.insert(Class::Bmc, ClassMark::Disabled);
-    let unread = United::unknown(Some(ClassMark::Disabled));
+    let unread = MergedMark::unknown(Some(ClassMark::Disabled));
     entry.united.insert(Class::Bmc, unread);
     entry.unite_marks();
     assert_eq!(entry.facts().health, Health::Degraded);

@@ -100,7 +100,7 @@ struct CachedKeys {
 
 /// State of key requests caused by unknown keys.
 #[derive(Default)]
-struct Turn {
+struct KeyFetchState {
     last: Option<Instant>,
     /// A request waits for the answer.
     is_pending: bool,
@@ -113,7 +113,7 @@ pub struct Issuer {
     discovery: Url,
     refresh: Duration,
     known: ArcSwapOption<CachedKeys>,
-    turn: Mutex<Turn>,
+    turn: Mutex<KeyFetchState>,
     wanted: Notify,
     /// Number of completed key requests.
     rounds: watch::Sender<u64>,
@@ -160,7 +160,7 @@ impl Issuer {
         })
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    fn turn(&self) -> MutexGuard<'_, KeyFetchState> {
         self.turn.lock()
     }
 

@@ -1,6 +1,6 @@
 //! Allocation operations: list, show and act.
 
-use super::{elements, paging, propose, read, unexpected, wait_causes::Waits};
+use super::{elements, paging, propose, read, unexpected, wait_causes::WaitLookup};
 use crate::caller::Caller;
 use lattice_api::{
     AllocationView,
@@ -97,12 +97,12 @@ pub(crate) async fn list(
         let passing = all.map(|(_, a)| a).filter(|a| filter.passes(caller, a));
         let page = paging::page(passing, limit, |a| a.id.to_string());
         let plan = core.plan_for(&view, page.items.iter().map(|a| &***a)).await;
-        let waits = Waits::new(&view);
+        let waits = WaitLookup::new(&view);
         return Ok(page.map(|a| shown(&view, (&plan, &waits), caller, a)));
     }
     let page = list_all(core, caller, filter, limit, after).await?;
     let plan = core.plan_for(&view, &page.items).await;
-    let waits = Waits::new(&view);
+    let waits = WaitLookup::new(&view);
     Ok(page.map(|a| shown(&view, (&plan, &waits), caller, &a)))
 }
 
@@ -310,7 +310,7 @@ pub(crate) async fn explanation(
     let sight = sight(&view, caller, &record);
     let plan = core.plan_for(&view, [&*record]).await;
     let mut explained = explanation::explain(&view, &plan, &record, sight);
-    if let Some(waits) = Waits::new(&view).of(&record) {
+    if let Some(waits) = WaitLookup::new(&view).of(&record) {
         explained.summary = super::wait_causes::in_words(&record, &waits);
     }
     Ok(explained)
@@ -334,7 +334,7 @@ pub(crate) fn sight(view: &View, caller: &Caller, a: &Allocation) -> Sight {
 /// View of an allocation for the caller. `plan` comes from [`Core::plan_for`].
 pub(crate) fn shown(
     view: &View,
-    (plan, waits): (&LastPlan, &Waits<'_>),
+    (plan, waits): (&LastPlan, &WaitLookup<'_>),
     caller: &Caller,
     a: &Allocation,
 ) -> AllocationView {
@@ -353,5 +353,5 @@ pub(crate) fn shown(
 async fn shown_now(core: &Core, caller: &Caller, a: &Allocation) -> AllocationView {
     let view = core.view();
     let plan = core.plan_for(&view, [a]).await;
-    shown(&view, (&plan, &Waits::new(&view)), caller, a)
+    shown(&view, (&plan, &WaitLookup::new(&view)), caller, a)
 }

@@ -108,8 +108,8 @@ fn shown(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
         && report.number == view.baselines.number;
     let judged = report.judged.get(&record.name);
     let count = judged.map_or(0, BTreeSet::len);
-    let of_this = |by: &lattice_engine::By| {
-        matches!(by, lattice_engine::By::Baseline { name, version, .. }
+    let of_this = |by: &lattice_engine::DriftReference| {
+        matches!(by, lattice_engine::DriftReference::Baseline { name, version, .. }
             if *name == record.name && *version == record.version)
     };
     let differ: BTreeSet<&NodeId> = report

@@ -1,6 +1,6 @@
 //! Event stream changes, as shown to one caller.
 
-use super::{allocations, nodes, time, wait_causes::Waits};
+use super::{allocations, nodes, time, wait_causes::WaitLookup};
 use crate::caller::Caller;
 use lattice_api::{
     event::{Change, Changes, Compacted, Exhausted, Observed, StreamEvent, Waiting},
@@ -22,7 +22,7 @@ pub(crate) fn shown(
 ) -> Option<StreamEvent> {
     match change {
         CoreChange::Events(events) => {
-            let waits = Waits::new(view);
+            let waits = WaitLookup::new(view);
             let changes: Vec<_> = events
                 .iter()
                 .filter_map(|event| one(core, (view, &waits), caller, event))
@@ -45,7 +45,7 @@ pub(crate) fn shown(
 
 fn one(
     core: &Core,
-    (view, waits): (&View, &Waits<'_>),
+    (view, waits): (&View, &WaitLookup<'_>),
     caller: &Caller,
     event: &Event,
 ) -> Option<Change> {

@@ -1,7 +1,7 @@
 //! Comparison of nodes and groups with each other, or of a node with its earlier state.
 
 use super::{
-    groups::Side,
+    groups::ComparisonSide,
     history,
     nodes::{self, MAJORITY},
 };
@@ -27,13 +27,13 @@ pub(crate) async fn diff(
 /// Compares two sides. A group is represented by one of its nodes, and is compared only in the classes that define the
 /// group.
 async fn beside(core: &Core, left: &str, right: &str) -> Result<DiffView, Problem> {
-    let left = Side::read(core, "node", left).await?;
+    let left = ComparisonSide::read(core, "node", left).await?;
     let right = match right {
         MAJORITY => None,
-        right => Some(Side::read(core, "with", right).await?),
+        right => Some(ComparisonSide::read(core, "with", right).await?),
     };
     let with = right.as_ref().map_or(MAJORITY, |side| side.node.as_str());
-    let group = |side: &Side| side.group.as_ref().map(|(_, scope)| scope.clone());
+    let group = |side: &ComparisonSide| side.group.as_ref().map(|(_, scope)| scope.clone());
     let scope = match (group(&left), right.as_ref().and_then(group)) {
         (Some(one), Some(other)) if one != other => {
             let reason = format!(

@@ -11,7 +11,7 @@ use lattice_api::{
 use lattice_conformance::{
     Class, ClassMark, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
 };
-use lattice_engine::{By, Core, Drifted, NodeEntry, Report, Unknown, View};
+use lattice_engine::{Core, DriftReference, DriftedNode, NodeEntry, Report, Unknown, View};
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -227,7 +227,7 @@ fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
     })
 }
 
-fn drifted(view: &View, d: &Drifted) -> DriftView {
+fn drifted(view: &View, d: &DriftedNode) -> DriftView {
     let shown = DriftView {
         node: d.node.to_string(),
         class: d.class.to_string(),
@@ -240,7 +240,7 @@ fn drifted(view: &View, d: &Drifted) -> DriftView {
     };
     let count = |n: usize| Some(u32::try_from(n).unwrap_or(u32::MAX));
     match &d.by {
-        By::Cohort { of, like } => DriftView {
+        DriftReference::Cohort { of, like } => DriftView {
             by: "cohort".to_owned(),
             cohort: view
                 .as_known(&d.node)
@@ -250,7 +250,7 @@ fn drifted(view: &View, d: &Drifted) -> DriftView {
             like: count(*like),
             ..shown
         },
-        By::Baseline {
+        DriftReference::Baseline {
             name,
             version,
             policy,

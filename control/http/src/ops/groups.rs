@@ -44,12 +44,12 @@ pub(super) fn plain() -> Vec<Scope> {
 /// One side of a comparison: a node, or a group represented by one of its nodes. All members are equal in the scope of
 /// the group.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct ComparisonSide {
     pub(super) node: NodeId,
     pub(super) group: Option<GroupMatch>,
 }
 
-impl Side {
+impl ComparisonSide {
     /// Parses a node name, or else the first digits of a group digest, given as `field`. The search for a group runs on
     /// a blocking thread and delays no other request.
     pub(super) async fn read(

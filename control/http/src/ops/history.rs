@@ -14,7 +14,7 @@ use lattice_conformance::{
 };
 use lattice_engine::{
     Core, HistoryError,
-    history::{BMC_KIND, History, HistoryEntry, Listing, Source, Then},
+    history::{BMC_KIND, History, HistoryEntry, Listing, PastClassState, Source},
 };
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::{
@@ -149,7 +149,7 @@ fn moment(core: &Core, field: &str, text: Option<&str>) -> Result<Option<UnixMil
 pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesView, Problem> {
     let since = moment(core, "since", since)?;
     let since = since.unwrap_or(UnixMillis(core.now().0.saturating_sub(86_400_000)));
-    let most = Most {
+    let most = QueryLimits {
         changes: MOST_CHANGES,
         entries: MOST_ENTRIES,
     };
@@ -158,7 +158,7 @@ pub(crate) async fn changes(core: &Core, since: Option<&str>) -> Result<ChangesV
 }
 
 /// Limits of one query.
-struct Most {
+struct QueryLimits {
     changes: usize,
     entries: usize,
 }
@@ -172,11 +172,11 @@ struct Fleet {
     /// Time of the oldest entry read, if there are older ones, Unix milliseconds.
     reaches_back_to: Option<u64>,
     new: BTreeSet<String>,
-    changes: BTreeMap<(Class, KeyChangeView), Alike>,
+    changes: BTreeMap<(Class, KeyChangeView), NodesWithChange>,
 }
 
 /// Nodes with the same change.
-struct Alike {
+struct NodesWithChange {
     /// The values before and after the change are both known.
     is_known: bool,
     nodes: BTreeSet<String>,
@@ -187,7 +187,11 @@ struct Alike {
 
 impl Fleet {
     /// Reads newest first, so that the limits leave out the oldest changes.
-    async fn read(history: &History, since: UnixMillis, most: &Most) -> Result<Self, HistoryError> {
+    async fn read(
+        history: &History,
+        since: UnixMillis,
+        most: &QueryLimits,
+    ) -> Result<Self, HistoryError> {
         let mut fleet = Self::default();
         let mut before: Option<(u64, String, u64)> = None;
         loop {
@@ -226,13 +230,16 @@ impl Fleet {
                 from: change.from.to_string(),
                 to: change.to.to_string(),
             };
-            let alike = self.changes.entry((class, view)).or_insert_with(|| Alike {
-                is_known,
-                nodes: BTreeSet::new(),
-                causes: BTreeMap::new(),
-                first: when,
-                last: when,
-            });
+            let alike = self
+                .changes
+                .entry((class, view))
+                .or_insert_with(|| NodesWithChange {
+                    is_known,
+                    nodes: BTreeSet::new(),
+                    causes: BTreeMap::new(),
+                    first: when,
+                    last: when,
+                });
             alike.nodes.insert(node.clone());
             *alike.causes.entry(cause.to_owned()).or_default() += 1;
             (alike.first, alike.last) = (alike.first.min(when), alike.last.max(when));
@@ -287,7 +294,7 @@ pub(crate) async fn diff_since(core: &Core, node: &str, since: &str) -> Result<D
     for (class, record) in now {
         let then = core.history.at(id.to_string(), class, at.0).await;
         let then = then.map_err(|error| problem(&error))?;
-        reaches |= then != Then::NotKept;
+        reaches |= then != PastClassState::NotKept;
         differences.extend(compare(class, &then, &record));
     }
     if !reaches {
@@ -318,7 +325,7 @@ async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
 }
 
 /// Compares a class with its earlier state. If that state is unknown, every key is unknown, with the reason.
-fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
+fn compare(class: Class, then: &PastClassState, now: &ClassRecord) -> Vec<Difference> {
     let unknown = |why: String| {
         let mut record = ClassRecord::new(class);
         for key in now.entries.keys() {
@@ -328,21 +335,21 @@ fn compare(class: Class, then: &Then, now: &ClassRecord) -> Vec<Difference> {
         record
     };
     match then {
-        Then::Known { record, .. } => diff_by_parts(record, now),
-        Then::Incomplete { missing } => {
+        PastClassState::Known { record, .. } => diff_by_parts(record, now),
+        PastClassState::Incomplete { missing } => {
             let mut record = unknown("the class was incomplete".to_owned());
             for (key, reading) in missing {
                 record.put(key.clone(), reading.clone());
             }
             diff(&record, now)
         }
-        Then::Disabled => diff(&ClassRecord::disabled(class, "was not probed"), now),
-        Then::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
-        Then::Lost { digest } => {
+        PastClassState::Disabled => diff(&ClassRecord::disabled(class, "was not probed"), now),
+        PastClassState::Lost { digest } if now.state().digest() == Some(*digest) => Vec::new(),
+        PastClassState::Lost { digest } => {
             let why = format!("its record of then ({}) is not stored", digest.short());
             one_unknown(now, &why)
         }
-        Then::NotKept => one_unknown(now, "no history of it reaches that far back"),
+        PastClassState::NotKept => one_unknown(now, "no history of it reaches that far back"),
     }
 }
 

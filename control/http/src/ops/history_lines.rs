@@ -10,10 +10,13 @@ use lattice_api::{
 use lattice_conformance::{
     ClassMark,
     health::{Action, Severity},
-    history::{Entry, Event, Happening, Turn},
+    history::{Entry, Event, EventKind, ReasonChange},
 };
 use lattice_engine::{
-    history::{CHANGE_KIND, DrainTurn, Happened, HistoryEntry, Item, Noted, Source, What},
+    history::{
+        CHANGE_KIND, DrainTurn, EventContent, HistoryEntry, HistoryItem, NodeObservation,
+        PositionedEvent, Source,
+    },
     tasks::faults,
 };
 use lattice_quorum_types::UnixMillis;
@@ -22,10 +25,10 @@ use lattice_quorum_types::UnixMillis;
 const MOST_NAMED: usize = 3;
 
 /// Converts an item to its view.
-pub(super) fn view(item: Item) -> HistoryEntryView {
+pub(super) fn view(item: HistoryItem) -> HistoryEntryView {
     match item {
-        Item::Change(told) => change(*told),
-        Item::Event(happened) => event(&happened),
+        HistoryItem::Change(told) => change(*told),
+        HistoryItem::Event(happened) => event(&happened),
     }
 }
 
@@ -95,18 +98,18 @@ fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_ou
     format!("{what} ({})", entry.cause)
 }
 
-fn event(happened: &Happened) -> HistoryEntryView {
+fn event(happened: &PositionedEvent) -> HistoryEntryView {
     let (source, boot_id) = match &happened.what {
-        What::Event(event) => ("agent", event.boot_id.clone()),
-        What::Other(_) => ("agent", String::new()),
-        What::Noted(_) => ("control", String::new()),
-        What::Bmc(_) => ("bmc", String::new()),
+        EventContent::Event(event) => ("agent", event.boot_id.clone()),
+        EventContent::Other(_) => ("agent", String::new()),
+        EventContent::Noted(_) => ("control", String::new()),
+        EventContent::Bmc(_) => ("bmc", String::new()),
     };
     let (what, event) = match &happened.what {
-        What::Event(event) => told(event),
-        What::Noted(noted) => self::noted(noted),
-        What::Bmc(did) => bmc::did(did),
-        What::Other(_) => (
+        EventContent::Event(event) => told(event),
+        EventContent::Noted(noted) => self::noted(noted),
+        EventContent::Bmc(did) => bmc::did(did),
+        EventContent::Other(_) => (
             "event of a newer version, unknown to this control".to_owned(),
             NodeEventView::default(),
         ),
@@ -148,11 +151,11 @@ fn told(event: &Event) -> (String, NodeEventView) {
     (what, parts)
 }
 
-fn happening(happened: &Happening) -> (String, NodeEventView) {
+fn happening(happened: &EventKind) -> (String, NodeEventView) {
     let some = |text: &str| Some(text.to_owned());
     let of = NodeEventView::default;
     match happened {
-        Happening::Boot { before, booted_at } => {
+        EventKind::Boot { before, booted_at } => {
             let booted_at = booted_at.map(|at| time(UnixMillis(at)));
             let when = booted_at.as_deref().map(lattice_api::text::read_time);
             let what = match when.flatten() {
@@ -166,14 +169,14 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
             };
             (what, parts)
         }
-        Happening::Agent { version } => (
+        EventKind::Agent { version } => (
             format!("agent {version} started"),
             NodeEventView {
                 detail: some(version),
                 ..of()
             },
         ),
-        Happening::Stopped { version } => (
+        EventKind::Stopped { version } => (
             format!("agent {version} shut down"),
             NodeEventView {
                 state: some("stopped"),
@@ -181,21 +184,21 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
                 ..of()
             },
         ),
-        Happening::Driver { module } => (
+        EventKind::Driver { module } => (
             format!("kernel module {module} loaded or unloaded"),
             NodeEventView {
                 entity: some(module),
                 ..of()
             },
         ),
-        Happening::Device { what } => (
+        EventKind::Device { what } => (
             format!("device: {what}"),
             NodeEventView {
                 entity: some(what),
                 ..of()
             },
         ),
-        Happening::GpuEvent {
+        EventKind::GpuEvent {
             gpu,
             address,
             code,
@@ -217,7 +220,7 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
             };
             (format!("{name} {gpu} ({detail})"), parts)
         }
-        Happening::Health {
+        EventKind::Health {
             turn,
             code,
             entity,
@@ -227,13 +230,13 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
             observe_only,
         } => {
             let state = match turn {
-                Turn::Began => "began",
-                Turn::Changed => "changed",
-                Turn::Ended => "ended",
+                ReasonChange::Began => "began",
+                ReasonChange::Changed => "changed",
+                ReasonChange::Ended => "ended",
             };
             let what = match turn {
-                Turn::Ended => format!("{code} {entity} ended"),
-                Turn::Began | Turn::Changed => {
+                ReasonChange::Ended => format!("{code} {entity} ended"),
+                ReasonChange::Began | ReasonChange::Changed => {
                     format!("{code} {entity}, {}: {evidence}", word(*severity))
                 }
             };
@@ -247,7 +250,7 @@ fn happening(happened: &Happening) -> (String, NodeEventView) {
             };
             (what, parts)
         }
-        Happening::Cleared {
+        EventKind::Cleared {
             by,
             code,
             entity,
@@ -296,10 +299,10 @@ fn undrained(owner: &str) -> String {
 }
 
 /// Event observed by this control, as text and as fields.
-fn noted(noted: &Noted) -> (String, NodeEventView) {
+fn noted(noted: &NodeObservation) -> (String, NodeEventView) {
     let some = |text: &str| Some(text.to_owned());
     let (mut what, parts) = match noted {
-        Noted::Drain {
+        NodeObservation::Drain {
             turn,
             owner,
             reason,
@@ -319,7 +322,7 @@ fn noted(noted: &Noted) -> (String, NodeEventView) {
             };
             (what, parts)
         }
-        Noted::Lifecycle { from, to, late } => {
+        NodeObservation::Lifecycle { from, to, late } => {
             let what = match from {
                 Some(from) => format!("{from} -> {to}"),
                 None => format!("registered; {to} when first noted"),
@@ -332,7 +335,7 @@ fn noted(noted: &Noted) -> (String, NodeEventView) {
             };
             (what, parts)
         }
-        Noted::Liveness {
+        NodeObservation::Liveness {
             is_alive,
             reason,
             left_out,
@@ -356,7 +359,7 @@ fn noted(noted: &Noted) -> (String, NodeEventView) {
             };
             (what, parts)
         }
-        Noted::Suspect {
+        NodeObservation::Suspect {
             for_ms,
             reason,
             left_out,
@@ -377,7 +380,7 @@ fn noted(noted: &Noted) -> (String, NodeEventView) {
             };
             (what, parts)
         }
-        Noted::Audit {
+        NodeObservation::Audit {
             action,
             by,
             summary,

@@ -16,7 +16,7 @@ use lattice_conformance::{
     Class, ClassMark, Difference, Inventory, KeyVerdict, Milliwatts, NodeDocument, Power, Reading,
     Value, health::Severity,
 };
-use lattice_engine::{AgentError, Core, Look, NodeEntry, View, bmc::Looked};
+use lattice_engine::{AgentError, Core, NodeEntry, ReadingKind, View, bmc::RequestedReading};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node};
 use std::{ops::Bound, time::Duration};
@@ -126,7 +126,7 @@ pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> N
 
 /// Power reading from an agent's last probe; `None` if the agent does not answer at once.
 async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
-    let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, Look::Last));
+    let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, ReadingKind::Last));
     let measured = asked.await.ok()?.ok()?.power?;
     Some(power(&measured, None))
 }
@@ -175,7 +175,7 @@ pub(crate) async fn inventory(
             core.unite_inventory(&id, &mut read);
             Ok(read)
         }
-        false => core.inventory(&id, Look::Last).await,
+        false => core.inventory(&id, ReadingKind::Last).await,
     };
     read.map_err(|e| agent_problem(&e))
 }
@@ -187,7 +187,7 @@ async fn read_anew(
     caller: &Caller,
     node: &NodeId,
 ) -> Result<(Inventory, Option<BmcLooked>), Problem> {
-    let look = Look::Fresh {
+    let look = ReadingKind::Fresh {
         by: Some(caller.name.to_string()),
     };
     let view = core.view();
@@ -202,9 +202,9 @@ async fn read_anew(
 pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> Option<BmcLooked> {
     let who = caller.name.to_string();
     let (error, differs) = match core.bmc.look(node, &who, BMC_LOOK_TIMEOUT).await? {
-        Looked::Read { differs } => (None, differs),
-        Looked::Silent { why } => (Some(why), Vec::new()),
-        Looked::Late { within } => {
+        RequestedReading::Read { differs } => (None, differs),
+        RequestedReading::Silent { why } => (Some(why), Vec::new()),
+        RequestedReading::Late { within } => {
             let seconds = within.as_secs();
             let why = format!("not read within {seconds} s; reading continues");
             (Some(why), Vec::new())

@@ -2,7 +2,7 @@
 
 use super::{
     job_refs, judge, propose, read, unexpected,
-    wait_causes::{Waits, in_words},
+    wait_causes::{WaitLookup, in_words},
 };
 use crate::caller::Caller;
 use lattice_api::{
@@ -11,10 +11,10 @@ use lattice_api::{
 };
 use lattice_engine::{
     Core, LastPlan, NodeEntry, View, explanation,
-    plans::{Busy, Planned},
+    plans::{DryRunsBusy, Planned},
     tasks::borrow::sharers,
 };
-use lattice_placement::{Placement, Plan, Within, check_possible_within};
+use lattice_placement::{Placement, Plan, RequestedReservation, check_possible_within};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
     hostlist,
@@ -22,7 +22,7 @@ use lattice_quorum_types::{
     spec::AllocationSpec,
     view::{Answer, Query},
 };
-use lattice_view::Home;
+use lattice_view::HomeRule;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Number of the allocation in a dry run, ordered after every submitted one.
@@ -93,7 +93,7 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
     let name = &spec.vcluster;
     // Lent nodes return, borrowed nodes may stay, and lendable nodes of others may become available. Only home nodes
     // count for a request that must stay on them.
-    let is_home_only = Home::of(&view.vclusters).keeps(spec, spec.nodes, spec.walltime_ms);
+    let is_home_only = HomeRule::of(&view.vclusters).keeps(spec, spec.nodes, spec.walltime_ms);
     let lenders = match is_home_only {
         true => BTreeSet::new(),
         false => lenders_to(&view, name),
@@ -109,7 +109,7 @@ pub(super) fn possible(core: &Core, spec: &AllocationSpec) -> Result<(), Problem
     let named = spec.terms.reservation.as_ref();
     let within = named.and_then(|name| {
         let nodes = &view.reservations.get(name)?.spec.nodes;
-        Some(Within { name, nodes })
+        Some(RequestedReservation { name, nodes })
     });
     let (facts, wanted) = (NodeEntry::facts, &spec.constraints);
     check_possible_within(within, name, nodes, facts, wanted, spec.nodes)
@@ -230,7 +230,8 @@ async fn outlook(
         return Ok(Some(outlook));
     }
     let planned = core.plan_with(&record).await;
-    let busy = |busy: Busy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
+    let busy =
+        |busy: DryRunsBusy| Problem::new(Kind::TooMany, "too_many_requests", busy.to_string());
     let outlook = planned.map_err(busy)?.map(|planned| {
         let placed = planned.plan.placements.iter().find(|p| p.id == NOBODY);
         match placed {
@@ -271,7 +272,7 @@ fn waits_for_others(view: &View, record: &Allocation) -> Option<OutlookView> {
         state: AllocationState::Blocked,
         ..record.clone()
     };
-    let waits = Waits::new(view).of(&blocked)?;
+    let waits = WaitLookup::new(view).of(&blocked)?;
     let is_free = waits.allocations.is_empty() && waits.mutex.is_none();
     (!is_free && !record.spec.hold).then(|| OutlookView {
         summary: format!("would wait: {}", in_words(&blocked, &waits)),

@@ -13,16 +13,16 @@ use lattice_engine::{
 };
 use lattice_ledger::{UsageByKind, UsageScope};
 use lattice_quorum_types::{UnixMillis, id::MAX_NAME_BYTES};
-use lattice_view::Standings;
+use lattice_view::TenantStandings;
 
 /// Window of days that ends now.
-struct Window {
+struct DayWindow {
     days: u64,
     since: UnixMillis,
     until: UnixMillis,
 }
 
-impl Window {
+impl DayWindow {
     fn new(core: &Core, days: Option<u64>) -> Result<Self, Problem> {
         let days = days.unwrap_or_else(|| core.usage_ledger.period_days());
         if !(1..=KEPT_DAYS).contains(&days) {
@@ -51,13 +51,13 @@ pub(crate) fn of_tenant(
     days: Option<u64>,
 ) -> Result<TenantUsage, Problem> {
     let tenant = tenants::tenant(core, caller, id)?;
-    let window = Window::new(core, days)?;
+    let window = DayWindow::new(core, days)?;
     let used = core
         .usage_ledger
         .ask(|ledger| ledger.usage(UsageScope::Tenant(&tenant), window.since, window.until));
     let UsageByKind { work, idle } = used.ok_or_else(not_read)?;
     let view = core.view();
-    let standing = Standings::new(&view).of(&tenant);
+    let standing = TenantStandings::new(&view).of(&tenant);
     let (hours, soft) = (standing.hours, standing.soft);
     let budget = view.budgets.get(&tenant);
     let credit = budget.and_then(|budget| budget.credit_at(window.until));
@@ -107,7 +107,7 @@ pub(crate) fn of_user(
     if *user != *caller.name && !caller.is_accounting() {
         caller.check_role(Role::TenantAdmin, "reading the usage of others")?;
     }
-    let window = Window::new(core, days)?;
+    let window = DayWindow::new(core, days)?;
     let used = core
         .usage_ledger
         .ask(|ledger| ledger.usage_by_tenant(user, window.since, window.until));

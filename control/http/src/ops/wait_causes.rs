@@ -11,13 +11,13 @@ use std::{cell::OnceCell, collections::BTreeMap};
 const NAMED: usize = 5;
 
 /// Lookup in one view.
-pub(crate) struct Waits<'a> {
+pub(crate) struct WaitLookup<'a> {
     view: &'a View,
     /// Holder of each mutex, by user and mutex name; computed on first use.
     mutexes: OnceCell<BTreeMap<(&'a str, &'a str), AllocationId>>,
 }
 
-impl<'a> Waits<'a> {
+impl<'a> WaitLookup<'a> {
     pub(crate) fn new(view: &'a View) -> Self {
         let mutexes = OnceCell::new();
         Self { view, mutexes }

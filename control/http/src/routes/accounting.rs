@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Input, PathParameter},
     ops::accounting,
     state::Api,
@@ -45,7 +45,7 @@ pub(super) async fn reconcile(
 pub(super) async fn hook(
     State(api): State<Api>,
     PathParameter(secret): PathParameter,
-) -> Result<StatusCode, Fail> {
+) -> Result<StatusCode, ProblemResponse> {
     accounting::hook(api.core(), &secret).await?;
     Ok(StatusCode::NO_CONTENT)
 }

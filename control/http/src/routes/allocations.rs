@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Input, Key, Params, PathParameter},
     ops::{
         allocations::{self, Act, Filter},
@@ -33,7 +33,7 @@ use utoipa::IntoParams;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(super) struct AllocationsQuery {
     /// Only allocations in these states, separated by commas.
     state: Option<String>,
     /// Only allocations of this project and its descendants.
@@ -48,13 +48,13 @@ pub(super) struct Which {
 }
 
 /// List allocations by number, including ended ones, a page at a time.
-#[utoipa::path(get, path = "/allocations", tag = "allocations", params(Which), responses(
+#[utoipa::path(get, path = "/allocations", tag = "allocations", params(AllocationsQuery), responses(
     (status = 200, body = Page<AllocationView>),
     (status = 404, body = Problem, description = "No such project, or not visible to the caller.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Params(w): Params<Which>,
+    Params(w): Params<AllocationsQuery>,
 ) -> Answer<Page<AllocationView>> {
     let filter = Filter::new(w.state.as_deref(), w.project.as_deref(), w.user)?;
     let cursor = w.cursor.as_deref();
@@ -65,7 +65,7 @@ pub(super) async fn list(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct How {
+pub(super) struct SubmitQuery {
     /// Check only, change nothing.
     #[serde(default)]
     dry_run: bool,
@@ -76,17 +76,17 @@ pub(super) struct How {
 /// A limit that would be exceeded returns 409 and names every violated level. A request that no set of the vCluster's
 /// nodes could ever satisfy returns 422 and names the field.
 #[utoipa::path(post, path = "/allocations", tag = "allocations", request_body = AllocationRequest,
-    params(How, Key),
+    params(SubmitQuery, Key),
     responses((status = 201, body = Submitted), (status = 200, body = Submitted,
         description = "Dry run: the allocation would be accepted, with its expected start."), (status = 422, body = Problem,
             description = "No set of the vCluster's nodes could ever satisfy the request.")))]
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
-    Params(how): Params<How>,
+    Params(how): Params<SubmitQuery>,
     Key(key): Key,
     Input(request): Input<AllocationRequest>,
-) -> Result<(StatusCode, Json<Submitted>), Fail> {
+) -> Result<(StatusCode, Json<Submitted>), ProblemResponse> {
     let made = submit::submit(api.core(), &caller, request, key, how.dry_run).await?;
     let status = match made.id {
         Some(_) => StatusCode::CREATED,
@@ -307,7 +307,7 @@ pub(super) async fn logs(
     caller: Caller,
     PathParameter(id): PathParameter,
     Params(q): Params<LogQuery>,
-) -> Result<impl IntoResponse + use<>, Fail> {
+) -> Result<impl IntoResponse + use<>, ProblemResponse> {
     let id = job_refs::number(api.core(), &caller, &id).await?;
     let stream = match q.stream {
         Output::Stdout => LogStream::Stdout,

@@ -18,7 +18,7 @@ use utoipa::IntoParams;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(super) struct AuditListQuery {
     /// Only entries after this sequence number; `next_cursor` of the previous page.
     #[serde(default)]
     after: u64,
@@ -52,13 +52,13 @@ pub(super) struct Which {
 /// these tenants alone. Users read entries about their own actions and objects.
 ///
 /// Each entry's hash covers the previous entry, so a change, a gap or a reordering is detectable.
-#[utoipa::path(get, path = "/audit", tag = "audit", params(Which), responses(
+#[utoipa::path(get, path = "/audit", tag = "audit", params(AuditListQuery), responses(
     (status = 200, body = Page<AuditView>),
     (status = 404, body = Problem, description = "No such project, or not visible to the caller.")))]
 pub(super) async fn query(
     State(api): State<Api>,
     caller: Caller,
-    Params(w): Params<Which>,
+    Params(w): Params<AuditListQuery>,
 ) -> Answer<Page<AuditView>> {
     let wanted = AuditQuery {
         by: w.by.as_deref(),

@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Input, Key, Params, PathParameter},
     ops::authorities,
     state::Api,
@@ -38,7 +38,7 @@ pub(super) async fn add(
     caller: Caller,
     Key(key): Key,
     Input(request): Input<AuthorityRequest>,
-) -> Result<(StatusCode, Json<Changed>), Fail> {
+) -> Result<(StatusCode, Json<Changed>), ProblemResponse> {
     let made = authorities::add(api.core(), &caller, request, key).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -64,7 +64,7 @@ pub(super) async fn promote(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Force {
+pub(super) struct ForceQuery {
     /// Retire the authority even while certificates it issued are in use; the holders must enrol again.
     #[serde(default)]
     force: bool,
@@ -75,13 +75,13 @@ pub(super) struct Force {
 /// Rejected for the issuing authority, and, without `force`, while its certificates are in use. For administrators.
 #[utoipa::path(delete, path = "/authorities/{pin}", tag = "authorities", params(
     ("pin" = inline(Digits), Path, description = "Pin of the authority, or at least its first 8 characters."),
-    Force, Key),
+    ForceQuery, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn retire(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(pin): PathParameter,
-    Params(f): Params<Force>,
+    Params(f): Params<ForceQuery>,
     Key(key): Key,
 ) -> Answer<Changed> {
     Ok(Json(

@@ -1,6 +1,6 @@
 //! Baseline routes, and those of the brake on automatic draining.
 
-use super::Expected;
+use super::ExpectedVersion;
 use crate::Caller;
 use crate::{
     answer::Answer,
@@ -80,13 +80,13 @@ pub(super) async fn set(
 ///
 /// No node is judged by it afterwards. For operators of the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/conformance/baselines/{name}", tag = "baselines", params(
-    ("name" = inline(Name), Path), Expected, Key),
+    ("name" = inline(Name), Path), ExpectedVersion, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(name): PathParameter,
-    Params(expected): Params<Expected>,
+    Params(expected): Params<ExpectedVersion>,
     Key(key): Key,
 ) -> Answer<Changed> {
     let version = expected.expected_version;
@@ -98,7 +98,7 @@ pub(super) async fn delete(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct With {
+pub(super) struct CompareQuery {
     /// A node, or another baseline (`h100`, or `h100@3` for an earlier version).
     with: String,
 }
@@ -108,12 +108,12 @@ pub(super) struct With {
 /// The baseline is on the left.
 #[utoipa::path(get, path = "/conformance/baselines/{name}/diff", tag = "baselines", params(
     ("name" = String, Path, description = "Name of the baseline, or `name@3` for an earlier version."),
-    With), responses((status = 200, body = DiffView)))]
+    CompareQuery), responses((status = 200, body = DiffView)))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,
     PathParameter(name): PathParameter,
-    Params(p): Params<With>,
+    Params(p): Params<CompareQuery>,
 ) -> Answer<DiffView> {
     Ok(Json(baselines::diff(api.core(), &name, &p.with).await?))
 }

@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Document, Key, Params, PathParameter},
     ops::dags,
     state::Api,
@@ -23,7 +23,7 @@ use utoipa::IntoParams;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(super) struct DagsQuery {
     /// Only DAGs of this tenant.
     tenant: Option<String>,
     /// Items per page, 1 to 5000; default 200.
@@ -34,13 +34,13 @@ pub(super) struct Which {
 }
 
 /// List running DAGs and the last ended ones, by number and without their members, a page at a time.
-#[utoipa::path(get, path = "/dags", tag = "dags", params(Which), responses(
+#[utoipa::path(get, path = "/dags", tag = "dags", params(DagsQuery), responses(
     (status = 200, body = Page<DagView>),
     (status = 404, body = Problem, description = "No such tenant, or not visible to the caller.")))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Params(w): Params<Which>,
+    Params(w): Params<DagsQuery>,
 ) -> Answer<Page<DagView>> {
     let (tenant, cursor) = (w.tenant.as_deref(), w.cursor.as_deref());
     let page = dags::list(api.core(), &caller, tenant, w.limit, cursor).await?;
@@ -50,7 +50,7 @@ pub(super) async fn list(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct How {
+pub(super) struct DagSubmitQuery {
     /// Check only, change nothing.
     #[serde(default)]
     dry_run: bool,
@@ -60,7 +60,7 @@ pub(super) struct How {
 ///
 /// Cyclic dependencies, unknown names and errors in a member are rejected with the field, as `members.NAME.field`. Each
 /// member must fit its limits if nothing else ran; it is checked again when it becomes eligible.
-#[utoipa::path(post, path = "/dags", tag = "dags", params(How, Key),
+#[utoipa::path(post, path = "/dags", tag = "dags", params(DagSubmitQuery, Key),
     request_body(content((DagRequest = "application/json"), (DagRequest = "application/yaml"))),
     responses((status = 201, body = DagSubmitted), (status = 200, body = DagJudged,
         description = "Dry run: the graph would be accepted, with the allocations to submit."),
@@ -69,10 +69,10 @@ pub(super) struct How {
 pub(super) async fn submit(
     State(api): State<Api>,
     caller: Caller,
-    Params(how): Params<How>,
+    Params(how): Params<DagSubmitQuery>,
     Key(key): Key,
     Document(request): Document<DagRequest>,
-) -> Result<Response, Fail> {
+) -> Result<Response, ProblemResponse> {
     let most = api.max_dag_size();
     if how.dry_run {
         let judged = dags::dry_run(api.core(), &caller, request, most).await?;
@@ -118,22 +118,22 @@ enum Form {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Drawn {
+pub(super) struct GraphQuery {
     /// `json` or `dot`; default from the Accept header.
     #[param(inline)]
     format: Option<Form>,
 }
 
 /// Show the members as nodes and edges: JSON, or the language of Graphviz.
-#[utoipa::path(get, path = "/dags/{id}/graph", tag = "dags", params(("id" = u64, Path), Drawn),
+#[utoipa::path(get, path = "/dags/{id}/graph", tag = "dags", params(("id" = u64, Path), GraphQuery),
     responses((status = 200, content((GraphView = "application/json"), (String = "text/vnd.graphviz")))))]
 pub(super) async fn graph(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
-    Params(drawn): Params<Drawn>,
+    Params(drawn): Params<GraphQuery>,
     headers: HeaderMap,
-) -> Result<Response, Fail> {
+) -> Result<Response, ProblemResponse> {
     let id = dags::number(&id)?;
     let graph = GraphView::from(dags::get(api.core(), &caller, id).await?);
     let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());

@@ -1,7 +1,7 @@
 //! Routes of recorded scheduler inputs and decisions.
 
 use crate::Caller;
-use crate::{answer::Fail, extract::Params, ops::decisions, state::Api};
+use crate::{answer::ProblemResponse, extract::Params, ops::decisions, state::Api};
 use axum::{body::Body, extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use futures::StreamExt as _;
 use lattice_api::Problem;
@@ -28,7 +28,7 @@ pub(super) async fn decided(
     State(api): State<Api>,
     caller: Caller,
     Params(range): Params<Range>,
-) -> Result<impl IntoResponse + use<>, Fail> {
+) -> Result<impl IntoResponse + use<>, ProblemResponse> {
     let pieces = decisions::since(&api, &caller, range.since.as_deref())?;
     let stop = api.stop().clone().cancelled_owned();
     let body = Body::from_stream(pieces.take_until(stop));

@@ -1,7 +1,9 @@
 //! Event stream route (server-sent events).
 
 use crate::Caller;
-use crate::{answer::Fail, extract::Params, ops::changes, state::Api, streams::StreamPlace};
+use crate::{
+    answer::ProblemResponse, extract::Params, ops::changes, state::Api, streams::StreamPlace,
+};
 use axum::{
     extract::State,
     http::{HeaderMap, HeaderName},
@@ -29,7 +31,7 @@ const REVISION: HeaderName = HeaderName::from_static("lattice-revision");
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Since {
+pub(super) struct EventsQuery {
     /// Start after this revision; without it, with the next change. `Last-Event-ID` has the same meaning.
     since: Option<u64>,
 }
@@ -42,14 +44,14 @@ pub(super) struct Since {
 /// Resuming after a revision covers every later one, on any control. `observed` data (liveness, health, digests, wait
 /// reasons) is not part of a revision. On the same control, a resumed stream includes the observations made since; on
 /// another control, only new ones. A client that shows such data must read the nodes again after a reconnect.
-#[utoipa::path(get, path = "/events", tag = "service", params(Since), responses(
+#[utoipa::path(get, path = "/events", tag = "service", params(EventsQuery), responses(
     (status = 200, body = Changes, content_type = "text/event-stream")))]
 pub(super) async fn events(
     State(api): State<Api>,
     caller: Caller,
-    Params(q): Params<Since>,
+    Params(q): Params<EventsQuery>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse + use<>, Fail> {
+) -> Result<impl IntoResponse + use<>, ProblemResponse> {
     let place = api.streams().open(&caller.name, None)?;
     let since = q.since.or(last_event_id(&headers)?).map(Revision);
     let subscription = api.core().subscribe(since);

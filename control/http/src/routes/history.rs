@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(super) struct HistoryListQuery {
     /// Only entries from this time on: a time, a date, `yesterday`, or an age (`2d`).
     since: Option<String>,
     /// Only changes of this class.
@@ -45,13 +45,13 @@ pub(super) struct Which {
 /// This control answers from its own history, also while the node is down. Audit entries about the node are left out
 /// for callers that may not read the audit.
 #[utoipa::path(get, path = "/nodes/{id}/history", tag = "nodes",
-    params(("id" = inline(Name), Path), Which), responses(
+    params(("id" = inline(Name), Path), HistoryListQuery), responses(
     (status = 200, body = Page<HistoryEntryView>)))]
 pub(super) async fn of_node(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
-    Params(which): Params<Which>,
+    Params(which): Params<HistoryListQuery>,
 ) -> Answer<Page<HistoryEntryView>> {
     let asked = HistoryQuery {
         since: which.since.as_deref(),
@@ -70,18 +70,18 @@ pub(super) async fn of_node(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Since {
+pub(super) struct ChangesQuery {
     /// Start of the range: a time, a date, `yesterday`, or an age. Default: one day.
     since: Option<String>,
 }
 
 /// List changes of all nodes; equal changes of several nodes are combined.
-#[utoipa::path(get, path = "/conformance/changes", tag = "conformance", params(Since),
+#[utoipa::path(get, path = "/conformance/changes", tag = "conformance", params(ChangesQuery),
     responses((status = 200, body = ChangesView)))]
 pub(super) async fn changes(
     State(api): State<Api>,
     _: Caller,
-    Params(p): Params<Since>,
+    Params(p): Params<ChangesQuery>,
 ) -> Answer<ChangesView> {
     Ok(Json(
         history::changes(api.core(), p.since.as_deref()).await?,

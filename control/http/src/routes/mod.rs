@@ -54,7 +54,7 @@ struct Paging {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Expected {
+struct ExpectedVersion {
     /// Expected current version; the request is rejected if the version differs.
     expected_version: Option<u32>,
 }

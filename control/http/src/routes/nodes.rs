@@ -93,7 +93,7 @@ pub(super) async fn reprobe(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct With {
+pub(super) struct DiffQuery {
     /// Another node; a conformance group, by at least 8 digits of its digest; or `majority` for that of the node's
     /// cohort.
     with: Option<String>,
@@ -107,14 +107,14 @@ pub(super) struct With {
 /// Give either `with` or `since`. With `with`, either side may be a conformance group, given by its digest. One of its
 /// nodes represents it, and only the classes that define the group are compared.
 #[utoipa::path(get, path = "/nodes/{id}/diff", tag = "nodes",
-    params(("id" = inline(Name), Path), With), responses(
+    params(("id" = inline(Name), Path), DiffQuery), responses(
     (status = 200, body = DiffView),
     (status = 409, body = Problem, description = "The node has no cohort, or too little of it is known for a comparison.")))]
 pub(super) async fn diff(
     State(api): State<Api>,
     _: Caller,
     PathParameter(id): PathParameter,
-    Params(p): Params<With>,
+    Params(p): Params<DiffQuery>,
 ) -> Answer<DiffView> {
     let (with, since) = (p.with.as_deref(), p.since.as_deref());
     Ok(Json(compared::diff(api.core(), &id, with, since).await?))
@@ -144,7 +144,7 @@ pub(super) async fn drain(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Gate {
+pub(super) struct GateQuery {
     /// Skip the node's health gate. For administrators; recorded in the audit.
     #[serde(default)]
     skip_gate: bool,
@@ -157,13 +157,13 @@ pub(super) struct Gate {
 /// If no reason remains, the node's health gate is checked first. If the gate fails, the response is 409 and the node
 /// stays drained. For a node that is not drained, nothing is checked or cleared.
 #[utoipa::path(post, path = "/nodes/{id}/undrain", tag = "nodes",
-    params(("id" = inline(Name), Path), Gate, Key),
+    params(("id" = inline(Name), Path), GateQuery, Key),
     responses((status = 200, body = Undrained)))]
 pub(super) async fn undrain(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(id): PathParameter,
-    Params(gate): Params<Gate>,
+    Params(gate): Params<GateQuery>,
     Key(key): Key,
 ) -> Answer<Undrained> {
     Ok(Json(

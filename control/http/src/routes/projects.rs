@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Input, Key, Params, PathParameter},
     ops::projects,
     state::Api,
@@ -63,7 +63,7 @@ pub(super) async fn create(
     caller: Caller,
     Key(key): Key,
     Input(request): Input<ProjectRequest>,
-) -> Result<(StatusCode, Json<ProjectView>), Fail> {
+) -> Result<(StatusCode, Json<ProjectView>), ProblemResponse> {
     let made = projects::create(api.core(), &caller, request, key).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -75,7 +75,7 @@ pub(super) async fn get(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(path): PathParameter,
-) -> Result<Response, Fail> {
+) -> Result<Response, ProblemResponse> {
     match projects::asks_headroom(&path) {
         Some(path) => Ok(headroom(State(api), caller, PathParameter(path.to_owned()))
             .await?

@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Input, Key, Params, PathParameter},
     ops::quorum,
     state::Api,
@@ -114,7 +114,7 @@ pub(super) async fn backup(
     State(api): State<Api>,
     caller: Caller,
     Key(key): Key,
-) -> Result<impl IntoResponse + use<>, Fail> {
+) -> Result<impl IntoResponse + use<>, ProblemResponse> {
     let pieces = quorum::backup(&api, &caller, key).await?;
     let stop = api.stop().clone().cancelled_owned();
     let body = Body::from_stream(pieces.take_until(stop));

@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     metrics,
     ops::status,
     state::Api,
@@ -32,7 +32,7 @@ pub(super) async fn healthz() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "service", security(()), responses(
     (status = 200, body = String),
     (status = 503, body = Problem, description = "No update from the quorum, or no state read yet.")))]
-pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, Fail> {
+pub(super) async fn readyz(State(api): State<Api>) -> Result<&'static str, ProblemResponse> {
     status::ready(api.core())?;
     Ok("ready\n")
 }

@@ -3,8 +3,8 @@
 use super::Paging;
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
-    extract::{AlsoAccounting, Input, Key, Params, PathParameter},
+    answer::{Answer, ProblemResponse},
+    extract::{CallerOrAccounting, Input, Key, Params, PathParameter},
     ops::tenants,
     state::Api,
 };
@@ -24,7 +24,7 @@ use lattice_api::{
     (status = 200, body = Page<TenantView>)))]
 pub(super) async fn list(
     State(api): State<Api>,
-    AlsoAccounting(caller): AlsoAccounting,
+    CallerOrAccounting(caller): CallerOrAccounting,
     Params(p): Params<Paging>,
 ) -> Answer<Page<TenantView>> {
     Ok(Json(tenants::list(
@@ -46,7 +46,7 @@ pub(super) async fn create(
     caller: Caller,
     Key(key): Key,
     Input(request): Input<TenantRequest>,
-) -> Result<(StatusCode, Json<TenantView>), Fail> {
+) -> Result<(StatusCode, Json<TenantView>), ProblemResponse> {
     let made = tenants::create(api.core(), &caller, request, key).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -56,7 +56,7 @@ pub(super) async fn create(
     responses((status = 200, body = TenantView)))]
 pub(super) async fn get(
     State(api): State<Api>,
-    AlsoAccounting(caller): AlsoAccounting,
+    CallerOrAccounting(caller): CallerOrAccounting,
     PathParameter(id): PathParameter,
 ) -> Answer<TenantView> {
     Ok(Json(tenants::get(api.core(), &caller, &id)?))
@@ -72,7 +72,7 @@ pub(super) async fn get(
     responses((status = 200, body = TenantView)))]
 pub(super) async fn update(
     State(api): State<Api>,
-    AlsoAccounting(caller): AlsoAccounting,
+    CallerOrAccounting(caller): CallerOrAccounting,
     PathParameter(id): PathParameter,
     Key(key): Key,
     Input(update): Input<TenantUpdate>,

@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use crate::{
-    answer::{Answer, Fail},
+    answer::{Answer, ProblemResponse},
     extract::{Input, Key, PathParameter},
     ops::tokens,
     state::Api,
@@ -21,7 +21,7 @@ pub(super) async fn create(
     State(api): State<Api>,
     caller: Caller,
     Input(request): Input<TokenRequest>,
-) -> Result<(StatusCode, Json<TokenCreated>), Fail> {
+) -> Result<(StatusCode, Json<TokenCreated>), ProblemResponse> {
     let made = tokens::create(api.core(), &caller, api.authority(), request).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::Answer,
-    extract::{AlsoAccounting, Params, PathParameter},
+    extract::{CallerOrAccounting, Params, PathParameter},
     ops::usage,
     state::Api,
 };
@@ -32,7 +32,7 @@ pub(super) struct OfTenant {
     responses((status = 200, body = TenantUsage)))]
 pub(super) async fn tenant(
     State(api): State<Api>,
-    AlsoAccounting(caller): AlsoAccounting,
+    CallerOrAccounting(caller): CallerOrAccounting,
     PathParameter(id): PathParameter,
     Params(q): Params<OfTenant>,
 ) -> Answer<TenantUsage> {
@@ -58,7 +58,7 @@ pub(super) struct OfUser {
     responses((status = 200, body = UserUsage)))]
 pub(super) async fn user(
     State(api): State<Api>,
-    AlsoAccounting(caller): AlsoAccounting,
+    CallerOrAccounting(caller): CallerOrAccounting,
     Params(q): Params<OfUser>,
 ) -> Answer<UserUsage> {
     let user = q.user.as_deref();

@@ -1,6 +1,6 @@
 //! vCluster routes.
 
-use super::{Expected, Paging};
+use super::{ExpectedVersion, Paging};
 use crate::Caller;
 use crate::{
     answer::Answer,
@@ -66,13 +66,13 @@ pub(super) async fn set(
 /// Rejected with 409 while the vCluster has nodes, because they would be open to every tenant. For administrators of
 /// the whole cluster; recorded in the audit.
 #[utoipa::path(delete, path = "/vclusters/{name}", tag = "vclusters", params(
-    ("name" = inline(Name), Path), Expected, Key),
+    ("name" = inline(Name), Path), ExpectedVersion, Key),
     responses((status = 200, body = Changed)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
     PathParameter(name): PathParameter,
-    Params(expected): Params<Expected>,
+    Params(expected): Params<ExpectedVersion>,
     Key(key): Key,
 ) -> Answer<Changed> {
     let version = expected.expected_version;

@@ -12,7 +12,7 @@ use lattice_conformance::{
     Class, ClassMark, ClassRecord, Milliwatts, Power, Reading,
     health::{Action, Reason, Severity},
 };
-use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::NameFaults, view::United};
+use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::NameFaults, view::MergedMark};
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_an
     let eye = fixture.client("eye");
     let id = NodeId::new("gpu001").unwrap();
     assert_eq!(eye.node("gpu001").await.unwrap().health.verdict, "healthy");
-    let untold = United {
+    let untold = MergedMark {
         base: fixture.core.view().node(&id).unwrap().said(Class::Bmc),
         mark: ClassMark::Incomplete,
         earlier: None,
@@ -279,7 +279,7 @@ async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
         untold: Default::default(),
     };
     fixture.core.bmc.put_parts(id.clone(), parts);
-    let untold = United::unknown(fixture.core.view().node(&id).unwrap().said(Class::Bmc));
+    let untold = MergedMark::unknown(fixture.core.view().node(&id).unwrap().said(Class::Bmc));
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
     observed_state::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let mut shown = eye.node("gpu001").await.unwrap().health.reasons;

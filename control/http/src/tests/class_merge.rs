@@ -7,13 +7,13 @@ use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
 use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_engine::{
-    Core, Drifted, Look, Unknown,
-    bmc::{Looked, Parts},
+    Core, DriftedNode, ReadingKind, Unknown,
+    bmc::{Parts, RequestedReading},
     observed_state,
     tasks::{
         attestations::Attestations,
         autodrain::AutoDrain,
-        class_merge::{self, SPACING, Unite, together},
+        class_merge::{self, ClassMerge, SPACING, together},
         conformance::Conformance,
         node_evidence::Freshness,
         readmission,
@@ -73,18 +73,18 @@ fn on() -> ClassRecord {
 }
 
 /// A BMC reading without changes.
-fn same() -> Looked {
-    Looked::Read {
+fn same() -> RequestedReading {
+    RequestedReading::Read {
         differs: Vec::new(),
     }
 }
 
 struct UniteFixture {
     world: World,
-    unites: Unite,
+    unites: ClassMerge,
     judges: Conformance,
     /// Number of BMC readings, and their result.
-    looks: Arc<Mutex<(usize, Looked)>>,
+    looks: Arc<Mutex<(usize, RequestedReading)>>,
 }
 
 impl UniteFixture {
@@ -92,7 +92,7 @@ impl UniteFixture {
         let world = World::new();
         world.is_read();
         let mut fixture = Self {
-            unites: Unite::new(world.core.clone()),
+            unites: ClassMerge::new(world.core.clone()),
             judges: Conformance::new(world.core.clone()),
             looks: Arc::new(Mutex::new((0, same()))),
             world,
@@ -160,7 +160,7 @@ impl UniteFixture {
         self.judges.reconcile().await;
     }
 
-    fn drifted(&self) -> Vec<Drifted> {
+    fn drifted(&self) -> Vec<DriftedNode> {
         self.world.core.view().judged.drifted.clone()
     }
 
@@ -231,7 +231,7 @@ async fn what_agent_and_bmc_say_otherwise_of_one_thing_is_found_in_the_whole() {
         fixture.bmc_says(bios);
         fixture.settle().await;
         let core = &fixture.world.core;
-        let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
+        let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
         let found: Vec<&str> = whole.findings.iter().map(|found| &*found.code).collect();
         assert_eq!(found, codes, "{told}");
     }
@@ -322,14 +322,14 @@ async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does
     assert_eq!(looked(&fixture), 1);
     passes(&Freshness::Recent).await.unwrap();
     assert_eq!(looked(&fixture), 1);
-    fixture.looks.lock().unwrap().1 = Looked::Silent {
+    fixture.looks.lock().unwrap().1 = RequestedReading::Silent {
         why: "no answer".to_owned(),
     };
     let silent = passes(&now).await.unwrap_err();
     assert!(silent.contains("unknown: bios: BMC not readable now: no answer"));
     assert!(silent.contains(" min ago)"), "and how old it is: {silent}");
     // A changed setting counts once it is read twice.
-    fixture.looks.lock().unwrap().1 = Looked::Read {
+    fixture.looks.lock().unwrap().1 = RequestedReading::Read {
         differs: vec![Class::Bios],
     };
     let once = passes(&now).await.unwrap_err();
@@ -441,7 +441,7 @@ async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announ
     // The last reading is announced, or was read once and is not announced yet.
     for reads in ["2.1.0", "2.2.0"] {
         agent_reads(&fixture, dmi(reads));
-        let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
+        let found = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
         let bios = &found.records[&Class::Bios];
         for (key, value) in [
             ("bios.setting.LogicalProc", "Enabled"),
@@ -456,7 +456,7 @@ async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announ
     // While the BMC is silent, the class is not reduced to the agent's part.
     fixture.bmc_says(settings(Reading::failed("401 Unauthorized")));
     fixture.settle().await;
-    let found = core.inventory(&id(NODE), Look::Last).await.unwrap();
+    let found = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
     let mark = found.records[&Class::Bios].state().mark();
     assert_eq!(mark, ClassMark::Incomplete);
 }
@@ -502,7 +502,7 @@ async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
         world.core.bmc.put_parts(node.clone(), parts(on()));
     }
     let before = world.core.view().version;
-    let mut unites = Unite::new(world.core.clone());
+    let mut unites = ClassMerge::new(world.core.clone());
     assert_eq!(unites.reconcile().await, 64);
     let view = world.core.view();
     assert!(
@@ -517,7 +517,7 @@ async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
 #[tokio::test(start_paused = true)]
 async fn the_first_news_of_bmcs_is_seen_at_once_and_what_follows_together() {
     let readings = lattice_engine::bmc::Readings::default();
-    let mut news = lattice_engine::tasks::activation::News::new(readings.changes(), SPACING);
+    let mut news = lattice_engine::tasks::activation::BmcWakeUp::new(readings.changes(), SPACING);
     let began_at = Instant::now();
     readings.put_parts(id("a"), parts(on()));
     news.next().await;

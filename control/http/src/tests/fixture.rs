@@ -1,7 +1,7 @@
 //! Interfaces of a control on loopback: real TLS, real sockets, the real state machine behind the store (one copy
 //! instead of three), and an agent's interface on the mesh.
 
-use super::store::OneCopy;
+use super::store::SingleCopy;
 use crate::Auth;
 use crate::oidc::Issuer;
 use bytes::Bytes;
@@ -61,7 +61,7 @@ pub(super) const OUTPUT: &str = "hello from rank 0\n";
 /// Interfaces of a control, with an agent behind it.
 pub(super) struct ApiFixture {
     pub(super) core: Arc<Core>,
-    pub(super) store: OneCopy,
+    pub(super) store: SingleCopy,
     pub(super) addr: SocketAddr,
     /// Bound to the port and never listening, so that no other process gets the port while it is closed.
     _port: TcpSocket,
@@ -80,13 +80,13 @@ pub(super) struct ApiFixture {
     /// Inventory answer of every node.
     pub(super) inventory: Inventoried,
     /// Command applied while a health gate is checked.
-    pub(super) meanwhile: Meanwhile,
+    pub(super) meanwhile: StateHook,
     /// Issuer of tokens accepted in addition to those of the file.
     issuer: Option<Arc<Issuer>>,
 }
 
 /// See [`ApiFixture::meanwhile`].
-type Meanwhile = Arc<Mutex<Option<Envelope>>>;
+type StateHook = Arc<Mutex<Option<Envelope>>>;
 
 /// See [`ApiFixture::inventory`].
 type Inventoried = Arc<Mutex<Inventory>>;
@@ -131,8 +131,8 @@ fn mesh(authority: &Authority, role: Role, id: &str) -> Mesh {
 fn agent_router(
     gate: Gate,
     (health, inventory): (HealthAnswer, Inventoried),
-    meanwhile: Meanwhile,
-    store: OneCopy,
+    meanwhile: StateHook,
+    store: SingleCopy,
 ) -> Router {
     Router::new()
         .rpc(move |_, _: GetHealth| {
@@ -208,8 +208,8 @@ impl ApiFixture {
         let authority = Authority::create("test", today).unwrap();
         let agent = mesh(&authority, Role::Agent, "gpu001");
         let gate = Gate::default();
-        let store = OneCopy::new();
-        let meanwhile = Meanwhile::default();
+        let store = SingleCopy::new();
+        let meanwhile = StateHook::default();
         let health = sound();
         let inventory = Inventoried::default();
         let (says, told) = (gate.clone(), (health.clone(), inventory.clone()));

@@ -5,16 +5,16 @@ use lattice_client::HistoryQuery;
 use lattice_conformance::{
     Class, ClassMark, Reading,
     health::{Action, Severity},
-    history::{Cause, Entry, Event, Happening, KeyChange, Record},
+    history::{Cause, Entry, Event, EventKind, KeyChange, Record},
 };
-use lattice_engine::history::{Cursor, Note, Noted};
-use lattice_redfish::{Deed, DeedOf, DeedSeverity, ResourcePath};
+use lattice_engine::history::{Cursor, NodeObservation, TimedObservations};
+use lattice_redfish::{BmcEvent, BmcEventKind, BmcEventSeverity, ResourcePath};
 use std::collections::BTreeSet;
 
 pub(super) const NODE: &str = "gpu001";
 const MINUTE: u64 = 60_000;
 
-fn event(seq: u64, at: u64, count: u32, what: Happening) -> Record {
+fn event(seq: u64, at: u64, count: u32, what: EventKind) -> Record {
     Record::Event(Event {
         seq,
         at,
@@ -31,7 +31,7 @@ pub(super) async fn told(fixture: &ApiFixture) -> u64 {
     let now = fixture.core.now().0;
     let at = now - 120 * MINUTE;
     let text = |value: &str| Reading::Present(value.into());
-    let boot = Happening::Boot {
+    let boot = EventKind::Boot {
         before: Some("b1".to_owned()),
         booted_at: None,
     };
@@ -51,7 +51,7 @@ pub(super) async fn told(fixture: &ApiFixture) -> u64 {
         }],
         more: 0,
     };
-    let xid = Happening::GpuEvent {
+    let xid = EventKind::GpuEvent {
         gpu: "gpu.3".to_owned(),
         address: "0000:41:00.0".to_owned(),
         code: "gpu.xid.79".to_owned(),
@@ -314,7 +314,7 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
     told(&fixture).await;
     let now = fixture.core.now().0;
     let audited = |number: u64| {
-        let noted = Noted::Audit {
+        let noted = NodeObservation::Audit {
             number,
             action: "force_released".to_owned(),
             by: "root".to_owned(),
@@ -323,7 +323,7 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
         // Between the agent's entries, and last.
         (now - number * 30 * MINUTE, noted)
     };
-    let note = Note {
+    let note = TimedObservations {
         node: NODE.to_owned(),
         happened: (0..4).map(audited).collect(),
         compared: None,
@@ -376,28 +376,28 @@ async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
 pub(super) async fn bmc_did(fixture: &ApiFixture) {
     let list = |name: &str| ResourcePath::parse(&format!("/redfish/v1/{name}")).unwrap();
     let now = fixture.core.now().0;
-    let update = Deed {
+    let update = BmcEvent {
         identity: 1,
         list: list("Tasks"),
-        of: DeedOf::Task {
+        of: BmcEventKind::Task {
             name: "Firmware Update: BIOS".to_owned(),
             state: "completed".to_owned(),
             started_at: Some(now - 9 * MINUTE),
         },
         systems: vec!["1".to_owned()],
         at: Some(now - 2 * MINUTE),
-        severity: DeedSeverity::Ok,
+        severity: BmcEventSeverity::Ok,
         code: Some("IDRAC.2.8.PR19".to_owned()),
         message: "Job completed successfully.".to_owned(),
     };
-    let entry = Deed {
+    let entry = BmcEvent {
         identity: 2,
         list: list("IML"),
-        of: DeedOf::Log {
+        of: BmcEventKind::Log {
             log: "IML".to_owned(),
         },
         at: Some(192_000),
-        severity: DeedSeverity::Critical,
+        severity: BmcEventSeverity::Critical,
         code: None,
         message: "Configuration changed by ada from 10.254.1.12".to_owned(),
         ..update.clone()

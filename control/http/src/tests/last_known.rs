@@ -4,7 +4,7 @@ use super::fixture::ApiFixture;
 use lattice_conformance::{
     Class, ClassMark,
     health::{Action, Severity},
-    history::{Cause, Entry, Event, Happening, Record, Turn},
+    history::{Cause, Entry, Event, EventKind, ReasonChange, Record},
 };
 use lattice_engine::{
     history::Cursor,
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 const MINUTE: u64 = 60_000;
 
-fn event(seq: u64, at: u64, event: Happening) -> Record {
+fn event(seq: u64, at: u64, event: EventKind) -> Record {
     Record::Event(Event {
         seq,
         at,
@@ -116,7 +116,7 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let at = fixture.core.now().0 - 120 * MINUTE;
-    let reason = |turn, code: &str| Happening::Health {
+    let reason = |turn, code: &str| EventKind::Health {
         turn,
         code: code.to_owned(),
         entity: "gpu.1".to_owned(),
@@ -126,9 +126,9 @@ async fn the_last_pass_of_a_node_that_does_not_answer_is_shown_with_its_time() {
         observe_only: false,
     };
     let told = vec![
-        event(1, at, reason(Turn::Began, "gpu.ecc")),
-        event(2, at + MINUTE, reason(Turn::Began, "gpu.hot")),
-        event(3, at + 2 * MINUTE, reason(Turn::Ended, "gpu.hot")),
+        event(1, at, reason(ReasonChange::Began, "gpu.ecc")),
+        event(2, at + MINUTE, reason(ReasonChange::Began, "gpu.hot")),
+        event(3, at + 2 * MINUTE, reason(ReasonChange::Ended, "gpu.hot")),
     ];
     append(&fixture, "gpu002", told.clone()).await;
     append(&fixture, "gpu001", told).await;

@@ -182,7 +182,7 @@ async fn work_that_makes_room_is_counted_as_it_is_committed() {
 #[tokio::test]
 async fn storage_that_writes_nothing_is_told() {
     use lattice_engine::tasks::schedule::preemption_search::work_of;
-    use lattice_placement::movement::preempt::Saves;
+    use lattice_placement::movement::preempt::CheckpointAbility;
     const OUT: &str = "lattice_checkpoint_storage_unavailable{vcluster=\"default\"}";
     let fixture = ApiFixture::furnished().await;
     let saver = runs(&fixture, "gpu001", true).await;
@@ -191,13 +191,13 @@ async fn storage_that_writes_nothing_is_told() {
         let view = fixture.core.view();
         work_of(&fixture.core, &view, view.allocation(saver).unwrap()).saves
     };
-    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(matches!(saves(), CheckpointAbility::In { .. }));
     for (gb_s, expected) in [(json!(0), 1.0), (json!(5), 0.0), (json!(null), 0.0)] {
         let body = json!({"scheduler": {"checkpoint_gb_s": gb_s}});
         let (status, _) = ask(&fixture, "root", Method::PUT, "vclusters/default", body).await;
         assert_eq!(status, 200);
         fixture.settled().await;
         assert_eq!(metric(&fixture, "root", OUT).await, Some(expected));
-        assert_eq!(saves() == Saves::NotNow, expected > 0.0);
+        assert_eq!(saves() == CheckpointAbility::NotNow, expected > 0.0);
     }
 }

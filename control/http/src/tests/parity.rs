@@ -23,7 +23,7 @@ const WHO: [&str; 6] = ["eye", "alice", "diver", "op", "warden", "root"];
 
 /// The same request over gRPC.
 #[derive(Clone)]
-enum Ask {
+enum GrpcRequest {
     CreateToken(v1::CreateTokenRequest),
     ListTokens,
     RevokeToken(&'static str),
@@ -39,7 +39,7 @@ enum Ask {
     SignAudit,
 }
 
-type Case = (Method, String, Value, Ask);
+type Case = (Method, String, Value, GrpcRequest);
 
 fn token(role: &str, ttl: &str) -> v1::CreateTokenRequest {
     v1::CreateTokenRequest {
@@ -58,76 +58,91 @@ fn good(pem: &str) -> Vec<Case> {
         (method.clone(), path.to_owned(), body, ask)
     };
     vec![
-        case(&get, "tokens", null.clone(), Ask::ListTokens),
+        case(&get, "tokens", null.clone(), GrpcRequest::ListTokens),
         case(
             &post,
             "tokens",
             json!({"role": "agent", "ttl": "1h"}),
-            Ask::CreateToken(token("agent", "1h")),
+            GrpcRequest::CreateToken(token("agent", "1h")),
         ),
         case(
             &delete,
             "tokens/0123456789ab",
             null.clone(),
-            Ask::RevokeToken(pin),
+            GrpcRequest::RevokeToken(pin),
         ),
         case(
             &get,
             "certificates",
             null.clone(),
-            Ask::ListCertificates(0, ""),
+            GrpcRequest::ListCertificates(0, ""),
         ),
         case(
             &post,
             "certificates/agent/gpu001/revoke",
             json!({"reason": "why"}),
-            Ask::Revoke("agent", "gpu001", "why"),
+            GrpcRequest::Revoke("agent", "gpu001", "why"),
         ),
-        case(&get, "authorities", null.clone(), Ask::ListAuthorities),
+        case(
+            &get,
+            "authorities",
+            null.clone(),
+            GrpcRequest::ListAuthorities,
+        ),
         case(
             &post,
             "authorities",
             json!({"certificate": pem}),
-            Ask::AddAuthority(pem.to_owned()),
+            GrpcRequest::AddAuthority(pem.to_owned()),
         ),
         case(
             &post,
             "authorities/0123456789ab/promote",
             null.clone(),
-            Ask::Promote(pin),
+            GrpcRequest::Promote(pin),
         ),
         case(
             &delete,
             "authorities/0123456789ab",
             null.clone(),
-            Ask::Retire(pin, false),
+            GrpcRequest::Retire(pin, false),
         ),
-        case(&get, "audit", null.clone(), Ask::Audit(Default::default())),
-        case(&post, "audit/checkpoint", null.clone(), Ask::SignAudit),
+        case(
+            &get,
+            "audit",
+            null.clone(),
+            GrpcRequest::Audit(Default::default()),
+        ),
+        case(
+            &post,
+            "audit/checkpoint",
+            null.clone(),
+            GrpcRequest::SignAudit,
+        ),
         case(
             &post,
             "nodes/gpu002/drain",
             drain(false),
-            Ask::Drain("gpu002", "why", false),
+            GrpcRequest::Drain("gpu002", "why", false),
         ),
         // Held by a tenant that `diver` and `warden` do not administer.
         case(
             &post,
             "nodes/gpu003/drain",
             drain(true),
-            Ask::Drain("gpu003", "why", true),
+            GrpcRequest::Drain("gpu003", "why", true),
         ),
         case(
             &post,
             "nodes/gpu002/undrain",
             null.clone(),
-            Ask::Undrain("gpu002", false),
+            GrpcRequest::Undrain("gpu002", false),
         ),
         case(
             &post,
             "nodes/gpu002/undrain?skip_gate=true",
             null,
-            Ask::Undrain("gpu002", true),
+            GrpcRequest::Undrain("gpu002", true),
         ),
     ]
 }
@@ -142,12 +157,12 @@ fn bad() -> Vec<Case> {
     let with = |edit: &dyn Fn(&mut v1::CreateTokenRequest)| {
         let mut request = token("agent", "1h");
         edit(&mut request);
-        Ask::CreateToken(request)
+        GrpcRequest::CreateToken(request)
     };
     let audit = |edit: &dyn Fn(&mut v1::QueryAuditRequest)| {
         let mut request = v1::QueryAuditRequest::default();
         edit(&mut request);
-        Ask::Audit(request)
+        GrpcRequest::Audit(request)
     };
     let tokens = |body| (post.clone(), "tokens".to_owned(), body);
     let token_case = |body, ask| {
@@ -159,15 +174,15 @@ fn bad() -> Vec<Case> {
     vec![
         token_case(
             json!({"role": "chef", "ttl": "1h"}),
-            Ask::CreateToken(token("chef", "1h")),
+            GrpcRequest::CreateToken(token("chef", "1h")),
         ),
         token_case(
             json!({"role": "agent", "ttl": ""}),
-            Ask::CreateToken(token("agent", "")),
+            GrpcRequest::CreateToken(token("agent", "")),
         ),
         token_case(
             json!({"role": "agent", "ttl": "8d"}),
-            Ask::CreateToken(token("agent", "8d")),
+            GrpcRequest::CreateToken(token("agent", "8d")),
         ),
         token_case(
             json!({"role": "agent", "ttl": "1h", "uses": 0}),
@@ -185,96 +200,101 @@ fn bad() -> Vec<Case> {
             json!({"role": "agent", "ttl": "1h", "cidrs": ["10.1.0.0/40"]}),
             with(&|r| r.cidrs = vec!["10.1.0.0/40".to_owned()]),
         ),
-        case(&delete, "tokens/xyz", null.clone(), Ask::RevokeToken("xyz")),
+        case(
+            &delete,
+            "tokens/xyz",
+            null.clone(),
+            GrpcRequest::RevokeToken("xyz"),
+        ),
         case(
             &delete,
             "tokens/0123456789ab",
             null.clone(),
-            Ask::RevokeToken("0123456789ab"),
+            GrpcRequest::RevokeToken("0123456789ab"),
         ),
         case(
             &get,
             "certificates?cursor=x",
             null.clone(),
-            Ask::ListCertificates(0, "x"),
+            GrpcRequest::ListCertificates(0, "x"),
         ),
         case(
             &get,
             "certificates?limit=5001",
             null.clone(),
-            Ask::ListCertificates(5_001, ""),
+            GrpcRequest::ListCertificates(5_001, ""),
         ),
         case(
             &post,
             "certificates/agent/gpu001/revoke",
             json!({"reason": " "}),
-            Ask::Revoke("agent", "gpu001", " "),
+            GrpcRequest::Revoke("agent", "gpu001", " "),
         ),
         case(
             &post,
             "certificates/cook/gpu001/revoke",
             json!({"reason": "why"}),
-            Ask::Revoke("cook", "gpu001", "why"),
+            GrpcRequest::Revoke("cook", "gpu001", "why"),
         ),
         case(
             &post,
             "certificates/agent/gpu999/revoke",
             json!({"reason": "why"}),
-            Ask::Revoke("agent", "gpu999", "why"),
+            GrpcRequest::Revoke("agent", "gpu999", "why"),
         ),
         case(
             &post,
             "certificates/control/c1/revoke",
             json!({"reason": "why"}),
-            Ask::Revoke("control", "c1", "why"),
+            GrpcRequest::Revoke("control", "c1", "why"),
         ),
         case(
             &post,
             "authorities",
             json!({"certificate": "no PEM"}),
-            Ask::AddAuthority("no PEM".to_owned()),
+            GrpcRequest::AddAuthority("no PEM".to_owned()),
         ),
         case(
             &post,
             "authorities/xyz/promote",
             null.clone(),
-            Ask::Promote("xyz"),
+            GrpcRequest::Promote("xyz"),
         ),
         case(
             &delete,
             "authorities/0123456789ab?force=true",
             null.clone(),
-            Ask::Retire("0123456789ab", true),
+            GrpcRequest::Retire("0123456789ab", true),
         ),
         case(
             &post,
             "nodes/gpu001/drain",
             json!({"reason": ""}),
-            Ask::Drain("gpu001", "", false),
+            GrpcRequest::Drain("gpu001", "", false),
         ),
         case(
             &post,
             "nodes/gpu001/drain",
             json!({"reason": long, "force_release": true}),
-            Ask::Drain("gpu001", long, true),
+            GrpcRequest::Drain("gpu001", long, true),
         ),
         case(
             &post,
             "nodes/gpu999/drain",
             json!({"reason": "why", "force_release": true}),
-            Ask::Drain("gpu999", "why", true),
+            GrpcRequest::Drain("gpu999", "why", true),
         ),
         case(
             &post,
             "nodes/gpu999/undrain",
             null.clone(),
-            Ask::Undrain("gpu999", false),
+            GrpcRequest::Undrain("gpu999", false),
         ),
         case(
             &post,
             "nodes/gpu999/undrain?skip_gate=true",
             null.clone(),
-            Ask::Undrain("gpu999", true),
+            GrpcRequest::Undrain("gpu999", true),
         ),
         case(
             &get,
@@ -347,14 +367,14 @@ async fn grpc_admin(
     AdminServiceClient::with_interceptor(channel, with_token)
 }
 
-async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
+async fn grpc(fixture: &ApiFixture, who: &str, ask: &GrpcRequest) -> Rejection {
     let mut admin = grpc_admin(fixture, who).await;
     let name = |text: &str| text.to_owned();
     let idempotency_key = None;
     let done = match ask.clone() {
-        Ask::CreateToken(request) => admin.create_token(request).await.map(drop),
-        Ask::ListTokens => admin.list_tokens(v1::ListTokensRequest {}).await.map(drop),
-        Ask::RevokeToken(id) => {
+        GrpcRequest::CreateToken(request) => admin.create_token(request).await.map(drop),
+        GrpcRequest::ListTokens => admin.list_tokens(v1::ListTokensRequest {}).await.map(drop),
+        GrpcRequest::RevokeToken(id) => {
             let id = name(id);
             let request = v1::RevokeTokenRequest {
                 id,
@@ -362,12 +382,12 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
             };
             admin.revoke_token(request).await.map(drop)
         }
-        Ask::ListCertificates(limit, cursor) => {
+        GrpcRequest::ListCertificates(limit, cursor) => {
             let cursor = name(cursor);
             let request = v1::ListCertificatesRequest { limit, cursor };
             admin.list_certificates(request).await.map(drop)
         }
-        Ask::Revoke(role, whose, reason) => {
+        GrpcRequest::Revoke(role, whose, reason) => {
             let request = v1::RevokeCertificatesRequest {
                 role: name(role),
                 name: name(whose),
@@ -376,18 +396,18 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
             };
             admin.revoke_certificates(request).await.map(drop)
         }
-        Ask::ListAuthorities => {
+        GrpcRequest::ListAuthorities => {
             let request = v1::ListAuthoritiesRequest {};
             admin.list_authorities(request).await.map(drop)
         }
-        Ask::AddAuthority(certificate) => {
+        GrpcRequest::AddAuthority(certificate) => {
             let request = v1::AddAuthorityRequest {
                 certificate,
                 idempotency_key,
             };
             admin.add_authority(request).await.map(drop)
         }
-        Ask::Promote(pin) => {
+        GrpcRequest::Promote(pin) => {
             let pin = name(pin);
             let request = v1::AuthorityPin {
                 pin,
@@ -395,7 +415,7 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
             };
             admin.promote_authority(request).await.map(drop)
         }
-        Ask::Retire(pin, force) => {
+        GrpcRequest::Retire(pin, force) => {
             let pin = name(pin);
             let request = v1::RetireAuthorityRequest {
                 pin,
@@ -404,7 +424,7 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
             };
             admin.retire_authority(request).await.map(drop)
         }
-        Ask::Drain(node, reason, force_release) => {
+        GrpcRequest::Drain(node, reason, force_release) => {
             let request = v1::DrainNodeRequest {
                 name: name(node),
                 reason: name(reason),
@@ -413,7 +433,7 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
             };
             admin.drain_node(request).await.map(drop)
         }
-        Ask::Undrain(node, skip_gate) => {
+        GrpcRequest::Undrain(node, skip_gate) => {
             let name = name(node);
             let request = v1::UndrainNodeRequest {
                 name,
@@ -422,8 +442,8 @@ async fn grpc(fixture: &ApiFixture, who: &str, ask: &Ask) -> Rejection {
             };
             admin.undrain_node(request).await.map(drop)
         }
-        Ask::Audit(request) => admin.query_audit(request).await.map(drop),
-        Ask::SignAudit => admin.sign_audit(v1::SignAuditRequest {}).await.map(drop),
+        GrpcRequest::Audit(request) => admin.query_audit(request).await.map(drop),
+        GrpcRequest::SignAudit => admin.sign_audit(v1::SignAuditRequest {}).await.map(drop),
     };
     let status = done.err()?;
     said(Problem::from_grpc(&status).unwrap())

@@ -3,11 +3,11 @@
 use super::fixture::{ApiFixture, PATIENCE, TOKENS, client_tls};
 use crate::{Auth, watch_over};
 use crate::{
-    server::{Patience, serve_with},
+    server::{PeerTimeouts, serve_with},
     state::{Api, Bounds},
 };
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading, health::Severity};
-use lattice_engine::{Report, drift::Judged, observed_state};
+use lattice_engine::{Report, drift::ComparisonResult, observed_state};
 use lattice_quorum_types::{NodeId, UnixMillis};
 use std::{
     collections::BTreeSet,
@@ -230,9 +230,9 @@ async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
         pending: [nodes[2].clone()].into(),
         ..Report::default()
     };
-    let judged = Judged {
+    let judged = ComparisonResult {
         report,
-        ..Judged::default()
+        ..ComparisonResult::default()
     };
     observed_state::judged(&fixture.core, judged);
     let (lines, status) = told().await;
@@ -303,7 +303,7 @@ fn dawdle(
 }
 
 /// Runs [`serve_with`] on a separate port.
-fn serve_here(api: Api, tls: &Arc<rustls::ServerConfig>, patience: Patience) -> Served {
+fn serve_here(api: Api, tls: &Arc<rustls::ServerConfig>, patience: PeerTimeouts) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let addr = listener.local_addr().unwrap();
@@ -318,18 +318,18 @@ type Served = (SocketAddr, JoinHandle<std::io::Result<()>>);
 async fn a_peer_that_dawdles_is_let_go_and_a_quick_one_is_served() {
     let fixture = ApiFixture::empty().await;
     let short = Duration::from_millis(300);
-    let long = Patience {
+    let long = PeerTimeouts {
         handshake: PATIENCE,
         head: PATIENCE,
         alive: PATIENCE,
     };
     let stop = CancellationToken::new();
     // One server has a long timeout for handshakes, the other for heads, so that the reason of a close is unambiguous.
-    let of_heads = Patience {
+    let of_heads = PeerTimeouts {
         head: short,
         ..long
     };
-    let of_handshakes = Patience {
+    let of_handshakes = PeerTimeouts {
         handshake: short,
         ..long
     };
@@ -373,9 +373,9 @@ async fn a_connection_too_many_is_closed_and_the_others_go_on() {
     let api = api(&fixture, 2, &stop);
     let connections = api.connections().clone();
     // Open connections send nothing and keep their places.
-    let patience = Patience {
+    let patience = PeerTimeouts {
         handshake: PATIENCE * 2,
-        ..Patience::default()
+        ..PeerTimeouts::default()
     };
     let (addr, serving) = serve_here(api, &fixture.tls, patience);
     let open = async |wanted: usize| {

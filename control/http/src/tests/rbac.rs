@@ -69,29 +69,29 @@ enum Caller {
 
 /// Result of the access check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum AccessResult {
     Open,
     Unknown,
     Forbidden,
     Hidden,
 }
 
-impl Door {
+impl AccessResult {
     fn of(act: &Act, status: u16) -> Self {
         match status {
-            401 => Door::Unknown,
-            403 => Door::Forbidden,
-            404 if !act.is_absent => Door::Hidden,
-            _ => Door::Open,
+            401 => AccessResult::Unknown,
+            403 => AccessResult::Forbidden,
+            404 if !act.is_absent => AccessResult::Hidden,
+            _ => AccessResult::Open,
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Door::Open => "ok",
-            Door::Unknown => "401",
-            Door::Forbidden => "403",
-            Door::Hidden => "-",
+            AccessResult::Open => "ok",
+            AccessResult::Unknown => "401",
+            AccessResult::Forbidden => "403",
+            AccessResult::Hidden => "-",
         }
     }
 }
@@ -209,12 +209,12 @@ async fn by_grpc(channel: Channel, token: Option<String>, act: &Act) -> Option<u
 }
 
 /// A fixture that is unchanged since its creation.
-struct Fresh<'a> {
+struct FreshFixture<'a> {
     site: &'a Site,
     fixture: Option<(ApiFixture, Channel)>,
 }
 
-impl Fresh<'_> {
+impl FreshFixture<'_> {
     async fn get(&mut self, act: &Act) -> &(ApiFixture, Channel) {
         if self.fixture.is_none() {
             let fixture = self.site.fixture(act).await;
@@ -245,31 +245,31 @@ impl Fresh<'_> {
 /// One line of the table, and its errors.
 async fn line(site: &Site, act: &Act) -> (String, Vec<String>) {
     let (mut line, mut wrong) = (format!("{:64}", act.title()), Vec::new());
-    let mut fresh = Fresh {
+    let mut fresh = FreshFixture {
         site,
         fixture: None,
     };
     for (title, who) in WHO {
         let (rest, is_changed) = fresh.status(who, act, true).await.unwrap();
-        let door = Door::of(act, rest);
+        let door = AccessResult::of(act, rest);
         write!(line, "{:>10}", door.word()).unwrap();
         let fault = |what: String| format!("{} by {title}: {what}", act.title());
-        if door != Door::Open && is_changed {
+        if door != AccessResult::Open && is_changed {
             wrong.push(fault(format!("{rest}, and it was done")));
         }
         if matches!(rest, 400 | 405 | 415 | 422 | 500) && !act.is_unfit {
             wrong.push(fault(format!("{rest}: not what the door said")));
         }
-        if title == "admin" && door != Door::Open {
+        if title == "admin" && door != AccessResult::Open {
             wrong.push(fault(format!("{rest}: nobody may do that")));
         }
         let Some((grpc, is_changed)) = fresh.status(who, act, false).await else {
             continue;
         };
-        if Door::of(act, grpc) != door {
+        if AccessResult::of(act, grpc) != door {
             wrong.push(fault(format!("{rest} by REST, {grpc} by gRPC")));
         }
-        if Door::of(act, grpc) != Door::Open && is_changed {
+        if AccessResult::of(act, grpc) != AccessResult::Open && is_changed {
             wrong.push(fault(format!("{grpc} by gRPC, and it was done")));
         }
     }

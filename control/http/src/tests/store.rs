@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 /// One copy of the state machine, with a switch for "no majority".
 #[derive(Clone)]
-pub(super) struct OneCopy(Arc<Inner>);
+pub(super) struct SingleCopy(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
@@ -30,7 +30,7 @@ struct Inner {
     unreadable: AtomicBool,
 }
 
-impl OneCopy {
+impl SingleCopy {
     pub(super) fn new() -> Self {
         Self(Arc::new(Inner {
             state: Mutex::new(State::new()),
@@ -113,7 +113,7 @@ impl OneCopy {
 }
 
 #[async_trait::async_trait]
-impl Store for OneCopy {
+impl Store for SingleCopy {
     async fn propose(
         &self,
         envelopes: Vec<Envelope>,

@@ -9,7 +9,7 @@ use lattice_client::{
     AllocationRequest, AuditFilter, ClientError, SubmitOptions, Submitted,
     api::{allocation::ConstraintsBody, outlook::OutlookView},
 };
-use lattice_conformance::{Facts, NodeDocument, Reading};
+use lattice_conformance::{NodeDocument, NodeResources, Reading};
 use lattice_engine::{
     core::Wakes,
     inputs::System,
@@ -30,11 +30,11 @@ pub(super) fn read_some(fixture: &ApiFixture) {
             node: node.clone(),
             topology_group: Some(format!("dragonfly-{}", n % 4)),
             identity: Default::default(),
-            facts: Facts {
+            facts: NodeResources {
                 gpu_model: Reading::Present("NVIDIA A100-SXM4-80GB".to_owned()),
                 gpu_count: Reading::Present(4),
                 memory_bytes: Reading::Present(1 << 39),
-                ..Facts::default()
+                ..NodeResources::default()
             },
         };
         let (digest, _) = document.encode().unwrap();

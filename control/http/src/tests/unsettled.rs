@@ -9,7 +9,7 @@ use lattice_conformance::{
     Class, ClassMark, ClassRecord, Inventory, LimitState, Milliwatts, Power, Reading,
 };
 use lattice_engine::{
-    Look,
+    ReadingKind,
     bmc::Parts,
     tasks::testing::{
         id,
@@ -64,7 +64,7 @@ const WHY: &str = "the node publishes the class as incomplete";
 async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {
     let world = restless();
     let core = &world.core;
-    let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
+    let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
     let records = core.records(&id(NODE), &Class::ALL).await.unwrap();
     let records: BTreeMap<Class, ClassRecord> = records.into_iter().collect();
     for told in [&whole.records, &records] {
@@ -147,7 +147,7 @@ async fn a_nodes_own_meter_says_nothing_of_a_limit_that_its_bmc_may_keep() {
             let mut says = world.says.lock().unwrap();
             says.inventory.as_mut().unwrap().power = Some(measured);
         }
-        let whole = core.inventory(&id(NODE), Look::Last).await.unwrap();
+        let whole = core.inventory(&id(NODE), ReadingKind::Last).await.unwrap();
         let power = whole.power.unwrap();
         assert_eq!(power.limit_state, shown, "{has_bmc} {told}");
         assert_eq!(power.draw, Reading::Present(Milliwatts(400_000)));

@@ -1,7 +1,7 @@
 //! Counts of open nodes for thousands of jobs in a row. Within a plan, nodes are only taken. A count is made once for
 //! all jobs with the same possible nodes, and updated with the nodes taken since.
 
-use super::{hold_sets::Places, holds::Ahead};
+use super::{hold_sets::ReservationPositions, holds::Holds};
 use crate::{bits::BitSet, eligibility::sets::EligibleSets, machine::index::Index};
 
 /// Count for all jobs of one set of nodes that end before the same reservations start.
@@ -59,7 +59,7 @@ impl OpenCounts {
     }
 
     /// Notes a reservation, at its position in the order of starts for each set.
-    pub(crate) fn reserved(&mut self, place: &Places<'_>) {
+    pub(crate) fn reserved(&mut self, place: &ReservationPositions<'_>) {
         for (set, of_set) in self.of_set.iter_mut().enumerate() {
             of_set.bounded.truncate(place.of(set) + 1);
             of_set.unbounded = None;
@@ -72,7 +72,7 @@ impl OpenCounts {
         index: &Index,
         sets: &EligibleSets,
         free: &BitSet,
-        ahead: &Ahead<'_>,
+        ahead: &Holds<'_>,
         set: usize,
         end: Option<u64>,
     ) -> OpenCount {

@@ -3,7 +3,7 @@
 
 /// Time before which `nodes` nodes were not free together for `walltime_ms`.
 #[derive(Debug, Clone, Copy)]
-struct Floor {
+struct StartBound {
     nodes: u32,
     walltime_ms: u64,
     at: u64,
@@ -12,15 +12,16 @@ struct Floor {
 /// Lower bounds for the jobs of one set of nodes; times in milliseconds. A job without an end has the walltime
 /// `u64::MAX`.
 #[derive(Debug, Default)]
-pub struct Floors(Vec<Floor>);
+pub struct StartBounds(Vec<StartBound>);
 
 /// Most bounds kept; a dropped bound only costs a search.
 const MOST: usize = 64;
 
-impl Floors {
+impl StartBounds {
     /// Earliest time at which the job must be tried.
     pub fn of(&self, nodes: u32, walltime_ms: u64) -> u64 {
-        let asks_less = |floor: &&Floor| floor.nodes <= nodes && floor.walltime_ms <= walltime_ms;
+        let asks_less =
+            |floor: &&StartBound| floor.nodes <= nodes && floor.walltime_ms <= walltime_ms;
         let times = self.0.iter().filter(asks_less).map(|floor| floor.at);
         times.max().unwrap_or(0)
     }
@@ -28,14 +29,14 @@ impl Floors {
     /// Records that `nodes` nodes were not free together for `walltime_ms` before `at`; `u64::MAX`: at no foreseeable
     /// time.
     pub fn add(&mut self, nodes: u32, walltime_ms: u64, at: u64) {
-        let says_less = |floor: &Floor| {
+        let says_less = |floor: &StartBound| {
             floor.nodes >= nodes && floor.walltime_ms >= walltime_ms && floor.at <= at
         };
         self.0.retain(|floor| !says_less(floor));
         if self.0.len() == MOST {
             self.0.remove(0);
         }
-        self.0.push(Floor {
+        self.0.push(StartBound {
             nodes,
             walltime_ms,
             at,
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_less_may_be_earlier() {
-        let mut floors = Floors::default();
+        let mut floors = StartBounds::default();
         floors.add(8, 100, 50);
         floors.add(4, 200, 70);
         assert_eq!(floors.of(8, 100), 50);
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_kept() {
-        let mut floors = Floors::default();
+        let mut floors = StartBounds::default();
         for n in 0..200_u32 {
             floors.add(n, u64::from(200 - n), u64::from(n));
         }

@@ -1,22 +1,22 @@
 //! Reservations by group of jobs. A job that names no reservation is kept off all operator windows; a job that names
 //! one is kept off the windows of others. Reservations of blocked jobs apply to every job.
 
-use super::holds::{Ahead, Blocked};
+use super::holds::{BlockedHold, Holds};
 use crate::{bits::BitSet, eligibility::sets::EligibleSets, machine::windows::Windows};
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// Reservations by group of jobs.
 #[derive(Debug)]
-pub(crate) struct Aheads<'a> {
+pub(crate) struct HoldSets<'a> {
     /// Index into `each`, by set of nodes; empty if all sets use the first entry.
     of_set: Vec<usize>,
     /// The first entry is for jobs that name no reservation. Jobs kept off by the same windows share one.
-    each: Vec<Ahead<'a>>,
+    each: Vec<Holds<'a>>,
 }
 
-impl<'a> Aheads<'a> {
+impl<'a> HoldSets<'a> {
     pub(crate) fn new(windows: &Windows, sets: &EligibleSets, size: usize, now: u64) -> Self {
-        let mut everybody = Ahead::none(size);
+        let mut everybody = Holds::none(size);
         if windows.is_empty() {
             return Self {
                 of_set: Vec::new(),
@@ -37,7 +37,7 @@ impl<'a> Aheads<'a> {
             let next = each.len();
             let place = *known.entry(&named.off).or_insert(next);
             if place == next {
-                let mut ahead = Ahead::none(size);
+                let mut ahead = Holds::none(size);
                 named.off.iter().for_each(|w| ahead.keep(windows, *w, now));
                 each.push(ahead);
             }
@@ -51,16 +51,16 @@ impl<'a> Aheads<'a> {
     }
 
     /// Reservations that apply to jobs of this set of nodes.
-    pub(crate) fn of(&self, set: usize) -> &Ahead<'a> {
+    pub(crate) fn of(&self, set: usize) -> &Holds<'a> {
         &self.each[self.number(set)]
     }
 
     /// Nodes held back from jobs that name no reservation; `None`: no node.
     pub(crate) fn held(&self) -> Option<&BitSet> {
-        self.each.first().and_then(Ahead::held)
+        self.each.first().and_then(Holds::held)
     }
 
-    /// Settles the reservations that apply to jobs of this set; see [`Ahead::settle`].
+    /// Settles the reservations that apply to jobs of this set; see [`Holds::settle`].
     pub(crate) fn settle(&mut self, set: usize) {
         let number = self.number(set);
         self.each[number].settle();
@@ -71,9 +71,9 @@ impl<'a> Aheads<'a> {
     pub(crate) fn add(
         &mut self,
         set: usize,
-        made: Blocked<'_>,
+        made: BlockedHold<'_>,
         could_use: &'a BitSet,
-    ) -> Places<'_> {
+    ) -> ReservationPositions<'_> {
         let could_use = match self.of(set).kept_now() {
             None => Cow::Borrowed(could_use),
             Some(kept) => {
@@ -82,9 +82,9 @@ impl<'a> Aheads<'a> {
                 Cow::Owned(rest)
             }
         };
-        let add = |ahead: &mut Ahead<'a>| ahead.add(set, made, could_use.clone());
+        let add = |ahead: &mut Holds<'a>| ahead.add(set, made, could_use.clone());
         let places = self.each.iter_mut().map(add).collect();
-        Places {
+        ReservationPositions {
             of_set: &self.of_set,
             places,
         }
@@ -92,12 +92,12 @@ impl<'a> Aheads<'a> {
 }
 
 /// Positions of one reservation in the order of starts.
-pub(crate) struct Places<'p> {
+pub(crate) struct ReservationPositions<'p> {
     of_set: &'p [usize],
     places: Vec<usize>,
 }
 
-impl Places<'_> {
+impl ReservationPositions<'_> {
     /// Position for jobs of this set of nodes.
     pub(crate) fn of(&self, set: usize) -> usize {
         self.places[self.of_set.get(set).copied().unwrap_or(0)]

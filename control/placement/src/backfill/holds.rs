@@ -8,7 +8,7 @@ use std::{borrow::Cow, cmp::Reverse};
 
 /// Source of a reservation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum By {
+pub(crate) enum HoldSource {
     /// A blocked job.
     Job(AllocationId),
     /// An operator's reservation window, by its position among the windows.
@@ -17,7 +17,7 @@ pub(crate) enum By {
 
 /// Reservation of a blocked job.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Blocked<'n> {
+pub(crate) struct BlockedHold<'n> {
     pub(crate) by: AllocationId,
     pub(crate) starts_at: u64,
     pub(crate) ends_at: Option<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Blocked<'n> {
 /// One reservation.
 #[derive(Debug)]
 struct HeldReservation {
-    by: By,
+    by: HoldSource,
     starts_at: u64,
     nodes: Vec<usize>,
 }
@@ -36,10 +36,10 @@ type Spans = SmallVec<[(u64, u64); 3]>;
 
 /// Reservations that hold nodes back from one group of jobs.
 #[derive(Debug)]
-pub(crate) struct Ahead<'a> {
+pub(crate) struct Holds<'a> {
     /// Reservations by start time.
     made: Vec<HeldReservation>,
-    /// Index of each node's entry in [`Ahead::spans`]; [`NONE`] for a node that is not held back.
+    /// Index of each node's entry in [`Holds::spans`]; [`NONE`] for a node that is not held back.
     held: Vec<u32>,
     /// Start and end of each interval in which a node is held back, by start. Windows may overlap other intervals.
     spans: Vec<Spans>,
@@ -49,7 +49,7 @@ pub(crate) struct Ahead<'a> {
     contested: BitSet,
     /// Sets of nodes that fit such jobs, by number, each with the latest start of such a job.
     contests: Vec<(u64, usize, Cow<'a, BitSet>)>,
-    /// Latest start of such a job for each node, 0 for none. Valid as of the last call of [`Ahead::settle`]; empty
+    /// Latest start of such a job for each node, 0 for none. Valid as of the last call of [`Holds::settle`]; empty
     /// before the first.
     contested_until: Vec<u64>,
     is_settled: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Ahead<'a> {
     kept_now: Option<BitSet>,
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> Holds<'a> {
     pub(crate) fn none(nodes: usize) -> Self {
         Self {
             made: Vec::new(),
@@ -84,7 +84,7 @@ impl<'a> Ahead<'a> {
             window.nodes.iter().for_each(|n| kept.insert(*n));
         }
         self.hold(
-            By::Window(place),
+            HoldSource::Window(place),
             (window.from, window.until),
             &window.nodes,
         );
@@ -144,12 +144,16 @@ impl<'a> Ahead<'a> {
     }
 
     /// Source and start of the first reservation that keeps a job ending at `end` off one of `nodes`.
-    pub(crate) fn in_the_way(&self, nodes: &BitSet, end: Option<u64>) -> Option<(By, UnixMillis)> {
+    pub(crate) fn in_the_way(
+        &self,
+        nodes: &BitSet,
+        end: Option<u64>,
+    ) -> Option<(HoldSource, UnixMillis)> {
         let before = end.map_or(self.made.len(), |end| self.starting_before(end));
         let mut made = self.made[..before].iter();
         let takes = |made: &&HeldReservation| made.nodes.iter().any(|n| nodes.contains(*n));
         // Contested nodes may lie outside every reservation: then the first job reservation is the reason.
-        let job = |made: &&HeldReservation| matches!(made.by, By::Job(_));
+        let job = |made: &&HeldReservation| matches!(made.by, HoldSource::Job(_));
         let found = made.clone().find(takes).or_else(|| made.find(job));
         found.map(|made| (made.by, UnixMillis(made.starts_at)))
     }
@@ -159,7 +163,7 @@ impl<'a> Ahead<'a> {
     pub(crate) fn add(
         &mut self,
         set: usize,
-        made: Blocked<'_>,
+        made: BlockedHold<'_>,
         could_use: Cow<'a, BitSet>,
     ) -> usize {
         let starts_at = made.starts_at;
@@ -171,11 +175,11 @@ impl<'a> Ahead<'a> {
         }
         self.is_settled = false;
         let until = made.ends_at.unwrap_or(NEVER);
-        self.hold(By::Job(made.by), (starts_at, until), made.nodes)
+        self.hold(HoldSource::Job(made.by), (starts_at, until), made.nodes)
     }
 
     /// Holds nodes back for an interval; returns the position in the order of starts.
-    fn hold(&mut self, by: By, (starts_at, until): (u64, u64), nodes: &[usize]) -> usize {
+    fn hold(&mut self, by: HoldSource, (starts_at, until): (u64, u64), nodes: &[usize]) -> usize {
         for n in nodes {
             if self.held[*n] == NONE {
                 // At most one entry per node, and there are fewer than 2^32 nodes.
@@ -203,7 +207,7 @@ impl<'a> Ahead<'a> {
         place
     }
 
-    /// Computes [`Ahead::contested_until`] for the reservations made so far.
+    /// Computes [`Holds::contested_until`] for the reservations made so far.
     pub(crate) fn settle(&mut self) {
         if std::mem::replace(&mut self.is_settled, true) {
             return;
@@ -227,7 +231,7 @@ impl<'a> Ahead<'a> {
 
     /// First gap of a node at or after `after` that lasts `lasts_ms` ([`NEVER`]: without end), if the node is free from
     /// `free_at` on.
-    pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> Gap {
+    pub(crate) fn gap(&self, n: usize, free_at: u64, after: u64, lasts_ms: u64) -> FreeInterval {
         let mut start = free_at.max(after);
         // A node has few spans.
         for (from, until) in self.spans(n) {
@@ -236,25 +240,25 @@ impl<'a> Ahead<'a> {
             }
             if start.saturating_add(lasts_ms) <= *from {
                 let until = *from;
-                return Gap { n, start, until };
+                return FreeInterval { n, start, until };
             }
             start = *until;
         }
         let until = NEVER;
-        Gap { n, start, until }
+        FreeInterval { n, start, until }
     }
 }
 
 /// Interval in which a node is free.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Gap {
+pub(crate) struct FreeInterval {
     pub(crate) n: usize,
     /// [`NEVER`] if there is no gap.
     pub(crate) start: u64,
     pub(crate) until: u64,
 }
 
-impl Gap {
+impl FreeInterval {
     /// Whether the gap is open at `at` and for `lasts_ms` after it.
     pub(crate) fn is_open(&self, at: u64, lasts_ms: u64) -> bool {
         self.start <= at && at.saturating_add(lasts_ms) <= self.until

@@ -2,10 +2,10 @@
 
 use super::Cycle;
 use crate::{
-    backfill::holds::{Ahead, Gap},
+    backfill::holds::{FreeInterval, Holds},
     bits::BitSet,
     queue::Job,
-    selection::choose::Chosen,
+    selection::choose::NodeSet,
     walltime::NEVER,
 };
 
@@ -15,7 +15,7 @@ impl Cycle<'_> {
     /// At each time tried, every node has a first gap that is long enough. Before the n-th smallest start of these gaps
     /// there are fewer than n nodes, so that start is the next time to try. If that start equals the time tried, there
     /// are enough nodes.
-    pub(super) fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, Chosen)> {
+    pub(super) fn earliest(&mut self, job: &Job, set: usize) -> Option<(u64, NodeSet)> {
         let lasts = job.walltime_ms().unwrap_or(NEVER);
         let (from, until) = self.may_start(set)?;
         let floor = self.floors[set].of(job.nodes, lasts);
@@ -39,7 +39,7 @@ impl Cycle<'_> {
 
     /// Like [`Self::earliest`], from `floor` on. Raises `floor` to a time before which no job of this set with the same
     /// request can start, whatever its bandwidth.
-    fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, Chosen)> {
+    fn search(&mut self, job: &Job, set: usize, floor: &mut u64) -> Option<(u64, NodeSet)> {
         let ask = self.ask(job, set);
         if !job.is_sensitive() && job.walltime_ms().is_some() {
             let first = self.first_open(job, set, *floor);
@@ -279,7 +279,7 @@ impl Cycle<'_> {
 }
 
 /// Replaces gaps by the first gaps from `to` on; gaps that are open at `to` for long enough stay.
-fn move_on(gaps: &mut [Gap], ahead: &Ahead<'_>, free_at: &[u64], lasts: u64, to: u64) {
+fn move_on(gaps: &mut [FreeInterval], ahead: &Holds<'_>, free_at: &[u64], lasts: u64, to: u64) {
     for gap in gaps {
         if gap.start <= to && !gap.is_open(to, lasts) {
             *gap = ahead.gap(gap.n, free_at[gap.n], to, lasts);

@@ -15,7 +15,7 @@ const MOST_KINDS: usize = 8;
 /// Error of a request that no set of a vCluster's nodes could satisfy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Impossible {
+pub struct Infeasible {
     /// First field that, together with earlier ones, leaves too few nodes.
     pub field: &'static str,
     /// What the request needs and what the vCluster has.
@@ -24,7 +24,7 @@ pub struct Impossible {
 
 /// Reservation named by a request, which may use no other nodes.
 #[derive(Debug, Clone, Copy)]
-pub struct Within<'a> {
+pub struct RequestedReservation<'a> {
     /// Name of the reservation.
     pub name: &'a ReservationName,
     /// All nodes of the reservation.
@@ -41,7 +41,7 @@ pub fn check_possible<'a, T: Copy>(
     facts: impl Fn(T) -> NodeFacts,
     wanted: &Constraints,
     needed: u32,
-) -> Result<(), Impossible> {
+) -> Result<(), Infeasible> {
     check_possible_within(None, vcluster, nodes, facts, wanted, needed)
 }
 
@@ -54,13 +54,13 @@ pub fn check_possible<'a, T: Copy>(
 /// # Errors
 /// The first constraint, in the order in which the solver applies them, that leaves too few nodes.
 pub fn check_possible_within<'a, T: Copy>(
-    within: Option<Within<'_>>,
+    within: Option<RequestedReservation<'_>>,
     vcluster: &VclusterName,
     nodes: impl Iterator<Item = (&'a NodeId, T)> + Clone,
     facts: impl Fn(T) -> NodeFacts,
     wanted: &Constraints,
     needed: u32,
-) -> Result<(), Impossible> {
+) -> Result<(), Infeasible> {
     let needed = usize::try_from(needed).unwrap_or(usize::MAX);
     let wanted = NodeRequirements::new(wanted, within);
     let by_name = nodes.clone().filter(|(id, _)| wanted.names(id));
@@ -88,11 +88,11 @@ struct NodeRequirements<'a> {
     models: GpuModels,
     list: BTreeSet<&'a NodeId>,
     exclude: BTreeSet<&'a NodeId>,
-    within: Option<Within<'a>>,
+    within: Option<RequestedReservation<'a>>,
 }
 
 impl<'a> NodeRequirements<'a> {
-    fn new(constraints: &'a Constraints, within: Option<Within<'a>>) -> Self {
+    fn new(constraints: &'a Constraints, within: Option<RequestedReservation<'a>>) -> Self {
         Self {
             within,
             constraints,
@@ -156,9 +156,9 @@ struct Sieve<'a> {
 }
 
 impl Sieve<'_> {
-    fn find(mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
+    fn find(mut self, wanted: &NodeRequirements<'_>) -> Result<(), Infeasible> {
         if self.total < self.needed {
-            return Err(Impossible {
+            return Err(Infeasible {
                 field: "nodes",
                 reason: format!(
                     "vCluster {} has {}, {} are requested",
@@ -185,7 +185,7 @@ impl Sieve<'_> {
         has: impl fmt::Display,
         may: impl Fn(&NodeId, &NodeFacts) -> bool,
         there_is: impl Fn(&[(&NodeId, &NodeFacts)]) -> String,
-    ) -> Result<(), Impossible> {
+    ) -> Result<(), Infeasible> {
         let nodes = self.left.iter().copied();
         let fit: Vec<_> = nodes.filter(|(id, facts)| may(id, facts)).collect();
         if fit.len() >= self.needed {
@@ -210,10 +210,10 @@ impl Sieve<'_> {
                 self.needed
             ),
         };
-        Err(Impossible { field, reason })
+        Err(Infeasible { field, reason })
     }
 
-    fn models(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
+    fn models(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Infeasible> {
         let models = &wanted.constraints.gpu_models;
         if models.is_empty() {
             return Ok(());
@@ -229,7 +229,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn gpus(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
+    fn gpus(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Infeasible> {
         let Some(least) = wanted.constraints.gpus_per_node else {
             return Ok(());
         };
@@ -245,7 +245,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn memory(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
+    fn memory(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Infeasible> {
         let Some(least) = wanted.constraints.memory_bytes else {
             return Ok(());
         };
@@ -258,7 +258,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn feature(&mut self, feature: &str) -> Result<(), Impossible> {
+    fn feature(&mut self, feature: &str) -> Result<(), Infeasible> {
         let may = |_: &NodeId, facts: &NodeFacts| NodeRequirements::feature(feature, facts);
         let has = format!("carries {feature}");
         self.keep("constraints.features", has, may, |nodes| {
@@ -274,7 +274,7 @@ impl Sieve<'_> {
         })
     }
 
-    fn names(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Impossible> {
+    fn names(&mut self, wanted: &NodeRequirements<'_>) -> Result<(), Infeasible> {
         let no_more = |_: &[(&NodeId, &NodeFacts)]| String::new();
         let listed = |id: &NodeId, _: &NodeFacts| wanted.listed(id);
         self.keep(
@@ -461,7 +461,7 @@ mod tests {
         let vcluster = VclusterName::new("default").unwrap();
         let check = |reserved: &[&str], wanted: &Constraints, needed| {
             let reserved = reserved.iter().map(|name| id(name)).collect();
-            let within = Within {
+            let within = RequestedReservation {
                 name: &name,
                 nodes: &reserved,
             };

@@ -4,7 +4,7 @@ use super::gpu_model::GpuModels;
 use crate::{
     bits::BitSet,
     explain::{Constraint, Step},
-    machine::{Machine, index::Index, windows::Named},
+    machine::{Machine, index::Index, windows::ReservationChoice},
     queue::request::Request,
 };
 use lattice_quorum_types::NodeId;
@@ -16,14 +16,14 @@ pub(super) fn fitting(
     memory: &mut Memory,
     request: &Request,
     own: Option<&BitSet>,
-    named: Option<&Named>,
-) -> Funnel {
+    named: Option<&ReservationChoice>,
+) -> ConstraintFunnel {
     let Machine {
         index, condition, ..
     } = machine;
     let size = index.size();
     let wanted = &request.constraints;
-    let mut funnel = Funnel::new(size);
+    let mut funnel = ConstraintFunnel::new(size);
     if !wanted.gpu_models.is_empty() {
         funnel.keep(
             Constraint::GpuModel,
@@ -104,13 +104,13 @@ impl Memory {
 }
 
 /// Drops nodes step by step and counts the dropped ones.
-pub(super) struct Funnel {
+pub(super) struct ConstraintFunnel {
     pub(super) left: BitSet,
     count: u32,
     pub(super) steps: Vec<Step>,
 }
 
-impl Funnel {
+impl ConstraintFunnel {
     fn new(size: usize) -> Self {
         let left = BitSet::full(size);
         Self {

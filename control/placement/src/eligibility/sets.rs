@@ -7,7 +7,7 @@ use super::{
 use crate::{
     bits::BitSet,
     explain::Step,
-    machine::{Machine, index::Index, windows::Named},
+    machine::{Machine, index::Index, windows::ReservationChoice},
     queue::{Queue, interned::NONE},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -27,11 +27,16 @@ pub(crate) struct Eligible {
     /// Memory of all GPUs of a node, bytes: the mean over nodes for which it is known.
     pub(crate) gpu_memory_bytes: Option<u64>,
     /// Windows that apply to jobs that name a reservation.
-    pub(crate) named: Option<Named>,
+    pub(crate) named: Option<ReservationChoice>,
 }
 
 impl Eligible {
-    fn new(index: &Index, nodes: BitSet, own: Option<&BitSet>, named: Option<Named>) -> Self {
+    fn new(
+        index: &Index,
+        nodes: BitSet,
+        own: Option<&BitSet>,
+        named: Option<ReservationChoice>,
+    ) -> Self {
         let largest_group = index.count_by_conformance(&nodes).into_iter().max();
         let memory = nodes.iter().filter_map(|n| index.gpu_memory[n]);
         let add = |(known, bytes), more| (known + 1, bytes + u128::from(more));
@@ -58,14 +63,14 @@ pub(crate) struct EligibilityCache {
     sets: Vec<Arc<Eligible>>,
     /// Position of each set, by whether it is for sensitive jobs, by the result of a named reservation, and by its
     /// nodes.
-    by_nodes: BTreeMap<(bool, Option<Named>, BitSet), usize>,
+    by_nodes: BTreeMap<(bool, Option<ReservationChoice>, BitSet), usize>,
     /// `None` for a request that no job has had since the nodes changed.
-    by_request: Vec<Option<Fitting>>,
+    by_request: Vec<Option<FittingNodes>>,
 }
 
 /// Nodes that fit one request.
 #[derive(Debug, Clone)]
-struct Fitting {
+struct FittingNodes {
     /// Position of the request's set of nodes.
     set: usize,
     /// Nodes dropped by each constraint.
@@ -137,7 +142,7 @@ impl EligibilityCache {
                         }
                     }
                     None => {
-                        let Fitting { set, steps } = self.fitting(machine, queue, job.request);
+                        let FittingNodes { set, steps } = self.fitting(machine, queue, job.request);
                         of_kept.resize(self.sets.len(), NONE);
                         if of_kept[set] == NONE {
                             of_kept[set] = sets.len() as u32;
@@ -162,7 +167,7 @@ impl EligibilityCache {
     }
 
     /// Nodes that fit a request of a user without claimed nodes.
-    fn fitting(&mut self, machine: &Machine, queue: &Queue, number: u32) -> Fitting {
+    fn fitting(&mut self, machine: &Machine, queue: &Queue, number: u32) -> FittingNodes {
         let known = &mut self.by_request[number as usize];
         if let Some(known) = known {
             return known.clone();
@@ -178,7 +183,7 @@ impl EligibilityCache {
             sets.len() - 1
         });
         let steps = found.steps.into();
-        known.insert(Fitting { set, steps }).clone()
+        known.insert(FittingNodes { set, steps }).clone()
     }
 }
 

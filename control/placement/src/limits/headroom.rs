@@ -122,14 +122,14 @@ struct ReservedHeadroom {
 
 /// Headroom of a project over all its levels.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct PathHeadroom {
     /// Number of placements in its tenant when this headroom was computed.
     changes: u32,
     nodes: u64,
     allocations: u64,
 }
 
-impl Room {
+impl PathHeadroom {
     const NOT_FOUND: Self = Self {
         changes: u32::MAX,
         nodes: 0,
@@ -159,7 +159,7 @@ pub(crate) struct Headroom<'a> {
     /// Number of placements below each topmost level.
     changes: Vec<u32>,
     /// Cached headroom by project.
-    rooms: Vec<Room>,
+    rooms: Vec<PathHeadroom>,
     kept: BTreeMap<usize, Vec<ReservedHeadroom>>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Headroom<'a> {
             paths,
             used: used.collect(),
             changes: vec![0; levels.len()],
-            rooms: vec![Room::NOT_FOUND; paths.of_project.len()],
+            rooms: vec![PathHeadroom::NOT_FOUND; paths.of_project.len()],
             kept: BTreeMap::new(),
             levels: levels.iter().collect(),
         }
@@ -238,7 +238,7 @@ impl<'a> Headroom<'a> {
     }
 
     /// Headroom of a project, unchanged until its tenant gets a placement.
-    fn room(&mut self, project: u32) -> Result<Room, Blocker> {
+    fn room(&mut self, project: u32) -> Result<PathHeadroom, Blocker> {
         let topmost = self.paths.topmost[project as usize];
         let changes = self.changes.get(topmost as usize).copied().unwrap_or(0);
         let known = &self.rooms[project as usize];
@@ -250,19 +250,19 @@ impl<'a> Headroom<'a> {
         Ok(found)
     }
 
-    fn find_room(&self, path: &[usize], changes: u32) -> Room {
+    fn find_room(&self, path: &[usize], changes: u32) -> PathHeadroom {
         let rooms = path.iter().enumerate();
         let rooms = rooms.map(|(n, level)| self.room_at(*level, self.used[*level], n == 0));
-        let unlimited = Room {
+        let unlimited = PathHeadroom {
             changes,
             nodes: u64::MAX,
             allocations: u64::MAX,
         };
-        rooms.fold(unlimited, Room::and)
+        rooms.fold(unlimited, PathHeadroom::and)
     }
 
     /// Headroom of a level with usage `held`.
-    fn room_at(&self, level: usize, held: LevelUsage, is_target: bool) -> Room {
+    fn room_at(&self, level: usize, held: LevelUsage, is_target: bool) -> PathHeadroom {
         let (path, view) = self.levels[level];
         let rules = self.policy.rules();
         let counted = rules.counted(path, held.own, held.subtree, is_target);
@@ -270,7 +270,7 @@ impl<'a> Headroom<'a> {
             Some((counted, limit)) => limit.saturating_sub(counted.get(resource)),
             None => u64::MAX,
         };
-        Room {
+        PathHeadroom {
             changes: 0,
             nodes: left(Resource::Nodes),
             allocations: left(Resource::Allocations),

@@ -25,7 +25,7 @@ pub(crate) struct Domain {
 
 /// Power domain that supplies a node, and the power of the node.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Payer {
+pub(crate) struct PowerSupply {
     pub(crate) domain: usize,
     pub(crate) mw: u64,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Index {
     /// Power domains with a budget, by name.
     pub(crate) domains: Vec<Domain>,
     /// Power domain of each node; `None` if the node's power is not counted.
-    pub(crate) payers: Vec<Option<Payer>>,
+    pub(crate) payers: Vec<Option<PowerSupply>>,
 }
 
 impl Index {
@@ -95,7 +95,7 @@ impl Index {
             let charge = facts.charge.as_ref()?;
             let named = |d: &Domain| d.name.as_str().cmp(charge.domain.as_str());
             let domain = domains.binary_search_by(named).ok()?;
-            Some(Payer {
+            Some(PowerSupply {
                 domain,
                 mw: charge.mw,
             })

@@ -18,7 +18,7 @@ use std::{
 
 /// Requester that names a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Naming {
+pub(crate) struct ReservationRequester {
     pub(crate) name: ReservationName,
     pub(crate) user: String,
     pub(crate) project: ProjectPath,
@@ -26,7 +26,7 @@ pub(crate) struct Naming {
 
 /// Effect of naming a reservation, as positions among all windows.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Named {
+pub(crate) struct ReservationChoice {
     /// The named window, if it exists and admits the requester.
     pub(crate) own: Option<usize>,
     /// Windows of others that overlap its nodes.
@@ -35,7 +35,7 @@ pub(crate) struct Named {
 
 /// One reservation.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct ReservationWindow {
     pub(crate) name: ReservationName,
     /// Start, Unix milliseconds.
     pub(crate) from: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Window {
     spec: ReservationSpec,
 }
 
-impl Window {
+impl ReservationWindow {
     fn new(name: &ReservationName, spec: &ReservationSpec, index: &Index) -> Self {
         let numbers = |name: &NodeId| index.find(name);
         Self {
@@ -66,7 +66,7 @@ impl Window {
         }
     }
 
-    fn is_for(&self, naming: &Naming) -> bool {
+    fn is_for(&self, naming: &ReservationRequester) -> bool {
         self.spec.is_for(&naming.user, &naming.project)
     }
 
@@ -88,15 +88,16 @@ impl Window {
 
 /// All windows, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Windows(Vec<Window>);
+pub(crate) struct Windows(Vec<ReservationWindow>);
 
 impl Windows {
     pub(crate) fn new(
         reserved: &BTreeMap<ReservationName, ReservationSpec>,
         index: &Index,
     ) -> Self {
-        let window =
-            |(name, spec): (&ReservationName, &ReservationSpec)| Window::new(name, spec, index);
+        let window = |(name, spec): (&ReservationName, &ReservationSpec)| {
+            ReservationWindow::new(name, spec, index)
+        };
         Self(reserved.iter().map(window).collect())
     }
 
@@ -108,7 +109,7 @@ impl Windows {
         self.0.len()
     }
 
-    pub(crate) fn get(&self, place: usize) -> &Window {
+    pub(crate) fn get(&self, place: usize) -> &ReservationWindow {
         &self.0[place]
     }
 
@@ -118,14 +119,14 @@ impl Windows {
 
     /// Effect of naming a reservation. Another window keeps the job off only if it shares nodes with the named one and
     /// does not admit the requester. A requester admitted by both waits for neither.
-    pub(crate) fn named(&self, naming: &Naming) -> Named {
+    pub(crate) fn named(&self, naming: &ReservationRequester) -> ReservationChoice {
         let found = self.find(&naming.name);
         let own = found.filter(|place| self.0[*place].is_for(naming));
         let mine: BTreeSet<usize> = match own {
             Some(own) => self.0[own].nodes.iter().copied().collect(),
             None => BTreeSet::new(),
         };
-        let keeps = |window: &Window| {
+        let keeps = |window: &ReservationWindow| {
             !window.is_for(naming) && window.nodes.iter().any(|n| mine.contains(n))
         };
         let off = self
@@ -133,20 +134,20 @@ impl Windows {
             .iter()
             .enumerate()
             .filter(|(_, window)| keeps(window));
-        Named {
+        ReservationChoice {
             own,
             off: off.map(|(place, _)| place).collect(),
         }
     }
 
     /// Nodes that a job naming a reservation may use.
-    pub(crate) fn nodes_of(&self, named: &Named, size: usize) -> BitSet {
+    pub(crate) fn nodes_of(&self, named: &ReservationChoice, size: usize) -> BitSet {
         let own = named.own.map(|own| self.0[own].nodes.iter().copied());
         BitSet::collect(size, own.into_iter().flatten())
     }
 
     /// Reason why a job that names a reservation cannot use it now, whatever the state of its nodes.
-    pub(crate) fn blocker(&self, naming: &Naming, now: u64) -> Option<Blocker> {
+    pub(crate) fn blocker(&self, naming: &ReservationRequester, now: u64) -> Option<Blocker> {
         let name = naming.name.clone();
         let Some(own) = self.find(&naming.name).map(|own| &self.0[own]) else {
             return Some(Blocker::ReservationGone { name });

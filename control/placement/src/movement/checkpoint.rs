@@ -1,8 +1,9 @@
 //! Checkpoint timing: when writing a job checkpoint pays.
 //!
 //! [`decide`] is called every 30 to 60 s for all running allocations. The function compares the value of a checkpoint
-//! with its cost, both in GPU-seconds ([`Value`], [`Cost`]). Every reason against a checkpoint has a type ([`Why`]).
-//! [`progress`] tracks a checkpoint that was requested. The terms are explained in `0004-checkpoints-and-scaling.md`.
+//! with its cost, both in GPU-seconds ([`Value`], [`Cost`]). Every reason against a checkpoint has a type
+//! ([`CheckpointObstacle`]). [`progress`] tracks a checkpoint that was requested. The terms are explained in
+//! `0004-checkpoints-and-scaling.md`.
 
 mod cost;
 mod obstacles;
@@ -13,11 +14,11 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use cost::{Cost, Holding, Value, Waiting};
-pub use obstacles::Why;
+pub use cost::{Cost, HeldResources, Value, WaitingUrgency};
+pub use obstacles::CheckpointObstacle;
 pub use policy::{Bounds, InvalidPolicy, Policy};
 pub use request::{
-    CheckpointReport, Deadlines, GaveUp, Phase, Purpose, Request, Step, Then, progress,
+    AfterFailure, CheckpointReport, Deadlines, GaveUp, Phase, Purpose, Request, Step, progress,
 };
 
 use lattice_quorum_types::{AllocationState, UnixMillis};
@@ -72,7 +73,7 @@ pub struct Input<'a> {
     /// Priority class 0-10.
     pub class: u8,
     /// Nodes, GPUs and checkpoint size.
-    pub holding: Holding,
+    pub holding: HeldResources,
     /// Duration of a checkpoint as given by its user, milliseconds.
     pub checkpoint_ms: Option<u64>,
     /// Start of the present run; `None`: not started.
@@ -86,7 +87,7 @@ pub struct Input<'a> {
     /// State of the storage.
     pub storage: Storage,
     /// Urgency of the jobs waiting in its vCluster.
-    pub waiting: &'a Waiting,
+    pub waiting: &'a WaitingUrgency,
     /// Whether preemption may choose the allocation at all.
     pub preemptible: bool,
     /// f6, [`crate::priority::factors::backlog`]: depth of the queue.
@@ -107,7 +108,7 @@ pub enum Decision {
         trigger: Trigger,
     },
     /// Do not write one, for this reason.
-    Wait(Why),
+    Wait(CheckpointObstacle),
 }
 
 /// Trigger of a checkpoint.
@@ -132,12 +133,14 @@ pub fn decide(input: &Input<'_>, policy: &Policy) -> Decision {
     }
 }
 
-fn judge(input: &Input<'_>, policy: &Policy) -> Result<(Value, Cost, Trigger), Why> {
+fn judge(input: &Input<'_>, policy: &Policy) -> Result<(Value, Cost, Trigger), CheckpointObstacle> {
     can_write(input)?;
     let bounds = policy.bounds(input.sensitive);
     let at_stake_ms = long_enough_since(input, bounds)?;
     not_failed_just_now(input, bounds)?;
-    let write_ms = policy.write_ms(input).ok_or(Why::StorageUnavailable)?;
+    let write_ms = policy
+        .write_ms(input)
+        .ok_or(CheckpointObstacle::StorageUnavailable)?;
     in_time(input, policy, write_ms)?;
     let value = Value::of(input, policy, at_stake_ms);
     let cost = Cost::of(input, policy, write_ms);
@@ -147,42 +150,42 @@ fn judge(input: &Input<'_>, policy: &Policy) -> Result<(Value, Cost, Trigger), W
     if value.total().total_cmp(&cost.total()).is_gt() {
         return Ok((value, cost, Trigger::Pays));
     }
-    Err(Why::CostsMore { value, cost })
+    Err(CheckpointObstacle::CostsMore { value, cost })
 }
 
-fn can_write(input: &Input<'_>) -> Result<(), Why> {
+fn can_write(input: &Input<'_>) -> Result<(), CheckpointObstacle> {
     match input.timing {
-        Timing::Never => return Err(Why::CannotWrite),
-        Timing::OnRequest => return Err(Why::OnRequestOnly),
+        Timing::Never => return Err(CheckpointObstacle::CannotWrite),
+        Timing::OnRequest => return Err(CheckpointObstacle::OnRequestOnly),
         Timing::WhenItPays => {}
     }
     if input.state != AllocationState::Running {
-        return Err(Why::NotRunning { state: input.state });
+        return Err(CheckpointObstacle::NotRunning { state: input.state });
     }
     if input.holding.nodes == 0 {
-        return Err(Why::NoNodes);
+        return Err(CheckpointObstacle::NoNodes);
     }
     Ok(())
 }
 
 /// Time since the last checkpoint, or since the start if that is later: progress lost by an earlier run cannot be
 /// saved. A clock that lags counts as no time passed.
-fn long_enough_since(input: &Input<'_>, bounds: Bounds) -> Result<u64, Why> {
-    let started_at = input.started_at.ok_or(Why::NotStarted)?;
+fn long_enough_since(input: &Input<'_>, bounds: Bounds) -> Result<u64, CheckpointObstacle> {
+    let started_at = input.started_at.ok_or(CheckpointObstacle::NotStarted)?;
     let least_ms = bounds.min_interval_ms;
     let ran_ms = input.now.since(started_at);
     let last_at = input.last_at.filter(|at| *at > started_at);
     let since_ms = last_at.map_or(ran_ms, |at| input.now.since(at));
     match last_at {
         _ if since_ms >= least_ms => Ok(since_ms),
-        Some(_) => Err(Why::TooSoon { since_ms, least_ms }),
-        None => Err(Why::NotLongEnough { ran_ms, least_ms }),
+        Some(_) => Err(CheckpointObstacle::TooSoon { since_ms, least_ms }),
+        None => Err(CheckpointObstacle::NotLongEnough { ran_ms, least_ms }),
     }
 }
 
 /// After each consecutive failure, the pause doubles, up to the longest interval: a job that cannot write is not
 /// interrupted every half minute.
-fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), Why> {
+fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), CheckpointObstacle> {
     let newer = |failures: &Failures| input.last_at.is_none_or(|last| failures.last_at >= last);
     let Some(failures) = input.failures.filter(newer).filter(|f| f.times > 0) else {
         return Ok(());
@@ -196,22 +199,22 @@ fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), Why> {
     );
     if input.now < again_at {
         let times = failures.times;
-        return Err(Why::Failed { times, again_at });
+        return Err(CheckpointObstacle::Failed { times, again_at });
     }
     Ok(())
 }
 
 /// Rejects a checkpoint that would not finish before the walltime or the deadline of the request. If the duration is
 /// only assumed, it is tried despite the deadline.
-fn in_time(input: &Input<'_>, policy: &Policy, takes_ms: u64) -> Result<(), Why> {
+fn in_time(input: &Input<'_>, policy: &Policy, takes_ms: u64) -> Result<(), CheckpointObstacle> {
     let done_at = input.now.after(takes_ms);
     if let Some(ends_at) = input.ends_at.filter(|ends_at| *ends_at <= done_at) {
-        return Err(Why::EndsFirst { ends_at, takes_ms });
+        return Err(CheckpointObstacle::EndsFirst { ends_at, takes_ms });
     }
     let allowed_ms = policy.deadlines(input.sensitive).extended_ms();
     let assumed = input.checkpoint_ms.is_none() && input.storage == Storage::Unknown;
     if takes_ms > allowed_ms && !assumed {
-        return Err(Why::TakesTooLong {
+        return Err(CheckpointObstacle::TakesTooLong {
             takes_ms,
             allowed_ms,
         });

@@ -23,7 +23,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use super::preempt::{Protection, Work, by_nature};
+use super::preempt::{HolderFacts, Protection, by_nature};
 use crate::{
     priority::policy::Policy as Solver,
     view::{ClusterView, PendingView},
@@ -140,12 +140,12 @@ pub struct Member {
     /// GPU time requested by its queue, in milliseconds of one GPU.
     pub backlog_gpu_ms: u128,
     /// Jobs that wait for nodes and nothing else, in queue order.
-    pub wanting: Vec<Wanting>,
+    pub wanting: Vec<WaitingJob>,
 }
 
 /// A job that waits for nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanting {
+pub struct WaitingJob {
     /// Id of the job, which is among the pending jobs of the view.
     pub id: AllocationId,
     /// Whether the job has a checkpoint mode.
@@ -166,7 +166,7 @@ pub struct Input<'a> {
     /// All vClusters that lend or borrow.
     pub vclusters: &'a BTreeMap<VclusterName, Member>,
     /// Jobs that hold nodes. A job without an entry is not stopped.
-    pub work: &'a BTreeMap<AllocationId, Work>,
+    pub work: &'a BTreeMap<AllocationId, HolderFacts>,
     /// Times shared by all vClusters.
     pub timing: &'a Timing,
     /// Present time.
@@ -175,20 +175,20 @@ pub struct Input<'a> {
 
 /// Result of a decision.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moves {
+pub struct LendingMoves {
     /// Idle nodes to lend.
     pub loans: Vec<Loan>,
     /// Idle nodes to return.
-    pub returns: Vec<Return>,
+    pub returns: Vec<NodeReturn>,
     /// Nodes in use to reclaim.
     pub reclaims: Vec<Reclaim>,
     /// Recalled nodes that are still in use and that no job needs any more.
     pub withdrawn: Vec<NodeId>,
     /// Jobs for which nothing was borrowed, with the reason.
-    pub refused: BTreeMap<AllocationId, NotLent>,
+    pub refused: BTreeMap<AllocationId, BorrowRefusal>,
 }
 
-impl Moves {
+impl LendingMoves {
     /// Whether no node moves.
     pub fn is_empty(&self) -> bool {
         let none_come = self.returns.is_empty() && self.reclaims.is_empty();
@@ -211,7 +211,7 @@ pub struct Loan {
 
 /// An idle node to return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Return {
+pub struct NodeReturn {
     /// Node to return.
     pub node: NodeId,
     /// vCluster that owns the node.
@@ -236,7 +236,7 @@ pub struct Reclaim {
     /// Jobs of the owner that need the nodes.
     pub jobs: BTreeSet<AllocationId>,
     /// How the nodes become free.
-    pub how: How,
+    pub how: ReleaseManner,
     /// Cost of the reclaim, GPU-seconds.
     pub cost: f64,
     /// Latest time at which the nodes are back.
@@ -246,7 +246,7 @@ pub struct Reclaim {
 /// How nodes in use become free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum ReleaseManner {
     /// The job ends by then anyway and is not stopped.
     LetEnd,
     /// After the grace, the job writes a checkpoint, if it can, and is stopped.
@@ -256,7 +256,7 @@ pub enum How {
 /// Reason for which nothing is borrowed for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum NotLent {
+pub enum BorrowRefusal {
     /// The job could not be stopped when the owner reclaims its node.
     #[error("the job could not be stopped when the owner reclaims its node ({})", .0.as_str())]
     Unstoppable(Protection),
@@ -308,8 +308,12 @@ pub fn loan_release_at(now: UnixMillis, grace_ms: u64, checkpoint_timeout_ms: u6
 /// Checks whether a job may be placed on borrowed nodes: not if it could not be stopped for the owner.
 ///
 /// # Errors
-/// [`NotLent`] with the reason.
-pub fn may_borrow(job: &PendingView, saves: bool, near_completion_ms: u64) -> Result<(), NotLent> {
+/// [`BorrowRefusal`] with the reason.
+pub fn may_borrow(
+    job: &PendingView,
+    saves: bool,
+    near_completion_ms: u64,
+) -> Result<(), BorrowRefusal> {
     let nature = (job.class, job.sensitive, saves);
     may_run_borrowed(nature, job.walltime_ms, near_completion_ms)
 }
@@ -318,17 +322,17 @@ pub fn may_borrow(job: &PendingView, saves: bool, near_completion_ms: u64) -> Re
 /// checkpoints, and its walltime in milliseconds.
 ///
 /// # Errors
-/// [`NotLent`] with the reason.
+/// [`BorrowRefusal`] with the reason.
 pub fn may_run_borrowed(
     (class, sensitive, saves): (u8, bool, bool),
     walltime_ms: Option<u64>,
     near_completion_ms: u64,
-) -> Result<(), NotLent> {
+) -> Result<(), BorrowRefusal> {
     if let Some(protection) = by_nature(class, sensitive, saves) {
-        return Err(NotLent::Unstoppable(protection));
+        return Err(BorrowRefusal::Unstoppable(protection));
     }
     match walltime_ms {
-        Some(walltime_ms) if walltime_ms <= near_completion_ms => Err(NotLent::Short {
+        Some(walltime_ms) if walltime_ms <= near_completion_ms => Err(BorrowRefusal::Short {
             walltime_ms,
             least_ms: near_completion_ms,
         }),
@@ -337,6 +341,6 @@ pub fn may_run_borrowed(
 }
 
 /// Decides which nodes to lend, return and reclaim; see the module documentation.
-pub fn decide(input: Input<'_>) -> Moves {
+pub fn decide(input: Input<'_>) -> LendingMoves {
     steps::decide(input)
 }

@@ -17,7 +17,7 @@ pub(super) mod tests;
 mod what_if;
 
 pub use answer::{NoVictims, Victim, Victims};
-pub use cost::{Cost, Saves, value};
+pub use cost::{CheckpointAbility, Cost, value};
 pub use guard::Protection;
 pub(super) use guard::by_nature;
 /// Most victims of one job, whatever the policy.
@@ -27,9 +27,9 @@ use crate::{
     priority::policy::Policy as Solver,
     view::{ClusterView, PendingView, RunningView},
 };
-use cost::Prospect;
+use cost::JobValue;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, NodeId, UnixMillis};
-use search::{Candidate, Goal, Set};
+use search::{Candidate, SearchGoal, Set};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use what_if::WhatIf;
@@ -68,7 +68,7 @@ impl Default for Policy {
 
 /// Facts about an allocation that holds nodes, in addition to those of the view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Work {
+pub struct HolderFacts {
     /// Priority class 0-10.
     pub class: u8,
     /// Whether the allocation is sensitive, and so never a victim.
@@ -82,7 +82,7 @@ pub struct Work {
     /// Time of the request for the last complete checkpoint, in any attempt: later progress is not in that checkpoint.
     pub checkpointed_at: Option<UnixMillis>,
     /// Whether the allocation can write a checkpoint now.
-    pub saves: Saves,
+    pub saves: CheckpointAbility,
     /// Number of preemptions so far.
     pub preempted: u32,
     /// Time of the last preemption or resumption.
@@ -91,10 +91,10 @@ pub struct Work {
     pub burst: bool,
 }
 
-impl Work {
+impl HolderFacts {
     /// Facts from the committed record. The caller supplies whether the allocation can write a checkpoint, and whether
     /// it is part of an excess over a share.
-    pub fn new(a: &Allocation, saves: Saves, burst: bool) -> Self {
+    pub fn new(a: &Allocation, saves: CheckpointAbility, burst: bool) -> Self {
         let began = match a.state {
             AllocationState::Starting => None,
             _ => a.attempt_began_at().or(a.started_at),
@@ -117,7 +117,9 @@ impl Work {
     /// nothing to write.
     fn saved_after_ms(&self) -> u64 {
         match self.saves {
-            Saves::In { write_ms } if self.state != AllocationState::Starting => write_ms,
+            CheckpointAbility::In { write_ms } if self.state != AllocationState::Starting => {
+                write_ms
+            }
             _ => 0,
         }
     }
@@ -135,7 +137,7 @@ pub struct Input<'a> {
     /// Planned start without preemption; `None` if not foreseeable.
     pub planned_start: Option<UnixMillis>,
     /// Allocations that hold nodes of the view. An allocation without an entry is not preempted.
-    pub work: &'a BTreeMap<AllocationId, Work>,
+    pub work: &'a BTreeMap<AllocationId, HolderFacts>,
     /// Nodes held for others: by reservations, committed or planned, and for maintenance.
     pub reserved: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
@@ -167,7 +169,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
     if candidates.is_empty() {
         return Err(NoVictims::NoCandidate { kept });
     }
-    let goal = Goal {
+    let goal = SearchGoal {
         short: what_if.short(),
         most: input.policy.max_victims.min(MOST_VICTIMS),
     };
@@ -181,7 +183,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
             blocker,
         });
     }
-    let prospect = Prospect::new(&input, job, what_if.gpus_per_node());
+    let prospect = JobValue::new(&input, job, what_if.gpus_per_node());
     settle(&input, &mut what_if, &candidates, &goal, &prospect)
 }
 
@@ -190,8 +192,8 @@ fn settle(
     input: &Input<'_>,
     what_if: &mut WhatIf<'_>,
     candidates: &[Candidate],
-    goal: &Goal,
-    prospect: &Prospect,
+    goal: &SearchGoal,
+    prospect: &JobValue,
 ) -> Result<Victims, NoVictims> {
     let found = search::best(candidates, goal, |class| prospect.value_over(class));
     let mut best: Option<(&Set, crate::Placement)> = None;

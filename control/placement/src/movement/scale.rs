@@ -14,7 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use grow::{Growth, choose};
+pub use grow::{GrowthRequest, choose};
 pub use policy::{Damping, InvalidScale, ScalePolicy};
 pub use proposal::Answer;
 pub use state::{Sample, ScaleState};
@@ -86,7 +86,7 @@ pub enum Decision {
         cause: Cause,
     },
     /// Change nothing, for this reason.
-    Wait(Why),
+    Wait(NoScalingReason),
 }
 
 /// Permitted source of nodes. At least `min_nodes` nodes are of the service's own vCluster.
@@ -114,7 +114,7 @@ pub enum Cause {
 /// Reason for which a service does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum NoScalingReason {
     /// The service is not running, or writes a checkpoint: nothing is proposed for it.
     NotRunning {
         /// State of the allocation.
@@ -197,7 +197,7 @@ fn judge(
     policy: &ScalePolicy,
     state: &mut ScaleState,
     alerts: &mut Vec<Alert>,
-) -> Result<Decision, Why> {
+) -> Result<Decision, NoScalingReason> {
     let now = input.now;
     let held = ServiceNodes::of(input.nodes);
     state.follow(input, policy, alerts)?;
@@ -223,7 +223,7 @@ fn judge(
     if under_ms.is_some_and(|ms| ms >= damping.down_window_ms) {
         return shrink(input, policy, held, Cause::Metric);
     }
-    Err(Why::Steady {
+    Err(NoScalingReason::Steady {
         over_ms: over_ms.unwrap_or(0),
         under_ms: under_ms.unwrap_or(0),
     })
@@ -261,14 +261,14 @@ fn grow(
     held: ServiceNodes,
     nodes: u32,
     cause: Cause,
-) -> Result<Decision, Why> {
+) -> Result<Decision, NoScalingReason> {
     let room = policy.max_nodes.saturating_sub(held.all);
     let nodes = match nodes.min(room) {
-        0 => return Err(Why::AtMax),
+        0 => return Err(NoScalingReason::AtMax),
         nodes => nodes.min(input.headroom),
     };
     if nodes == 0 {
-        return Err(Why::LimitReached);
+        return Err(NoScalingReason::LimitReached);
     }
     let from = match held.home < policy.min_nodes {
         true => Source::Home,
@@ -283,9 +283,9 @@ fn shrink(
     policy: &ScalePolicy,
     held: ServiceNodes,
     cause: Cause,
-) -> Result<Decision, Why> {
+) -> Result<Decision, NoScalingReason> {
     if held.staying <= policy.min_nodes {
-        return Err(Why::AtMin);
+        return Err(NoScalingReason::AtMin);
     }
     // At least `min_nodes` nodes must stay of its own vCluster.
     let may_go = |node: &&HeldNode| {
@@ -300,6 +300,6 @@ fn shrink(
         let latest = || (b.added_at, &b.node).cmp(&(a.added_at, &a.node));
         bears(a).total_cmp(&bears(b)).then_with(latest)
     });
-    let node = first.ok_or(Why::AtMin)?.node.clone();
+    let node = first.ok_or(NoScalingReason::AtMin)?.node.clone();
     Ok(Decision::Shrink { node, cause })
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Explanation data of one waiting job.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Waits {
+pub(crate) struct WaitExplanation {
     /// Nodes left after each further step, as far as the steps were reached.
     pub(crate) free: u32,
     pub(crate) not_reserved: Option<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Waits {
 
 /// Waiting jobs of a plan.
 #[derive(Debug, Clone, Default)]
-pub struct Waiting {
+pub struct WaitingJobs {
     /// Nodes in the view of the scheduler.
     total: u32,
     /// Every pending job, by id.
@@ -33,20 +33,20 @@ pub struct Waiting {
     /// Turn of each job, in the order of ids.
     turns: Vec<u32>,
     /// Jobs by turn; `None` for a placed job.
-    jobs: Vec<Option<Waits>>,
+    jobs: Vec<Option<WaitExplanation>>,
     scorer: Arc<Scorer>,
     /// Requests of the jobs.
     sets: EligibleSets,
     len: usize,
 }
 
-impl Waiting {
+impl WaitingJobs {
     /// `order` contains positions in `rows`; `jobs` are in that order.
     pub(crate) fn new(
         total: usize,
         rows: Arc<Vec<Job>>,
         order: &[u32],
-        jobs: Vec<Option<Waits>>,
+        jobs: Vec<Option<WaitExplanation>>,
         scorer: Scorer,
         sets: EligibleSets,
     ) -> Self {
@@ -101,7 +101,10 @@ impl Waiting {
     /// Changes of times within the displayed minute are ignored too: jobs past their end move such times with every
     /// plan.
     pub fn news<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = AllocationId> + 'a {
-        fn told<'a>(of: &'a Waiting, place: usize) -> Option<(&'a Blocker, impl PartialEq + 'a)> {
+        fn told<'a>(
+            of: &'a WaitingJobs,
+            place: usize,
+        ) -> Option<(&'a Blocker, impl PartialEq + 'a)> {
             let job = of.job(place)?;
             let numbers = (
                 (of.rows[place].nodes, &of.sets.asked(place).steps, job.free),
@@ -125,7 +128,7 @@ impl Waiting {
     }
 
     /// Job by position among the rows.
-    fn job(&self, place: usize) -> Option<&Waits> {
+    fn job(&self, place: usize) -> Option<&WaitExplanation> {
         self.jobs[self.turns[place] as usize].as_ref()
     }
 
@@ -175,14 +178,14 @@ impl Waiting {
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for WaitingJobs {
     /// Whether both give the same explanations.
     fn eq(&self, other: &Self) -> bool {
         self.total == other.total && self.iter().eq(other.iter())
     }
 }
 
-impl Serialize for Waiting {
+impl Serialize for WaitingJobs {
     /// Serializes as a map from ids to explanations.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.len))?;

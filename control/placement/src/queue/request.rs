@@ -1,6 +1,6 @@
 //! Requests: the node requirements of jobs, shared by jobs with equal constraints.
 
-use crate::machine::windows::{Named, Naming, Windows};
+use crate::machine::windows::{ReservationChoice, ReservationRequester, Windows};
 use lattice_quorum_types::{NodeId, spec::Constraints};
 
 /// Node requirements shared by jobs with equal constraints; sensitive jobs share only among themselves. The layout is
@@ -12,7 +12,7 @@ pub(crate) struct Request {
     /// Whether lent nodes are excluded.
     pub(crate) home_only: bool,
     /// The reservation that the jobs name, with their user and project.
-    pub(crate) naming: Option<Naming>,
+    pub(crate) naming: Option<ReservationRequester>,
 }
 
 impl Request {
@@ -24,7 +24,7 @@ impl Request {
         )
     }
 
-    pub(crate) fn named(&self, windows: &Windows) -> Option<Named> {
+    pub(crate) fn named(&self, windows: &Windows) -> Option<ReservationChoice> {
         Some(windows.named(self.naming.as_ref()?))
     }
 }
@@ -38,13 +38,13 @@ pub(crate) type Key<'a> = (
     &'a [String],
     &'a [NodeId],
     &'a [NodeId],
-    Option<&'a Naming>,
+    Option<&'a ReservationRequester>,
 );
 
 pub(crate) fn key<'a>(
     wanted: &'a Constraints,
     (sensitive, home_only): (bool, bool),
-    naming: Option<&'a Naming>,
+    naming: Option<&'a ReservationRequester>,
 ) -> Key<'a> {
     (
         (sensitive, home_only),

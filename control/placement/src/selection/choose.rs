@@ -18,7 +18,7 @@ use std::{
 
 /// Requirements of a job on its node set.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct NodeSetRequest {
     pub(crate) nodes: u32,
     pub(crate) spread: Spread,
     /// All nodes must share one known conformance key.
@@ -31,7 +31,7 @@ pub(crate) struct Ask {
 
 /// A node set.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct NodeSet {
     /// Node numbers, ascending: the nodes of a group are consecutive.
     pub(crate) nodes: Vec<usize>,
     /// Number of topology groups touched.
@@ -42,7 +42,7 @@ pub(crate) struct Chosen {
     pub(crate) conformance: f64,
 }
 
-impl Chosen {
+impl NodeSet {
     fn is_within(&self, set: &BitSet) -> bool {
         self.nodes.iter().all(|n| set.contains(*n))
     }
@@ -53,7 +53,7 @@ impl Chosen {
 }
 
 /// Number of open nodes in each group, which measures how large a gap a node set breaks.
-struct Gaps<'a> {
+struct GroupGaps<'a> {
     index: &'a Index,
     open: &'a BitSet,
     /// Nodes preferred among equally good ones.
@@ -63,7 +63,7 @@ struct Gaps<'a> {
     of_key: Vec<Option<Vec<u32>>>,
 }
 
-impl<'a> Gaps<'a> {
+impl<'a> GroupGaps<'a> {
     fn new(index: &'a Index, open: &'a BitSet, first: Option<&'a BitSet>) -> Self {
         Self {
             index,
@@ -76,13 +76,13 @@ impl<'a> Gaps<'a> {
 
     /// Nodes to choose from in each group. `nodes` are open and of the conformance group `key`. If they are all such
     /// nodes (`are_all`), those nodes are counted only once.
-    fn rooms(&mut self, nodes: &BitSet, key: Option<usize>, are_all: bool) -> Vec<Room> {
+    fn rooms(&mut self, nodes: &BitSet, key: Option<usize>, are_all: bool) -> Vec<GroupNodes> {
         let counts = self.index.group_counts(nodes);
         let known = match key {
             None => &mut self.of_all,
             Some(key) => &mut self.of_key[key],
         };
-        let room = |(group, (nodes, gap)): (usize, (&u32, &u32))| Room {
+        let room = |(group, (nodes, gap)): (usize, (&u32, &u32))| GroupNodes {
             group,
             nodes: *nodes,
             gap: *gap,
@@ -107,7 +107,7 @@ impl<'a> Gaps<'a> {
 
 /// Nodes of one topology group.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct GroupNodes {
     group: usize,
     /// Nodes to choose from.
     nodes: u32,
@@ -116,7 +116,7 @@ struct Room {
 }
 
 /// Nodes to choose from.
-struct Offer<'a> {
+struct CandidateNodes<'a> {
     nodes: &'a BitSet,
     /// Conformance group of these nodes, if one was selected.
     key: Option<usize>,
@@ -126,18 +126,18 @@ struct Offer<'a> {
 
 /// Best set of the open `nodes` within `power` (`None`: power is not limited); `None` if there is no such set.
 fn choose(
-    gaps: &mut Gaps<'_>,
+    gaps: &mut GroupGaps<'_>,
     nodes: &BitSet,
-    ask: Ask,
+    ask: NodeSetRequest,
     weights: &Weights,
     power: Option<&PowerLeft>,
-) -> Option<Chosen> {
+) -> Option<NodeSet> {
     let index = gaps.index;
     let are_all = std::ptr::eq(nodes, gaps.open);
     let power = power.filter(|power| power.is_short(index, nodes));
     let mut best = None;
     if !ask.one_conformance_group {
-        let offer = Offer {
+        let offer = CandidateNodes {
             nodes,
             key: None,
             are_all,
@@ -155,7 +155,7 @@ fn choose(
             continue;
         }
         let alike = nodes.and(&index.conforming[key]);
-        let offer = Offer {
+        let offer = CandidateNodes {
             nodes: &alike,
             key: Some(key),
             are_all,
@@ -175,7 +175,7 @@ fn choose(
 
 /// Tie-breaks between equally good node sets.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Between<'a> {
+pub(crate) struct TieBreak<'a> {
     /// Nodes that fit rarer requests, left to those if possible. Each set contains the previous one.
     pub(crate) wanted: &'a [BitSet],
     /// Nodes taken first from a group that is not taken whole.
@@ -189,15 +189,15 @@ pub(crate) struct Between<'a> {
 pub(crate) fn choose_modest(
     index: &Index,
     candidates: &BitSet,
-    between: Between<'_>,
-    ask: Ask,
+    between: TieBreak<'_>,
+    ask: NodeSetRequest,
     weights: &Weights,
     power: Option<&PowerLeft>,
-) -> Option<Chosen> {
-    let Between { wanted, first } = between;
-    let mut gaps = Gaps::new(index, candidates, first);
+) -> Option<NodeSet> {
+    let TieBreak { wanted, first } = between;
+    let mut gaps = GroupGaps::new(index, candidates, first);
     let mut best = choose(&mut gaps, candidates, ask, weights, power)?;
-    let mut as_good = |best: &Chosen, among: &BitSet| {
+    let mut as_good = |best: &NodeSet, among: &BitSet| {
         let set = choose(&mut gaps, among, ask, weights, power)?;
         // Both must be as good, not only the weighted sum: the number of groups stays minimal.
         let by_span = by_span(&set, best, ask.spread);
@@ -240,9 +240,9 @@ pub(crate) fn choose_modest(
 }
 
 /// Greater is better. The last criterion is the node numbers, so two different sets never compare equal.
-fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Ordering {
+fn compare(a: &NodeSet, b: &NodeSet, spread: Spread, weights: &Weights) -> Ordering {
     let weights = weights.get();
-    let value = |set: &Chosen| {
+    let value = |set: &NodeSet| {
         let topology = match spread {
             Spread::Tight => set.topology,
             Spread::Spread => 1.0 - set.topology,
@@ -258,7 +258,7 @@ fn compare(a: &Chosen, b: &Chosen, spread: Spread, weights: &Weights) -> Orderin
 }
 
 /// Greater matches the requested spread better.
-fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
+fn by_span(a: &NodeSet, b: &NodeSet, spread: Spread) -> Ordering {
     match spread {
         Spread::Tight => b.span.cmp(&a.span),
         Spread::Spread => a.span.cmp(&b.span),
@@ -269,11 +269,11 @@ fn by_span(a: &Chosen, b: &Chosen, spread: Spread) -> Ordering {
 /// One node set of an offer, in the requested layout. `power` is given only if it does not suffice for all nodes. The
 /// affordable nodes of a group are then its gap.
 fn pick(
-    gaps: &mut Gaps<'_>,
-    offer: Offer<'_>,
-    ask: Ask,
+    gaps: &mut GroupGaps<'_>,
+    offer: CandidateNodes<'_>,
+    ask: NodeSetRequest,
     power: Option<&PowerLeft>,
-) -> Option<Chosen> {
+) -> Option<NodeSet> {
     let (index, first) = (gaps.index, gaps.first);
     let nodes = match power {
         None => lay_out(gaps, offer, ask)?,
@@ -287,12 +287,12 @@ fn pick(
             let cheapest = || {
                 let paid = power.clone().affordable(index, candidates.iter());
                 let paid = BitSet::collect(index.size(), paid);
-                let of_paid = Offer {
+                let of_paid = CandidateNodes {
                     nodes: &paid,
                     key: None,
                     are_all: true,
                 };
-                lay_out(&mut Gaps::new(index, &paid, first), of_paid, ask)
+                lay_out(&mut GroupGaps::new(index, &paid, first), of_paid, ask)
             };
             tight.or_else(cheapest)?
         }
@@ -300,7 +300,7 @@ fn pick(
     let mut groups: Vec<usize> = nodes.iter().map(|n| index.group_of[*n]).collect();
     groups.dedup();
     let alike = largest_conformance_group(index, &nodes);
-    Some(Chosen {
+    Some(NodeSet {
         span: groups.len(),
         topology: factors::topology(groups.len(), ask.groups),
         conformance: factors::conformance(alike, ask.nodes),
@@ -308,7 +308,11 @@ fn pick(
     })
 }
 
-fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>> {
+fn lay_out(
+    gaps: &mut GroupGaps<'_>,
+    offer: CandidateNodes<'_>,
+    ask: NodeSetRequest,
+) -> Option<Vec<usize>> {
     let (index, first, candidates) = (gaps.index, gaps.first, offer.nodes);
     let rooms = gaps.rooms(candidates, offer.key, offer.are_all);
     let total: u32 = rooms.iter().map(|room| room.nodes).sum();
@@ -336,7 +340,7 @@ fn lay_out(gaps: &mut Gaps<'_>, offer: Offer<'_>, ask: Ask) -> Option<Vec<usize>
 
 /// Number of nodes to take from a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Take {
+struct NodesToTake {
     group: usize,
     nodes: u32,
     /// Whether nodes of the group are left over.
@@ -346,11 +350,11 @@ struct Take {
 /// Taking the largest groups first minimises their number: exchanging a taken group for a larger one never needs more
 /// groups. The last group is the smallest gap that still holds the rest, so large gaps stay for large jobs. If one
 /// group holds all nodes, the choice is the tightest fit.
-fn fewest_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
-    let tightest = |rooms: &[Room], rest: u32| {
+fn fewest_groups(rooms: &[GroupNodes], needed: u32) -> Vec<NodesToTake> {
+    let tightest = |rooms: &[GroupNodes], rest: u32| {
         let fits = rooms.iter().filter(|room| room.nodes >= rest);
         let room = fits.min_by_key(|room| (room.gap, room.nodes, room.group))?;
-        Some(Take {
+        Some(NodesToTake {
             group: room.group,
             nodes: rest,
             partial: room.nodes > rest,
@@ -368,7 +372,7 @@ fn fewest_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
             takes.push(take);
             break;
         }
-        takes.push(Take {
+        takes.push(NodesToTake {
             group: room.group,
             nodes: room.nodes,
             partial: false,
@@ -379,7 +383,7 @@ fn fewest_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
 }
 
 /// Takes one node from each group in turn, largest groups first.
-fn most_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
+fn most_groups(rooms: &[GroupNodes], needed: u32) -> Vec<NodesToTake> {
     let mut largest_first = rooms.to_vec();
     largest_first.sort_unstable_by_key(|room| (Reverse(room.nodes), room.group));
     let mut takes = vec![0; largest_first.len()];
@@ -401,7 +405,7 @@ fn most_groups(rooms: &[Room], needed: u32) -> Vec<Take> {
         .zip(largest_first)
         .filter(|(nodes, _)| *nodes > 0);
     taken
-        .map(|(nodes, room)| Take {
+        .map(|(nodes, room)| NodesToTake {
             group: room.group,
             nodes,
             partial: room.nodes > nodes,
@@ -430,7 +434,7 @@ fn in_order<'a>(
 fn take_first(
     index: &Index,
     candidates: &BitSet,
-    takes: &[Take],
+    takes: &[NodesToTake],
     first: Option<&BitSet>,
 ) -> Vec<usize> {
     let count: u32 = takes.iter().map(|take| take.nodes).sum();
@@ -450,7 +454,7 @@ fn take_first(
 fn take_alike(
     index: &Index,
     candidates: &BitSet,
-    takes: &[Take],
+    takes: &[NodesToTake],
     first: Option<&BitSet>,
 ) -> Vec<usize> {
     let Some(last) = takes.last().filter(|take| take.partial) else {

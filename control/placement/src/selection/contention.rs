@@ -4,14 +4,14 @@ use crate::{bits::BitSet, eligibility::sets::EligibleSets};
 
 /// Requests of queued jobs by number of fitting nodes: the fewer nodes fit, the harder a request is to serve elsewhere.
 #[derive(Debug)]
-pub(crate) struct Rivals {
+pub(crate) struct Contention {
     /// Distinct numbers of fitting nodes, ascending.
     counts: Vec<u32>,
     /// For each number in `counts`, all nodes that fit a request with at most that many fitting nodes.
     wanted: Vec<BitSet>,
 }
 
-impl Rivals {
+impl Contention {
     pub(crate) fn new(sets: &EligibleSets) -> Self {
         let mut requests: Vec<_> = sets.iter().filter(|set| set.count > 0).collect();
         requests.sort_unstable_by_key(|set| set.count);

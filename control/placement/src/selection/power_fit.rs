@@ -28,7 +28,7 @@ pub(crate) fn in_fewest_groups(
 }
 
 /// Candidates of one group.
-struct Offer {
+struct GroupCandidates {
     group: usize,
     /// Number of nodes affordable if no other group is used.
     paid: usize,
@@ -42,7 +42,7 @@ struct Search<'a> {
     needed: usize,
     power: &'a PowerLeft,
     /// Groups with the most affordable nodes first; equivalent groups are adjacent.
-    offers: Vec<Offer>,
+    offers: Vec<GroupCandidates>,
     /// Affordable nodes of the first 0, 1, 2, … groups, each taken alone.
     sums: Vec<usize>,
 }
@@ -62,15 +62,15 @@ impl<'a> Search<'a> {
             let price = |n: usize| index.payers[n].map(|payer| (payer.domain, payer.mw));
             let mut prices: Vec<_> = search.of(group).map(price).collect();
             prices.sort_unstable();
-            Offer {
+            GroupCandidates {
                 group,
                 paid: power.clone().affordable(index, search.of(group)).len(),
                 prices,
             }
         });
-        let mut offers: Vec<Offer> = offers.filter(|offer| offer.paid > 0).collect();
+        let mut offers: Vec<GroupCandidates> = offers.filter(|offer| offer.paid > 0).collect();
         offers.sort_by(|a, b| (Reverse(a.paid), &a.prices).cmp(&(Reverse(b.paid), &b.prices)));
-        let add = |sum: &mut usize, offer: &Offer| {
+        let add = |sum: &mut usize, offer: &GroupCandidates| {
             *sum += offer.paid;
             Some(*sum)
         };

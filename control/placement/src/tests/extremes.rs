@@ -22,12 +22,12 @@ fn wild() -> impl Strategy<Value = u64> {
 }
 
 /// Numbers for every field in turn.
-struct Wild {
+struct ExtremeNumbers {
     numbers: Vec<u64>,
     at: usize,
 }
 
-impl Wild {
+impl ExtremeNumbers {
     /// Changes one value in two.
     fn put(&mut self, place: &mut u64) {
         let number = self.next();
@@ -178,7 +178,7 @@ proptest! {
         times in vec(wild(), 1..4),
         numbers in vec(wild(), 16..64),
     ) {
-        let mut wild = Wild { numbers, at: 0 };
+        let mut wild = ExtremeNumbers { numbers, at: 0 };
         wild.view(&mut view);
         wild.put(&mut policy.reference_wait_ms);
         wild.put_some(&mut policy.checkpoint_bytes_s);

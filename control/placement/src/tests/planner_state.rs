@@ -87,7 +87,7 @@ fn times_that_move_within_a_minute_are_no_news() {
     let first = waiting(0);
     assert_eq!(first.len(), 2);
     let (soon, later) = (waiting(1_000), waiting(60_000));
-    let start = |of: &Waiting| of.get(AllocationId(1)).unwrap().estimated_start;
+    let start = |of: &WaitingJobs| of.get(AllocationId(1)).unwrap().estimated_start;
     assert_ne!(start(&first), start(&soon));
     assert_eq!(soon.news(&first).count(), 0);
     let told: Vec<AllocationId> = later.news(&first).collect();

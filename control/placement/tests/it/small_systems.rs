@@ -177,7 +177,7 @@ fn fits(node: &NodeView, job: &PendingView) -> bool {
 }
 
 /// Power drawn from the headroom of each domain.
-type Drawn = BTreeMap<String, u64>;
+type DrawnPower = BTreeMap<String, u64>;
 
 /// Group of a node, and its power.
 type Drawing = (usize, u64);
@@ -194,7 +194,7 @@ struct RemainingPower {
 }
 
 impl RemainingPower {
-    fn new(view: &ClusterView, drawn: &Drawn) -> Self {
+    fn new(view: &ClusterView, drawn: &DrawnPower) -> Self {
         let left = |name: &str| {
             let drawn = drawn.get(name).copied().unwrap_or(0);
             let domain = view.power.get(name);
@@ -225,7 +225,12 @@ impl RemainingPower {
 }
 
 /// Fewest groups that supply `needed` nodes, by trying every set of groups.
-fn fewest(view: &ClusterView, mut open: Vec<Drawing>, needed: u32, drawn: &Drawn) -> Option<u32> {
+fn fewest(
+    view: &ClusterView,
+    mut open: Vec<Drawing>,
+    needed: u32,
+    drawn: &DrawnPower,
+) -> Option<u32> {
     open.sort_unstable_by_key(|(_, mw)| *mw);
     let left = RemainingPower::new(view, drawn);
     let enough = (0..256_u32).filter(|set| left.held(&open, *set) >= needed);
@@ -247,7 +252,7 @@ fn key(node: &NodeView) -> u8 {
 fn check_plan(system: &System, plan: &Plan) {
     let view = &system.view;
     let mut taken: BTreeSet<&NodeId> = BTreeSet::new();
-    let mut drawn = Drawn::new();
+    let mut drawn = DrawnPower::new();
     for (at, placement) in plan.placements.iter().enumerate() {
         let job = &view.pending[&placement.id];
         let chosen = names(plan, at);

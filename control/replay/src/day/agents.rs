@@ -2,12 +2,12 @@
 
 use super::{
     event::Event,
-    job_behavior::Nature,
+    job_behavior::JobBehavior,
     machine::{Machine, Process, Write},
-    planted_bug::Plant,
+    planted_bug::PlantedBug,
     scene::{DAY_MS, START},
     site::{Inner, Site},
-    true_progress::{Attempt, Content, Work},
+    true_progress::{Attempt, Content, JobProgress},
 };
 use lattice_agent_rpc::{
     AttemptKey, AttemptStatus, CheckpointRefused, CheckpointStatus, Launch, LaunchRefused,
@@ -81,7 +81,7 @@ impl Inner {
         if let Some(expected) = launch.boot.clone().filter(|boot| *boot != current) {
             return Some(Err(LaunchRefused::OtherBoot { expected, current }));
         }
-        let nature = Nature::of(&launch.workload)?;
+        let nature = JobBehavior::of(&launch.workload)?;
         let others = machine.runs.keys().map(|of| format!("{of:?}"));
         for other in others.collect::<Vec<_>>() {
             let what = format!("{node} gets {key:?} while {other} runs still");
@@ -90,8 +90,8 @@ impl Inner {
         let mut restore = checkpoint.and_then(|setup| setup.restore.as_ref());
         let mut walltime_ms = launch.walltime_ms;
         match self.plant {
-            Some(Plant::CheckpointForgotten) => restore = None,
-            Some(Plant::WalltimeGivenTwice) => {
+            Some(PlantedBug::CheckpointForgotten) => restore = None,
+            Some(PlantedBug::WalltimeGivenTwice) => {
                 let held = self.state.allocation(key.allocation);
                 walltime_ms = held.and_then(|held| held.spec.walltime_ms);
             }
@@ -118,10 +118,16 @@ impl Inner {
     }
 
     /// A rank resumes from this checkpoint, 0 for none. The checkpoint must be the last usable one.
-    fn goes_on(&mut self, launch: &Launch, nature: Nature, number: u32, walltime_ms: Option<u64>) {
+    fn goes_on(
+        &mut self,
+        launch: &Launch,
+        nature: JobBehavior,
+        number: u32,
+        walltime_ms: Option<u64>,
+    ) {
         let (id, now) = (launch.key.allocation, self.now);
         let works = &mut self.truth.works;
-        let work = works.entry(id).or_insert_with(|| Work::new(nature));
+        let work = works.entry(id).or_insert_with(|| JobProgress::new(nature));
         let usable = work.usable;
         let is_new = work.attempt.number < launch.key.attempt;
         let content = work.contents.get(&number);

@@ -10,7 +10,7 @@ mod waiting;
 use super::{
     machine::{Machine, PingState},
     scene::{SENSITIVE, Scene},
-    true_progress::Truth,
+    true_progress::TrueProgress,
 };
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
@@ -108,7 +108,7 @@ impl Checks {
     pub(super) fn committed(
         &mut self,
         state: &State,
-        truth: &mut Truth,
+        truth: &mut TrueProgress,
         envelope: &Envelope,
         applied: &Applied,
     ) {

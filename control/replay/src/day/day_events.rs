@@ -3,8 +3,8 @@
 use super::{
     event::Event,
     machine::{Machine, PingState},
-    planted_bug::Plant,
-    scene::{Deed, START},
+    planted_bug::PlantedBug,
+    scene::{DayEvent, START},
     site::{Inner, ended},
 };
 use lattice_agent_rpc::AttemptKey;
@@ -107,29 +107,29 @@ impl Inner {
         }
     }
 
-    fn deed(&mut self, deed: Deed) {
+    fn deed(&mut self, deed: DayEvent) {
         // A refusal concerns the user alone: a limit is reached.
         match deed {
-            Deed::Submit { user, spec } => {
+            DayEvent::Submit { user, spec } => {
                 let _ = self.propose(&user, Privilege::User, Command::Submit { spec });
             }
-            Deed::SubmitDag { user, dag } => {
+            DayEvent::SubmitDag { user, dag } => {
                 let _ = self.propose(&user, Privilege::User, Command::SubmitDag { dag });
             }
-            Deed::Cancel { nth } => self.cancel(nth),
-            Deed::Fail { node, for_ms } => self.fail(node, for_ms),
-            Deed::Reserve { name, spec } => self.must(Command::SetReservation {
+            DayEvent::Cancel { nth } => self.cancel(nth),
+            DayEvent::Fail { node, for_ms } => self.fail(node, for_ms),
+            DayEvent::Reserve { name, spec } => self.must(Command::SetReservation {
                 name,
                 spec,
                 expected: None,
             }),
-            Deed::StorageOut { told } => {
+            DayEvent::StorageOut { told } => {
                 if told {
                     self.storage(Setting::Set(0));
                 }
             }
-            Deed::StorageBack => self.storage(Setting::Clear),
-            Deed::EndServices => self.end_services(),
+            DayEvent::StorageBack => self.storage(Setting::Clear),
+            DayEvent::EndServices => self.end_services(),
         }
     }
 
@@ -251,7 +251,7 @@ impl Inner {
             return;
         };
         // With this bug the process continues, and the agent reports its end.
-        let stays = self.plant == Some(Plant::EndedTooSoon) && exit == RankExit::Stopped;
+        let stays = self.plant == Some(PlantedBug::EndedTooSoon) && exit == RankExit::Stopped;
         let process = match stays {
             true => None,
             false => match machine.runs.remove(&key) {

@@ -1,13 +1,13 @@
 //! Events of the simulation, by what they concern.
 
-use super::scene::Deed;
+use super::scene::DayEvent;
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_types::NodeId;
 
 /// Simulation event.
 #[derive(Debug)]
 pub(super) enum Event {
-    Deed(Deed),
+    Deed(DayEvent),
     /// A rank's process has started.
     Started(NodeId, AttemptKey),
     /// The job of an attempt is complete.

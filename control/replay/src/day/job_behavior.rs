@@ -40,7 +40,7 @@ impl Answers {
 
 /// Behavior of one simulated job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Nature {
+pub struct JobBehavior {
     /// Total run time, milliseconds; `None`: until the job is ended.
     pub work_ms: Option<u64>,
     /// Time in which a rank writes its part of a checkpoint, milliseconds.
@@ -51,7 +51,7 @@ pub struct Nature {
     pub code: i32,
 }
 
-impl Nature {
+impl JobBehavior {
     /// Returns a workload with this behavior in its arguments.
     pub(super) fn workload(self) -> Workload {
         let work = self.work_ms.map_or("ever".to_owned(), |ms| ms.to_string());
@@ -95,15 +95,15 @@ mod tests {
     fn an_agent_reads_what_was_submitted() {
         for (answers, _) in Answers::ALL {
             for work_ms in [None, Some(60_000)] {
-                let nature = Nature {
+                let nature = JobBehavior {
                     work_ms,
                     write_ms: 20,
                     answers,
                     code: 1,
                 };
-                assert_eq!(Nature::of(&nature.workload()), Some(nature));
+                assert_eq!(JobBehavior::of(&nature.workload()), Some(nature));
             }
         }
-        assert_eq!(Nature::of(&Workload::default()), None);
+        assert_eq!(JobBehavior::of(&Workload::default()), None);
     }
 }

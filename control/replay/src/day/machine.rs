@@ -1,6 +1,6 @@
 //! Simulated node: power state, boot, and processes of its agent.
 
-use super::job_behavior::{Answers, Nature};
+use super::job_behavior::{Answers, JobBehavior};
 use lattice_agent_rpc::{AttemptKey, CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::{
     UnixMillis,
@@ -51,7 +51,7 @@ pub enum PingState {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) rank: u32,
-    pub(super) nature: Nature,
+    pub(super) nature: JobBehavior,
     /// Start of the process.
     pub(super) since: Option<UnixMillis>,
     /// Time limit from the start on, milliseconds.
@@ -74,7 +74,7 @@ pub(super) struct Write {
 }
 
 impl Write {
-    pub(super) fn new(order: CheckpointOrder, nature: &Nature, now: UnixMillis) -> Self {
+    pub(super) fn new(order: CheckpointOrder, nature: &JobBehavior, now: UnixMillis) -> Self {
         let takes_ms = match nature.answers {
             // From slightly to far too slow: some parts are done within the extension.
             Answers::TooSlow => order.timeout_ms * (11 + nature.write_ms % 10) / 10,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn stands(answers: Answers, write_ms: u64, at_ms: u64) -> CheckpointStatus {
-        let nature = Nature {
+        let nature = JobBehavior {
             work_ms: None,
             write_ms,
             answers,
@@ -184,7 +184,7 @@ mod tests {
         assert!(matches!(&extended, Ended(outcome) if outcome.is_written()));
         let mut write = Write::new(
             CheckpointOrder::new(1, "/scratch", 100_000),
-            &Nature {
+            &JobBehavior {
                 work_ms: None,
                 write_ms: 2000,
                 answers: Answers::Writes,

@@ -23,11 +23,11 @@ mod site;
 mod tests;
 mod true_progress;
 
-pub use job_behavior::{Answers, Nature};
+pub use job_behavior::{Answers, JobBehavior};
 pub use machine::PingState;
-pub use planted_bug::Plant;
+pub use planted_bug::PlantedBug;
 pub use report::{Report, Sum};
-pub use scene::{BORROWER, DAY_MS, Deed, OWNER, Part, SENSITIVE, SERVICES, START, Scene};
+pub use scene::{BORROWER, DAY_MS, DayEvent, OWNER, Part, SENSITIVE, SERVICES, START, Scene};
 pub use site::Site;
 
 use lattice_quorum_types::UnixMillis;

@@ -5,7 +5,7 @@ use lattice_quorum_types::scheduler::Setting;
 
 /// A deliberate bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedBug {
     /// A promise is withdrawn as soon as victims are preempted for it.
     PromiseDropped,
     /// A rank's failed part of a checkpoint counts as written.
@@ -32,7 +32,7 @@ pub enum Plant {
     NoGrace,
 }
 
-impl Plant {
+impl PlantedBug {
     /// All deliberate bugs.
     pub const ALL: [Self; 12] = [
         Self::PromiseDropped,

@@ -2,7 +2,7 @@
 //! failures.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
-use super::job_behavior::{Answers, Nature};
+use super::job_behavior::{Answers, JobBehavior};
 use lattice_quorum_types::{
     NodeId, ProjectPath, UnixMillis, VclusterName,
     checkpoint::CheckpointMode,
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     id::ReservationName,
     limit::Limits,
     reservation::ReservationSpec,
-    scale::{Metric, Pace, Scale},
+    scale::{Metric, Scale, ScalingPace},
     scheduler::{PreemptionPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Requeue},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Terms},
@@ -44,7 +44,7 @@ pub struct Scene {
     /// Projects with their limits, parents first.
     pub projects: Vec<(ProjectPath, Limits)>,
     /// Events in order of time.
-    pub deeds: Vec<(UnixMillis, Deed)>,
+    pub deeds: Vec<(UnixMillis, DayEvent)>,
     /// Period in which checkpoints cannot be stored.
     pub outage: (UnixMillis, UnixMillis),
     /// End of the period in which users submit and nodes fail.
@@ -64,7 +64,7 @@ pub struct Part {
 
 /// Action of a person, or event of a node or of the storage.
 #[derive(Debug, Clone)]
-pub enum Deed {
+pub enum DayEvent {
     /// A user submits an allocation.
     Submit {
         /// Name of the user.
@@ -130,11 +130,11 @@ impl Scene {
     pub fn of_hours(seed: u64, hours: u64) -> Self {
         let mut scene = Self::of(seed);
         let until = START.after(hours.min(24) * HOUR);
-        let goes_on = |deed: &Deed| matches!(deed, Deed::StorageBack);
+        let goes_on = |deed: &DayEvent| matches!(deed, DayEvent::StorageBack);
         scene
             .deeds
             .retain(|(at, deed)| *at < until || goes_on(deed));
-        scene.deeds.push((until, Deed::EndServices));
+        scene.deeds.push((until, DayEvent::EndServices));
         scene.deeds.sort_by_key(|(at, _)| *at);
         scene.until = until;
         scene
@@ -160,15 +160,17 @@ impl Scene {
         scene.reservations();
         let (from, until) = scene.outage;
         let told = Rng::new(seed, "told").chance(500);
-        scene.deeds.push((from, Deed::StorageOut { told }));
-        scene.deeds.push((until, Deed::StorageBack));
+        scene.deeds.push((from, DayEvent::StorageOut { told }));
+        scene.deeds.push((until, DayEvent::StorageBack));
         let mut rng = Rng::new(seed, "cancels");
         for _ in 0..5 {
             let at = START.after(rng.range(HOUR, DAY_MS));
             let nth = rng.next();
-            scene.deeds.push((at, Deed::Cancel { nth }));
+            scene.deeds.push((at, DayEvent::Cancel { nth }));
         }
-        scene.deeds.push((START.after(DAY_MS), Deed::EndServices));
+        scene
+            .deeds
+            .push((START.after(DAY_MS), DayEvent::EndServices));
         scene.deeds.sort_by_key(|(at, _)| *at);
         scene
     }
@@ -186,9 +188,9 @@ impl Scene {
                 max_nodes: 4,
                 metric: Metric::Gpu,
                 target_micro: 600_000,
-                pace: Pace::default(),
+                pace: ScalingPace::default(),
             };
-            let nature = Nature {
+            let nature = JobBehavior {
                 work_ms: None,
                 write_ms: 1000,
                 answers: Answers::Ignores,
@@ -207,7 +209,7 @@ impl Scene {
             let at = START.after(rng.range(1, 10 * MINUTE));
             let user = "wendy".to_owned();
             let spec = Box::new(spec);
-            self.deeds.push((at, Deed::Submit { user, spec }));
+            self.deeds.push((at, DayEvent::Submit { user, spec }));
         }
     }
 
@@ -229,7 +231,7 @@ impl Scene {
             let at = START.after(at_ms);
             let (user, spec) = job(&mut rng, vcluster, at);
             let spec = Box::new(spec);
-            self.deeds.push((at, Deed::Submit { user, spec }));
+            self.deeds.push((at, DayEvent::Submit { user, spec }));
         }
     }
 
@@ -264,7 +266,7 @@ impl Scene {
                 name: "pipeline".to_owned(),
                 members,
             });
-            self.deeds.push((at, Deed::SubmitDag { user, dag }));
+            self.deeds.push((at, DayEvent::SubmitDag { user, dag }));
         }
     }
 
@@ -281,7 +283,7 @@ impl Scene {
             let Some(node) = rng.pick(&nodes).cloned() else {
                 return;
             };
-            self.deeds.push((at, Deed::Fail { node, for_ms }));
+            self.deeds.push((at, DayEvent::Fail { node, for_ms }));
         }
     }
 
@@ -312,7 +314,7 @@ impl Scene {
             };
             let name = name(ReservationName::new(format!("r{number}")));
             let spec = Box::new(spec);
-            self.deeds.push((said_at, Deed::Reserve { name, spec }));
+            self.deeds.push((said_at, DayEvent::Reserve { name, spec }));
         }
     }
 }
@@ -405,7 +407,7 @@ fn job(rng: &mut Rng, vcluster: &str, at: UnixMillis) -> (String, AllocationSpec
         _ => Answers::Writes,
     };
     let write_ms = rng.spread(2_000, 6 * MINUTE);
-    let nature = Nature {
+    let nature = JobBehavior {
         work_ms: Some(work_ms),
         write_ms,
         answers,
@@ -473,7 +475,7 @@ mod tests {
         assert_ne!(format!("{:?}", one.deeds), format!("{:?}", other.deeds));
         let jobs = |scene: &Scene| {
             let all = scene.deeds.iter();
-            all.filter(|(_, deed)| matches!(deed, Deed::Submit { .. }))
+            all.filter(|(_, deed)| matches!(deed, DayEvent::Submit { .. }))
                 .count()
         };
         for seed in 0..20 {

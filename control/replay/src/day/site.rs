@@ -4,10 +4,10 @@ use super::{
     checks::Checks,
     event::Event as Deeds,
     machine::{Machine, PingState},
-    planted_bug::Plant,
+    planted_bug::PlantedBug,
     report::{Counts, Report},
     scene::{START, Scene},
-    true_progress::Truth,
+    true_progress::TrueProgress,
 };
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_state::State;
@@ -31,7 +31,7 @@ pub struct Site(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) scene: Scene,
-    pub(super) plant: Option<Plant>,
+    pub(super) plant: Option<PlantedBug>,
     pub(super) now: UnixMillis,
     pub(super) state: State,
     index: u64,
@@ -39,7 +39,7 @@ pub(super) struct Inner {
     pub(super) queue: BTreeMap<(UnixMillis, u64), Deeds>,
     foreseen: u64,
     pub(super) machines: BTreeMap<NodeId, Machine>,
-    pub(super) truth: Truth,
+    pub(super) truth: TrueProgress,
     pub(super) checks: Checks,
     pub(super) counts: Counts,
     pub(super) heard: Vec<(NodeId, PingState)>,
@@ -50,16 +50,16 @@ pub(super) struct Inner {
 
 impl Site {
     /// Creates the site of a seed in the morning: with projects, vClusters and nodes, without allocations.
-    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
+    pub fn new(seed: u64, plant: Option<PlantedBug>) -> Self {
         Self::with(Scene::of(seed), plant)
     }
 
     /// Creates the site with the first `hours` of its day only.
-    pub fn of_hours(seed: u64, plant: Option<Plant>, hours: u64) -> Self {
+    pub fn of_hours(seed: u64, plant: Option<PlantedBug>, hours: u64) -> Self {
         Self::with(Scene::of_hours(seed, hours), plant)
     }
 
-    fn with(scene: Scene, plant: Option<Plant>) -> Self {
+    fn with(scene: Scene, plant: Option<PlantedBug>) -> Self {
         let seed = scene.seed;
         let mut meant = scene.clone();
         if let Some(plant) = plant {
@@ -75,7 +75,7 @@ impl Site {
             queue: BTreeMap::new(),
             foreseen: 0,
             machines: BTreeMap::new(),
-            truth: Truth::default(),
+            truth: TrueProgress::default(),
             counts: Counts::default(),
             heard: Vec::new(),
             rng: Rng::new(seed, "site"),
@@ -101,7 +101,7 @@ impl Site {
     }
 
     /// Deliberate bug of this site.
-    pub fn plant(&self) -> Option<Plant> {
+    pub fn plant(&self) -> Option<PlantedBug> {
         self.inner().plant
     }
 
@@ -239,8 +239,9 @@ impl Inner {
     pub(super) fn apply(&mut self, envelope: &Envelope) -> Result<Applied, Refusal> {
         let tampered = self.tampered(envelope);
         let envelope = tampered.as_ref().unwrap_or(envelope);
-        if let (Some(Plant::LoanKept), Command::ReturnNode { .. })
-        | (Some(Plant::LeftSuspended), Command::Resume { .. }) = (self.plant, &envelope.command)
+        if let (Some(PlantedBug::LoanKept), Command::ReturnNode { .. })
+        | (Some(PlantedBug::LeftSuspended), Command::Resume { .. }) =
+            (self.plant, &envelope.command)
         {
             let revision = self.state.revision();
             let (outcome, events) = (Outcome::Done, Vec::new());
@@ -264,7 +265,7 @@ impl Inner {
             }
             Err(refusal) => self.counts.refused(&envelope.command, refusal),
         }
-        if let (Some(Plant::PromiseDropped), Command::Preempt { id, .. }, Ok(_)) =
+        if let (Some(PlantedBug::PromiseDropped), Command::Preempt { id, .. }, Ok(_)) =
             (self.plant, &envelope.command, &answer)
         {
             let withdraw = Envelope {
@@ -306,7 +307,7 @@ impl Inner {
         let mut tampered = envelope.clone();
         match (self.plant?, &mut tampered.command) {
             (
-                Plant::LostWorkCredited,
+                PlantedBug::LostWorkCredited,
                 Command::Report {
                     report: RankReport::Checkpoint { of },
                     ..
@@ -318,7 +319,7 @@ impl Inner {
                     took_ms: 1,
                 };
             }
-            (Plant::LimitsDoubled, Command::CreateProject { limits, .. }) => {
+            (PlantedBug::LimitsDoubled, Command::CreateProject { limits, .. }) => {
                 let limits = limits.as_mut()?;
                 let twice = |limit: &mut Option<u64>| *limit = limit.map(|limit| limit * 2);
                 twice(&mut limits.max_nodes);

@@ -211,7 +211,7 @@ impl Control for Plain {
     }
 }
 
-fn plainly(seed: u64, plant: Option<Plant>, hours: u64) -> Report {
+fn plainly(seed: u64, plant: Option<PlantedBug>, hours: u64) -> Report {
     let site = Site::of_hours(seed, plant, hours);
     run(&site, &mut Plain::of(&site))
 }
@@ -228,7 +228,7 @@ fn who_moves_nothing_breaks_nothing() {
 
 #[test]
 fn a_bug_that_needs_no_moves_is_found() {
-    for plant in [Plant::EndedTooSoon, Plant::LimitsDoubled] {
+    for plant in [PlantedBug::EndedTooSoon, PlantedBug::LimitsDoubled] {
         let told = (0..6).any(|seed| {
             let found = plainly(seed, Some(plant), 4).violations;
             found.iter().any(|what| what.contains(plant.told_as()))

@@ -1,15 +1,15 @@
 //! True progress of the simulated jobs: contents of checkpoints, and losses with each attempt. The deciding side never
 //! reads it.
 
-use super::{job_behavior::Nature, machine::Process};
+use super::{job_behavior::JobBehavior, machine::Process};
 use lattice_agent_rpc::{AttemptKey, CheckpointStatus};
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Progress of every allocation that was ever launched.
 #[derive(Debug, Default)]
-pub(super) struct Truth {
-    pub(super) works: BTreeMap<AllocationId, Work>,
+pub(super) struct TrueProgress {
+    pub(super) works: BTreeMap<AllocationId, JobProgress>,
     /// Attempts with a rank on a failed node. The node failed while it ran the rank, or before the rank was assigned.
     pub(super) lost: BTreeSet<(NodeId, AttemptKey)>,
     /// Allocations that users cancelled.
@@ -18,8 +18,8 @@ pub(super) struct Truth {
 
 /// Progress of one allocation.
 #[derive(Debug)]
-pub(super) struct Work {
-    pub(super) nature: Nature,
+pub(super) struct JobProgress {
+    pub(super) nature: JobBehavior,
     /// Checkpoints by number, complete or not.
     pub(super) contents: BTreeMap<u32, Content>,
     /// The last checkpoint with accepted reports of all ranks; 0: none.
@@ -82,8 +82,8 @@ impl Attempt {
     }
 }
 
-impl Work {
-    pub(super) fn new(nature: Nature) -> Self {
+impl JobProgress {
+    pub(super) fn new(nature: JobBehavior) -> Self {
         Self {
             nature,
             contents: BTreeMap::new(),
@@ -96,7 +96,7 @@ impl Work {
     }
 }
 
-impl Truth {
+impl TrueProgress {
     /// Records the end of a process: its written part counts, and its attempt comes to no end of its own.
     pub(super) fn leaves(
         &mut self,

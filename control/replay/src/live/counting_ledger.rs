@@ -3,7 +3,7 @@
 //! as long as the quorum refuses nothing. The quorum refuses a submit that exceeds a limit at once; here such a job
 //! waits. Use this ledger for exploration, and confirm results with the quorum.
 
-use super::ledger::{Ledger, News, Power, delta_of};
+use super::ledger::{Ledger, Power, VclusterChanges, delta_of};
 use crate::cluster::Cluster;
 use lattice_placement::{ClusterView, LevelView, NodeView, PendingView};
 use lattice_quorum_types::{
@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 use std::collections::BTreeMap;
 
 /// Ledger without a judge.
-pub(super) struct Books<'a> {
+pub(super) struct CountingLedger<'a> {
     cluster: &'a Cluster,
     last_id: u64,
     now: UnixMillis,
@@ -24,7 +24,7 @@ pub(super) struct Books<'a> {
     running: BTreeMap<AllocationId, RunningJob>,
     levels: BTreeMap<ProjectPath, LevelView>,
     power: Power<'a>,
-    news: News,
+    news: VclusterChanges,
 }
 
 struct RunningJob {
@@ -32,7 +32,7 @@ struct RunningJob {
     nodes: Vec<NodeId>,
 }
 
-impl<'a> Books<'a> {
+impl<'a> CountingLedger<'a> {
     pub(super) fn new(cluster: &'a Cluster, more: Vec<ProjectPath>) -> Self {
         let level = |limits: Limits| LevelView {
             limits,
@@ -56,7 +56,7 @@ impl<'a> Books<'a> {
             running: BTreeMap::new(),
             levels: known.chain(more).collect(),
             power: Power::new(cluster),
-            news: News::new(),
+            news: VclusterChanges::new(),
         }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Books<'a> {
     }
 }
 
-impl Ledger for Books<'_> {
+impl Ledger for CountingLedger<'_> {
     const ARE_FOLLOWED: bool = true;
 
     fn submit(
@@ -184,7 +184,7 @@ impl Ledger for Books<'_> {
         }
     }
 
-    fn take_news(&mut self) -> News {
+    fn take_news(&mut self) -> VclusterChanges {
         let mut news = std::mem::take(&mut self.news);
         for delta in news.values_mut() {
             delta.limit_policy = self.cluster.limit_policy;

@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Changes by vCluster.
-pub(super) type News = BTreeMap<VclusterName, Delta>;
+pub(super) type VclusterChanges = BTreeMap<VclusterName, Delta>;
 
 /// Ledger of allocations.
 pub(super) trait Ledger {
@@ -49,7 +49,7 @@ pub(super) trait Ledger {
     fn view(&self, vcluster: &VclusterName) -> ClusterView;
 
     /// Takes the changes since the last call.
-    fn take_news(&mut self) -> News;
+    fn take_news(&mut self) -> VclusterChanges;
 
     /// Time of the last event.
     fn now(&self) -> UnixMillis;
@@ -59,7 +59,10 @@ pub(super) trait Ledger {
 }
 
 /// Delta for a vCluster's scheduler, created on first use.
-pub(super) fn delta_of<'n>(news: &'n mut News, vcluster: &VclusterName) -> &'n mut Delta {
+pub(super) fn delta_of<'n>(
+    news: &'n mut VclusterChanges,
+    vcluster: &VclusterName,
+) -> &'n mut Delta {
     if !news.contains_key(vcluster) {
         news.insert(vcluster.clone(), Delta::default());
     }
@@ -85,7 +88,7 @@ impl<'a> Power<'a> {
     }
 
     /// Adds or removes a busy node's power in its domain and all parent domains.
-    pub(super) fn draw(&mut self, id: &NodeId, works: bool, news: &mut News) {
+    pub(super) fn draw(&mut self, id: &NodeId, works: bool, news: &mut VclusterChanges) {
         if self.cluster.power.is_empty() {
             return;
         }

@@ -14,7 +14,7 @@ mod tests;
 use crate::{
     cluster::{Cluster, ClusterError, Queue},
     schedule::{Promise, Served, Watch},
-    trace::{Job, Skip, Skipped, Workload},
+    trace::{Job, SkipReason, SkippedLines, Workload},
 };
 use lattice_placement::{ClusterView, NodeFacts, Planner, Policy, RunningView, check_possible};
 use lattice_quorum_types::{
@@ -42,7 +42,7 @@ pub struct Options {
     /// Judge of proposals.
     pub judge: Judge,
     /// Treatment of a submit that the quorum refuses because a limit is reached.
-    pub refused: Refused,
+    pub refused: OverLimitPolicy,
     /// Longest time between plans while jobs wait that could start, milliseconds; `None`: plans follow events only.
     pub every_ms: Option<u64>,
 }
@@ -59,7 +59,7 @@ pub enum Judge {
 
 /// Treatment of a submit that exceeds the current headroom. A submit that never fits is refused for good.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Refused {
+pub enum OverLimitPolicy {
     /// The user submits again, in order of refusal within the project, when an allocation ends.
     #[default]
     ComesAgain,
@@ -69,7 +69,7 @@ pub enum Refused {
 
 /// Counts of actions other than starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deeds {
+pub struct ActionCounts {
     /// Number of plans.
     pub plans: u64,
     /// Number of skipped plans: no waiting job could have started.
@@ -110,8 +110,8 @@ pub fn run(
     workload: &Workload,
     options: &Options,
     watch: &mut dyn Watch,
-    skipped: &mut Skipped,
-) -> Result<Deeds, LiveError> {
+    skipped: &mut SkippedLines,
+) -> Result<ActionCounts, LiveError> {
     let begin = workload.jobs.first().map_or(0, |job| job.submit_ms);
     // Only differences of times count, but the state's time must not be 0.
     let shift = match workload.epoch_ms {
@@ -126,7 +126,7 @@ pub fn run(
             serve(cluster, workload, options, shift, ledger, watch, skipped)
         }
         Judge::Nobody => {
-            let ledger = counting_ledger::Books::new(cluster, more);
+            let ledger = counting_ledger::CountingLedger::new(cluster, more);
             serve(cluster, workload, options, shift, ledger, watch, skipped)
         }
     }
@@ -139,8 +139,8 @@ fn serve(
     shift: u64,
     ledger: impl Ledger,
     watch: &mut dyn Watch,
-    skipped: &mut Skipped,
-) -> Result<Deeds, LiveError> {
+    skipped: &mut SkippedLines,
+) -> Result<ActionCounts, LiveError> {
     let mut serving = Serving {
         cluster,
         workload,
@@ -153,7 +153,7 @@ fn serve(
         has_hardware: cluster.has_hardware(),
         ends: BinaryHeap::new(),
         started: 0,
-        deeds: Deeds::default(),
+        deeds: ActionCounts::default(),
         skipped,
         ledger,
     };
@@ -215,10 +215,10 @@ struct Kind {
 }
 
 /// Reason why a job is not accepted.
-enum Denied {
+enum SubmitRejection {
     /// A limit of the project is reached.
     ForNow(ProjectPath, String),
-    ForGood(Skip, String),
+    ForGood(SkipReason, String),
 }
 
 struct Serving<'a, L> {
@@ -232,13 +232,13 @@ struct Serving<'a, L> {
     jobs: BTreeMap<AllocationId, u32>,
     /// Refused jobs by project, in order of arrival, with the last refusal text.
     outside: BTreeMap<ProjectPath, VecDeque<(u32, String)>>,
-    refused: Refused,
+    refused: OverLimitPolicy,
     /// The nodes have hardware descriptions; otherwise constraints are ignored.
     has_hardware: bool,
     ends: BinaryHeap<Reverse<(u64, u64, AllocationId)>>,
     started: u64,
-    deeds: Deeds,
-    skipped: &'a mut Skipped,
+    deeds: ActionCounts,
+    skipped: &'a mut SkippedLines,
     ledger: L,
 }
 
@@ -314,16 +314,20 @@ impl<L: Ledger> Serving<'_, L> {
     fn submit(&mut self, place: u32, job: &Job, now: u64) {
         match self.try_submit(place, job, now) {
             Ok(()) => {}
-            Err(Denied::ForNow(project, said)) if self.refused == Refused::ComesAgain => {
+            Err(SubmitRejection::ForNow(project, said))
+                if self.refused == OverLimitPolicy::ComesAgain =>
+            {
                 let outside = self.outside.entry(project).or_default();
                 outside.push_back((place, said));
             }
-            Err(Denied::ForNow(_, said)) => self.skipped.add(job.line, Skip::Refused, || said),
-            Err(Denied::ForGood(why, said)) => self.skipped.add(job.line, why, || said),
+            Err(SubmitRejection::ForNow(_, said)) => {
+                self.skipped.add(job.line, SkipReason::Refused, || said)
+            }
+            Err(SubmitRejection::ForGood(why, said)) => self.skipped.add(job.line, why, || said),
         }
     }
 
-    fn try_submit(&mut self, place: u32, job: &Job, now: u64) -> Result<(), Denied> {
+    fn try_submit(&mut self, place: u32, job: &Job, now: u64) -> Result<(), SubmitRejection> {
         let spec = self.spec(job)?;
         let user = &self.workload.users[job.user as usize];
         let (at, nodes) = (self.at(now), spec.nodes);
@@ -342,9 +346,9 @@ impl<L: Ledger> Serving<'_, L> {
                     Refusal::LimitExceeded { levels, .. }
                         if levels.iter().all(|level| level.requested <= level.limit) =>
                     {
-                        Denied::ForNow(project, said)
+                        SubmitRejection::ForNow(project, said)
                     }
-                    _ => Denied::ForGood(Skip::Refused, said),
+                    _ => SubmitRejection::ForGood(SkipReason::Refused, said),
                 })
             }
         }
@@ -359,11 +363,13 @@ impl<L: Ledger> Serving<'_, L> {
                 self.deeds.resubmitted += 1;
                 match self.try_submit(*place, job, now) {
                     Ok(()) => {}
-                    Err(Denied::ForNow(_, again)) => {
+                    Err(SubmitRejection::ForNow(_, again)) => {
                         *said = again;
                         break;
                     }
-                    Err(Denied::ForGood(why, said)) => self.skipped.add(job.line, why, || said),
+                    Err(SubmitRejection::ForGood(why, said)) => {
+                        self.skipped.add(job.line, why, || said)
+                    }
                 }
                 queue.pop_front();
             }
@@ -377,7 +383,7 @@ impl<L: Ledger> Serving<'_, L> {
         let (workload, last) = (self.workload, self.ledger.now());
         for (place, said) in std::mem::take(&mut self.outside).into_values().flatten() {
             let line = workload.jobs[place as usize].line;
-            self.skipped.add(line, Skip::Refused, || said);
+            self.skipped.add(line, SkipReason::Refused, || said);
         }
         for part in self
             .parts
@@ -398,12 +404,12 @@ impl<L: Ledger> Serving<'_, L> {
                         .unwrap_or_default()
                         .to_owned()
                 };
-                self.skipped.add(line, Skip::NeverStarted, why);
+                self.skipped.add(line, SkipReason::NeverStarted, why);
             }
         }
     }
 
-    fn spec(&mut self, job: &Job) -> Result<AllocationSpec, Denied> {
+    fn spec(&mut self, job: &Job) -> Result<AllocationSpec, SubmitRejection> {
         let (cluster, workload, has_hardware) = (self.cluster, self.workload, self.has_hardware);
         let key = (job.tenant, job.request);
         let kind = self
@@ -411,7 +417,7 @@ impl<L: Ledger> Serving<'_, L> {
             .by_kind
             .entry(key)
             .or_insert_with(|| kind(cluster, workload, job, has_hardware));
-        let denied = |reason| Denied::ForGood(Skip::Refused, reason);
+        let denied = |reason| SubmitRejection::ForGood(SkipReason::Refused, reason);
         let kind = kind.clone().map_err(denied)?;
         let key = (job.request, job.size);
         let possible = self.specs.possible.entry(key).or_insert_with(|| {
@@ -424,7 +430,7 @@ impl<L: Ledger> Serving<'_, L> {
         });
         possible
             .clone()
-            .map_err(|reason| Denied::ForGood(Skip::Impossible, reason))?;
+            .map_err(|reason| SubmitRejection::ForGood(SkipReason::Impossible, reason))?;
         let runs = Runs {
             argv: vec!["job".to_owned()],
             ..Runs::default()

@@ -3,7 +3,7 @@
 
 use super::{
     LiveError,
-    ledger::{Ledger, News, Power, delta_of},
+    ledger::{Ledger, Power, VclusterChanges, delta_of},
 };
 use crate::cluster::{Cluster, ClusterError, Host};
 use lattice_placement::{ClusterView, Delta, NodeFacts};
@@ -66,7 +66,7 @@ pub(super) struct Quorum<'a> {
     changes: Changes,
     has_changes: bool,
     index: u64,
-    news: News,
+    news: VclusterChanges,
     power: Power<'a>,
     leases: BTreeMap<VclusterName, (Fence, UnixMillis)>,
     service: Principal,
@@ -103,7 +103,7 @@ impl<'a> Quorum<'a> {
             seen,
             state,
             index: 0,
-            news: News::new(),
+            news: VclusterChanges::new(),
             power: Power::new(cluster),
             leases: BTreeMap::new(),
             service: principal(SERVICE, Role::Service),
@@ -308,7 +308,7 @@ impl Ledger for Quorum<'_> {
         }
     }
 
-    fn take_news(&mut self) -> News {
+    fn take_news(&mut self) -> VclusterChanges {
         let mut news = std::mem::take(&mut self.news);
         if std::mem::take(&mut self.has_changes) {
             let changes = std::mem::replace(&mut self.changes, Changes::since(&self.seen));

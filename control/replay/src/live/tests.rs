@@ -6,7 +6,7 @@ use crate::{
     check::{ScheduleFacts, check},
     generate::{Plan, generate},
     policy,
-    run::{self, Decider, How, Machine},
+    run::{self, Decider, Machine, ReplayOptions},
     schedule::{NodeSets, SameInstant, Schedule},
     textbook::{self, Textbook},
     trace,
@@ -32,10 +32,14 @@ fn options(weights: &str, judge: Judge) -> Options {
     }
 }
 
-fn served(cluster: &Cluster, workload: &Workload, options: Options) -> (Schedule, Skipped, Deeds) {
+fn served(
+    cluster: &Cluster,
+    workload: &Workload,
+    options: Options,
+) -> (Schedule, SkippedLines, ActionCounts) {
     let mut schedule = Schedule::of(workload.jobs.len(), true);
     schedule.nodes = Some(NodeSets::of(workload.jobs.len(), cluster.nodes.keys()));
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedLines::default();
     let deeds = run(cluster, workload, &options, &mut schedule, &mut skipped).unwrap();
     (schedule, skipped, deeds)
 }
@@ -210,12 +214,12 @@ fn limits_queues_and_power_of_a_site_hold() {
     let at = |job: usize| found.served[job].start_ms / 1000;
     assert_eq!(at(1), 100);
     let gives_up = Options {
-        refused: Refused::GivesUp,
+        refused: OverLimitPolicy::GivesUp,
         ..options("balanced", Judge::Quorum)
     };
     let (_, skipped, _) = served(&cluster, &workload, gives_up);
     assert_eq!(
-        (skipped.counts()[&Skip::Refused], skipped.refused()),
+        (skipped.counts()[&SkipReason::Refused], skipped.refused()),
         (2, 3)
     );
     // Nodes with low power first: 4 of b draw 2 kW.
@@ -232,7 +236,7 @@ fn limits_queues_and_power_of_a_site_hold() {
         &workload,
         &Machine::Cluster(Box::new(cluster)),
         &Decider::Lattice(None),
-        &How::default(),
+        &ReplayOptions::default(),
     )
     .unwrap();
     assert_eq!(outcome.metrics.qos_met_fraction, Some(0.5));
@@ -260,7 +264,7 @@ power_domains: {d: {budget_kw: 2}}
     ]);
     for judge in [Judge::Quorum, Judge::Nobody] {
         let (found, skipped, _) = served(&cluster, &workload, options("balanced", judge));
-        assert_eq!(skipped.counts()[&Skip::NeverStarted], 2, "{judge:?}");
+        assert_eq!(skipped.counts()[&SkipReason::NeverStarted], 2, "{judge:?}");
         assert!(
             skipped.told()[0].starts_with("line 2 never starts: "),
             "{:?}",

@@ -2,7 +2,7 @@
 //! because processors without names have no fixed row.
 
 use super::{
-    Page, Side,
+    Page, PolicySchedule,
     series::{queue, span},
     svg::{Axis, Chart, colour, escaped},
 };
@@ -71,7 +71,7 @@ fn chart<'a>(
 /// Jobs that run in the window.
 fn within<'a>(
     page: &'a Page<'_>,
-    side: &'a Side<'_>,
+    side: &'a PolicySchedule<'_>,
     (from, to): (u64, u64),
 ) -> impl Iterator<Item = usize> + 'a {
     let jobs = page
@@ -86,7 +86,7 @@ fn within<'a>(
     runs.map(|(place, _)| place)
 }
 
-fn title(page: &Page<'_>, side: &Side<'_>, place: usize) -> String {
+fn title(page: &Page<'_>, side: &PolicySchedule<'_>, place: usize) -> String {
     let (job, served) = (&page.workload.jobs[place], &side.schedule.served[place]);
     let tenant = page
         .workload
@@ -118,7 +118,7 @@ fn whose(page: &Page<'_>, place: usize) -> &'static str {
 
 fn on_nodes(
     page: &Page<'_>,
-    side: &Side<'_>,
+    side: &PolicySchedule<'_>,
     nodes: &NodeSets,
     window: (u64, u64),
     hours: Hours<'_>,
@@ -148,7 +148,12 @@ fn on_nodes(
     with_rest(chart.done("jobs on nodes over time", true), boxes)
 }
 
-fn anywhere(page: &Page<'_>, side: &Side<'_>, window: (u64, u64), hours: Hours<'_>) -> String {
+fn anywhere(
+    page: &Page<'_>,
+    side: &PolicySchedule<'_>,
+    window: (u64, u64),
+    hours: Hours<'_>,
+) -> String {
     let mut chart = chart(page, window, hours, page.workload.unit.name());
     let mut places: Vec<usize> = within(page, side, window).collect();
     places.sort_by_key(|place| (side.schedule.served[*place].start_ms, *place));

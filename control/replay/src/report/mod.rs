@@ -21,7 +21,7 @@ const TENANTS: usize = 12;
 
 /// Policy with its schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct PolicySchedule<'a> {
     /// Name of the policy.
     pub name: &'a str,
     /// Schedule of the workload with the recorded submits.
@@ -42,7 +42,7 @@ pub struct Page<'a> {
     /// Terms by which the schedules were measured.
     pub terms: &'a Terms,
     /// Policies.
-    pub sides: &'a [Side<'a>],
+    pub sides: &'a [PolicySchedule<'a>],
     /// Differences between the policies.
     pub rows: &'a [Row],
     /// Number of seeds.

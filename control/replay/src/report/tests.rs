@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     compare::compare,
     generate::{Plan, generate},
-    run::{Decider, How, Machine, run, terms},
+    run::{Decider, Machine, ReplayOptions, run, terms},
     textbook::Textbook,
 };
 
@@ -21,14 +21,14 @@ fn page_of(tenants: u32, name: &str) -> String {
     workload.tenants[0] = name.to_owned();
     let machine = Machine::Alike(32);
     let deciders = [Textbook::Easy, Textbook::Fcfs].map(Decider::Textbook);
-    let outcomes =
-        deciders.map(|decider| run(&workload, &machine, &decider, &How::default()).unwrap());
+    let outcomes = deciders
+        .map(|decider| run(&workload, &machine, &decider, &ReplayOptions::default()).unwrap());
     let rows = compare(
         &outcomes
             .each_ref()
             .map(|outcome| vec![outcome.metrics.clone()]),
     );
-    let sides = outcomes.each_ref().map(|outcome| Side {
+    let sides = outcomes.each_ref().map(|outcome| PolicySchedule {
         name,
         schedule: &outcome.schedule,
         classes: &outcome.metrics.starvation,
@@ -80,7 +80,7 @@ fn what_is_drawn_is_what_was_measured() {
         &workload,
         &machine,
         &Decider::Textbook(Textbook::Easy),
-        &How::default(),
+        &ReplayOptions::default(),
     )
     .unwrap();
     let page = Page {

@@ -2,15 +2,15 @@
 
 use super::{Decide, Entry};
 use crate::schedule::{Promise, Watch};
-use lattice_placement::Floors;
+use lattice_placement::StartBounds;
 
 /// Number of free processors over time: each step holds from its time until the next step.
 #[cfg_attr(test, derive(Clone))]
-struct Free {
+struct FreeProcessors {
     steps: Vec<(u64, u32)>,
 }
 
-impl Free {
+impl FreeProcessors {
     /// Index of the step that contains `at`.
     fn place(&self, at: u64) -> usize {
         self.steps.partition_point(|(from, _)| *from <= at) - 1
@@ -88,7 +88,7 @@ impl Free {
 
 /// Scheduler with conservative backfilling.
 pub(super) struct Conservative {
-    free: Free,
+    free: FreeProcessors,
     /// Waiting jobs with their promised starts, in order of arrival.
     queue: Vec<(Entry, u64)>,
     /// Processors that no job holds now. Some ends of this instant may not have been reported yet.
@@ -100,7 +100,7 @@ pub(super) struct Conservative {
 impl Conservative {
     pub(super) fn new(procs: u32) -> Self {
         Self {
-            free: Free {
+            free: FreeProcessors {
                 steps: vec![(0, procs)],
             },
             queue: Vec::new(),
@@ -115,7 +115,7 @@ impl Conservative {
         let mut order: Vec<usize> = (0..self.queue.len()).collect();
         order.sort_by_key(|place| self.queue[*place].1);
         // A move releases processors after the old start only, and so after all starts that were found before.
-        let mut floors = Floors::default();
+        let mut floors = StartBounds::default();
         for place in order {
             let (entry, at) = self.queue[place];
             if at <= now {

@@ -5,7 +5,7 @@ use crate::schedule::{Promise, Watch};
 
 /// Jobs that may start ahead of the first waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ahead {
+pub(super) enum BackfillJobs {
     Nobody,
     AsTheyCame,
     ShortestFirst,
@@ -13,7 +13,7 @@ pub(super) enum Ahead {
 
 /// Scheduler with EASY backfilling.
 pub(super) struct Easy {
-    ahead: Ahead,
+    ahead: BackfillJobs,
     free: u32,
     /// Waiting jobs in order of arrival.
     queue: Vec<Entry>,
@@ -23,18 +23,18 @@ pub(super) struct Easy {
     came: usize,
     has_ended: bool,
     /// Promise to the first waiting job; valid until a running job ends or the first job starts.
-    shadow: Option<Shadow>,
+    shadow: Option<ShadowTime>,
 }
 
 /// Earliest start of the first waiting job, and the number of processors that remain free then.
 #[derive(Debug, Clone, Copy)]
-struct Shadow {
+struct ShadowTime {
     at: u64,
     extra: u32,
 }
 
 impl Easy {
-    pub(super) fn new(procs: u32, ahead: Ahead) -> Self {
+    pub(super) fn new(procs: u32, ahead: BackfillJobs) -> Self {
         Self {
             ahead,
             free: procs,
@@ -54,7 +54,7 @@ impl Easy {
     }
 
     /// Jobs end in the expected order; the first end that frees enough processors is the shadow time.
-    fn shadow(&self, head: Entry) -> Shadow {
+    fn shadow(&self, head: Entry) -> ShadowTime {
         let mut free = self.free;
         let mut at = 0;
         for (end, _, size) in &self.running {
@@ -64,14 +64,14 @@ impl Easy {
             free += size;
             at = *end;
         }
-        Shadow {
+        ShadowTime {
             at,
             extra: free - head.size,
         }
     }
 
     /// Checks whether a later job may start: it ends before the shadow time, or leaves enough processors.
-    fn fits(&self, entry: Entry, now: u64, shadow: Shadow) -> Option<Shadow> {
+    fn fits(&self, entry: Entry, now: u64, shadow: ShadowTime) -> Option<ShadowTime> {
         if entry.size > self.free {
             return None;
         }
@@ -79,7 +79,7 @@ impl Easy {
             return Some(shadow);
         }
         let extra = shadow.extra.checked_sub(entry.size)?;
-        Some(Shadow { extra, ..shadow })
+        Some(ShadowTime { extra, ..shadow })
     }
 }
 
@@ -118,7 +118,7 @@ impl Decide for Easy {
         let Some(head) = self.queue.first().copied() else {
             return;
         };
-        if self.ahead == Ahead::Nobody {
+        if self.ahead == BackfillJobs::Nobody {
             return;
         }
         // The shadow stays valid while no job ends and the first job stays: backfilled jobs do not delay it.
@@ -141,7 +141,7 @@ impl Decide for Easy {
             // Indices in the queue, which has fewer than 2^32 jobs.
             candidates.extend(fit.map(|(place, _)| place as u32));
         }
-        if self.ahead == Ahead::ShortestFirst {
+        if self.ahead == BackfillJobs::ShortestFirst {
             candidates.sort_by_key(|place| self.queue[*place as usize].planned_ms);
         }
         let mut gone = Vec::new();

@@ -61,19 +61,19 @@ trait Decide {
 pub fn run(policy: Textbook, procs: u32, order: SameInstant, jobs: &[Job], watch: &mut dyn Watch) {
     match policy {
         Textbook::Fcfs => serve(
-            easy::Easy::new(procs, easy::Ahead::Nobody),
+            easy::Easy::new(procs, easy::BackfillJobs::Nobody),
             order,
             jobs,
             watch,
         ),
         Textbook::Easy => serve(
-            easy::Easy::new(procs, easy::Ahead::AsTheyCame),
+            easy::Easy::new(procs, easy::BackfillJobs::AsTheyCame),
             order,
             jobs,
             watch,
         ),
         Textbook::Sjbf => serve(
-            easy::Easy::new(procs, easy::Ahead::ShortestFirst),
+            easy::Easy::new(procs, easy::BackfillJobs::ShortestFirst),
             order,
             jobs,
             watch,

@@ -2,7 +2,7 @@
 //! seconds or from 0), run time in seconds, nodes, and two columns that do not affect a schedule. Jobs have whole
 //! nodes; the logs have no estimates and no users.
 
-use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{lines::Line, request::Request};
 
 const COLUMNS: [&str; 4] = ["Job_name", "Submit", "Runtime", "Nodes"];
@@ -38,20 +38,20 @@ impl Reader for Alcf {
         }
         let [number, submit_s, run_s, nodes] = values;
         let ms = |s: i64| u64::try_from(s).ok().and_then(|s| s.checked_mul(1000));
-        let kept = || -> Result<Job, Skip> {
+        let kept = || -> Result<Job, SkipReason> {
             Ok(Job {
                 number: u64::try_from(number).unwrap_or(line.number),
                 line: line.number,
-                submit_ms: ms(submit_s).ok_or(Skip::NoSubmitTime)?,
+                submit_ms: ms(submit_s).ok_or(SkipReason::NoSubmitTime)?,
                 run_ms: match run_s {
-                    0 => return Err(Skip::ZeroRunTime),
-                    _ => ms(run_s).ok_or(Skip::NoRunTime)?,
+                    0 => return Err(SkipReason::ZeroRunTime),
+                    _ => ms(run_s).ok_or(SkipReason::NoRunTime)?,
                 },
                 estimate_ms: UNKNOWN,
                 waited_ms: UNKNOWN,
                 size: match nodes {
-                    ..1 => return Err(Skip::NoSize),
-                    _ => u32::try_from(nodes).map_err(|_| Skip::TooLarge)?,
+                    ..1 => return Err(SkipReason::NoSize),
+                    _ => u32::try_from(nodes).map_err(|_| SkipReason::TooLarge)?,
                 },
                 user: 0,
                 tenant: 0,

@@ -13,7 +13,7 @@ mod swf;
 #[cfg(test)]
 mod tests;
 
-pub use skip::{Skip, Skipped};
+pub use skip::{SkipReason, SkippedLines};
 
 use crate::{
     cluster::Cluster,
@@ -111,7 +111,7 @@ pub struct Workload {
     /// Distinct requests of jobs.
     pub requests: Vec<Request>,
     /// Skipped lines and jobs.
-    pub skipped: Skipped,
+    pub skipped: SkippedLines,
     /// Number of lines read.
     pub lines: u64,
     /// Notes on the trace for readers of the results.
@@ -234,7 +234,7 @@ pub enum TraceError {
         /// Number of lines read.
         lines: u64,
         /// Skipped jobs with reasons.
-        skipped: Box<Skipped>,
+        skipped: Box<SkippedLines>,
     },
     /// More jobs than 2^32.
     #[error("{}, line {line}: more than {} jobs", path.display(), u32::MAX)]
@@ -331,7 +331,7 @@ pub fn read(lines: Lines, path: &Path, options: Options) -> Result<Workload, Tra
                     reason,
                 });
             }
-            builder.skip(line.number, Skip::NotRead, || reason);
+            builder.skip(line.number, SkipReason::NotRead, || reason);
         }
         if builder.is_full {
             return Err(TraceError::TooMany {
@@ -363,7 +363,7 @@ fn new_reader(format: Format, unit: Option<Unit>) -> Box<dyn Reader> {
         Format::Sacct => Box::new(sacct::Sacct::new(unit)),
         Format::Alcf => Box::new(alcf::Alcf),
         Format::Openb => Box::new(openb::Openb::default()),
-        Format::Record => Box::new(recorded::Recorded::default()),
+        Format::Record => Box::new(recorded::RecordedTrace::default()),
     }
 }
 
@@ -371,7 +371,7 @@ fn new_reader(format: Format, unit: Option<Unit>) -> Box<dyn Reader> {
 #[derive(Debug, Default)]
 struct Builder {
     jobs: Vec<Job>,
-    skipped: Skipped,
+    skipped: SkippedLines,
     users: Names<String>,
     tenants: Names<String>,
     requests: Names<Request>,
@@ -379,7 +379,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn skip(&mut self, line: u64, why: Skip, detail: impl FnOnce() -> String) {
+    fn skip(&mut self, line: u64, why: SkipReason, detail: impl FnOnce() -> String) {
         self.skipped.add(line, why, detail);
     }
 
@@ -387,7 +387,7 @@ impl Builder {
         let asked_ms = Some(job.estimate_ms).filter(|ms| *ms != UNKNOWN);
         let is_real = job.submit_ms < YEAR_2200_MS && job.run_ms <= DECADE_MS;
         if !is_real || asked_ms.is_some_and(|ms| ms > CENTURY_MS) {
-            return self.skip(job.line, Skip::Implausible, String::new);
+            return self.skip(job.line, SkipReason::Implausible, String::new);
         }
         self.is_full |= self.jobs.len() >= u32::MAX as usize;
         self.jobs.push(job);

@@ -1,7 +1,7 @@
 //! Reader for tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023, `openb_pod_list_*.csv`), with a header
 //! line. A task requests a part of one node; here each task is a job with one node. Cite Weng et al., USENIX ATC 2023.
 
-use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{lines::Line, request::Request};
 use lattice_quorum_types::spec::Constraints;
 
@@ -72,14 +72,14 @@ impl Reader for Openb {
         let (created, deleted, scheduled) =
             (number(CREATED)?, number(DELETED)?, number(SCHEDULED)?);
         let name = get(NAME).unwrap_or_default();
-        let kept = || -> Result<Job, Skip> {
-            let submit_s = created.ok_or(Skip::NoSubmitTime)?;
-            let started_s = scheduled.ok_or(Skip::NoRunTime)?;
+        let kept = || -> Result<Job, SkipReason> {
+            let submit_s = created.ok_or(SkipReason::NoSubmitTime)?;
+            let started_s = scheduled.ok_or(SkipReason::NoRunTime)?;
             let run_s = deleted
                 .and_then(|end| end.checked_sub(started_s))
-                .ok_or(Skip::NoRunTime)?;
+                .ok_or(SkipReason::NoRunTime)?;
             if run_s == 0 {
-                return Err(Skip::ZeroRunTime);
+                return Err(SkipReason::ZeroRunTime);
             }
             let ms = |s: u64| s.saturating_mul(1000);
             let digits = name

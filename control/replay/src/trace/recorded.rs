@@ -2,18 +2,18 @@
 //! cluster has every node that was in service at some time, and limits and weights as they were at the end. Assigned
 //! nodes and their times are not taken from the record.
 
-use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{cluster::Cluster, lines::Line, request::Request};
 use lattice_placement::{
     ClusterView, PendingView, Policy,
-    record::{self, Changed, Outcome, RECORD_FORMAT},
+    record::{self, ChangedAllocation, Outcome, RECORD_FORMAT},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, event::AllocationChange};
 use std::collections::BTreeMap;
 
 /// Reader for Lattice's own records.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct RecordedTrace {
     views: BTreeMap<VclusterName, ClusterView>,
     policies: BTreeMap<VclusterName, Policy>,
     allocations: BTreeMap<AllocationId, AllocationRecord>,
@@ -30,7 +30,7 @@ struct AllocationRecord {
     ended_at: Option<UnixMillis>,
 }
 
-impl Reader for Recorded {
+impl Reader for RecordedTrace {
     fn line(&mut self, line: &Line<'_>, _: &mut Builder) -> Result<(), String> {
         let parsed: record::Line =
             serde_json::from_str(line.text).map_err(|error| error.to_string())?;
@@ -96,8 +96,8 @@ impl Reader for Recorded {
             let began = known.started_at.or(known.assigned_at);
             let (Some(began), Some(ended)) = (began, known.ended_at) else {
                 let why = match began {
-                    None => Skip::NoRunTime,
-                    Some(_) => Skip::StillRunning,
+                    None => SkipReason::NoRunTime,
+                    Some(_) => SkipReason::StillRunning,
                 };
                 into.skip(line, why, String::new);
                 continue;
@@ -136,7 +136,7 @@ impl Reader for Recorded {
     }
 }
 
-impl Recorded {
+impl RecordedTrace {
     fn came(&mut self, id: AllocationId, line: u64, vcluster: &VclusterName, asks: &PendingView) {
         self.allocations
             .entry(id)
@@ -150,7 +150,7 @@ impl Recorded {
             });
     }
 
-    fn changed(&mut self, line: u64, changed: Changed) {
+    fn changed(&mut self, line: u64, changed: ChangedAllocation) {
         if let Some(asks) = &changed.asks {
             self.came(changed.id, line, &changed.vcluster, asks);
         }

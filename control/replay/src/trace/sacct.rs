@@ -4,7 +4,7 @@
 //!
 //! Times are Slurm's local times without a zone, or Unix seconds (`SLURM_TIME_FORMAT=%s`).
 
-use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{lines::Line, request::Request};
 use jiff::civil::DateTime;
 use lattice_quorum_types::spec::Constraints;
@@ -114,7 +114,7 @@ impl Reader for Sacct {
         match job? {
             Ok(job) => into.push(job),
             // Steps are not jobs; they are counted but not reported as skipped.
-            Err(Skip::PartOfAJob) => self.steps += 1,
+            Err(SkipReason::PartOfAJob) => self.steps += 1,
             Err(why) => into.skip(line.number, why, String::new),
         }
         Ok(())
@@ -182,14 +182,14 @@ impl Sacct {
         line: u64,
         row: &Row<'_>,
         into: &mut Builder,
-    ) -> Result<Result<Job, Skip>, String> {
+    ) -> Result<Result<Job, SkipReason>, String> {
         let id = row.get(JOB_ID).unwrap_or_default();
         // A job step, such as 123.batch or 123.0.
         if id.contains('.') {
-            return Ok(Err(Skip::PartOfAJob));
+            return Ok(Err(SkipReason::PartOfAJob));
         }
         let Some(submitted_ms) = self.time(row, SUBMIT)? else {
-            return Ok(Err(Skip::NoSubmitTime));
+            return Ok(Err(SkipReason::NoSubmitTime));
         };
         // The job could not start before its eligible time, because of a dependency or a begin time.
         let eligible_ms = self.time(row, ELIGIBLE)?.filter(|at| *at > submitted_ms);
@@ -200,10 +200,10 @@ impl Sacct {
             .iter()
             .any(|is| state.starts_with(is))
         {
-            return Ok(Err(Skip::StillRunning));
+            return Ok(Err(SkipReason::StillRunning));
         }
         let Some(run_ms) = run_ms(row, start, end)? else {
-            return Ok(Err(Skip::NoRunTime));
+            return Ok(Err(SkipReason::NoRunTime));
         };
         let sizes = match self.unit {
             Unit::Nodes => NODES,
@@ -211,17 +211,17 @@ impl Sacct {
         };
         let size = row.number(&sizes)?.unwrap_or(0);
         let size = match u32::try_from(size) {
-            Ok(0) => return Ok(Err(Skip::NoSize)),
+            Ok(0) => return Ok(Err(SkipReason::NoSize)),
             Ok(size) => size,
-            Err(_) => return Ok(Err(Skip::TooLarge)),
+            Err(_) => return Ok(Err(SkipReason::TooLarge)),
         };
         if run_ms == 0 {
             // Usually cancelled before it started.
             let never_ran = start.is_none();
             return Ok(Err(if never_ran {
-                Skip::NoRunTime
+                SkipReason::NoRunTime
             } else {
-                Skip::ZeroRunTime
+                SkipReason::ZeroRunTime
             }));
         }
         self.late += u64::from(eligible_ms.is_some());

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 /// Reason why a line of a trace is not replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Skip {
+pub enum SkipReason {
     /// The line cannot be read.
     NotRead,
     /// The job has no submit time.
@@ -34,7 +34,7 @@ pub enum Skip {
     NeverStarted,
 }
 
-impl fmt::Display for Skip {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotRead => "cannot be read",
@@ -55,7 +55,7 @@ impl fmt::Display for Skip {
     }
 }
 
-impl From<swf::SkipReason> for Skip {
+impl From<swf::SkipReason> for SkipReason {
     fn from(reason: swf::SkipReason) -> Self {
         match reason {
             swf::SkipReason::NoSubmitTime => Self::NoSubmitTime,
@@ -69,7 +69,7 @@ impl From<swf::SkipReason> for Skip {
 /// Number of lines of each kind that are stored with details.
 const KEPT: usize = 10;
 
-impl Skip {
+impl SkipReason {
     /// Whether the job was submitted and refused, which is not a fault of the trace.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Refused | Self::Impossible)
@@ -78,15 +78,15 @@ impl Skip {
 
 /// Skipped lines: the number of each kind, and the first lines of each kind with details.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Skipped {
-    counts: BTreeMap<Skip, u64>,
+pub struct SkippedLines {
+    counts: BTreeMap<SkipReason, u64>,
     #[serde(skip)]
-    first: BTreeMap<Skip, Vec<(u64, String)>>,
+    first: BTreeMap<SkipReason, Vec<(u64, String)>>,
 }
 
-impl Skipped {
+impl SkippedLines {
     /// Adds a line.
-    pub fn add(&mut self, line: u64, why: Skip, detail: impl FnOnce() -> String) {
+    pub fn add(&mut self, line: u64, why: SkipReason, detail: impl FnOnce() -> String) {
         *self.counts.entry(why).or_default() += 1;
         let first = self.first.entry(why).or_default();
         if first.len() < KEPT {
@@ -95,7 +95,7 @@ impl Skipped {
     }
 
     /// Number of lines by kind.
-    pub fn counts(&self) -> &BTreeMap<Skip, u64> {
+    pub fn counts(&self) -> &BTreeMap<SkipReason, u64> {
         &self.counts
     }
 
@@ -127,7 +127,10 @@ impl Skipped {
             let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
             match why {
                 // Details of these kinds differ from line to line.
-                Skip::NotRead | Skip::Refused | Skip::Impossible | Skip::NeverStarted => {
+                SkipReason::NotRead
+                | SkipReason::Refused
+                | SkipReason::Impossible
+                | SkipReason::NeverStarted => {
                     told.extend(alike(first).iter().map(|(line, others, detail)| {
                         let likewise = match others[..] {
                             [] => String::new(),

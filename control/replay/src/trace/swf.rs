@@ -1,6 +1,6 @@
 //! Reader for the Standard Workload Format.
 
-use super::{Builder, Job, Reader, Skip, UNKNOWN, Unit, Workload};
+use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{
     lines::Line,
     request::Request,
@@ -79,10 +79,10 @@ impl Reader for Swf {
     }
 }
 
-fn job(record: &SwfRecord, into: &mut Builder) -> Result<Job, Skip> {
+fn job(record: &SwfRecord, into: &mut Builder) -> Result<Job, SkipReason> {
     let known = record.replayable()?;
     if known.run_s == 0 {
-        return Err(Skip::ZeroRunTime);
+        return Err(SkipReason::ZeroRunTime);
     }
     let ms = |s: u64| s.saturating_mul(1000);
     let named = |kind: &str, number: Option<u64>| match number {
@@ -101,7 +101,7 @@ fn job(record: &SwfRecord, into: &mut Builder) -> Result<Job, Skip> {
         run_ms: ms(known.run_s),
         estimate_ms: known.estimate_s.map_or(UNKNOWN, ms),
         waited_ms: record.wait_s.map_or(UNKNOWN, ms),
-        size: u32::try_from(known.procs).map_err(|_| Skip::TooLarge)?,
+        size: u32::try_from(known.procs).map_err(|_| SkipReason::TooLarge)?,
         user: into.users.number(user.as_str()),
         tenant: into.tenants.number(tenant.as_str()),
         request: into.requests.number(&Request {

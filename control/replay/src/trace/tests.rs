@@ -28,7 +28,7 @@ fn refused(text: &str) -> String {
     read_with(text, options).unwrap_err().to_string()
 }
 
-fn counts(workload: &Workload) -> Vec<(Skip, u64)> {
+fn counts(workload: &Workload) -> Vec<(SkipReason, u64)> {
     workload
         .skipped
         .counts()
@@ -43,19 +43,19 @@ fn every_recorded_log_has_the_jobs_that_it_is_known_to_have() {
         (
             "KTH-SP2-1996-2.swf.gz",
             28_481,
-            vec![(Skip::ZeroRunTime, 8)],
+            vec![(SkipReason::ZeroRunTime, 8)],
             Unit::Processors,
         ),
         (
             "NASA-iPSC-1993-3.1-cln.swf.gz",
             18_066,
-            vec![(Skip::ZeroRunTime, 173)],
+            vec![(SkipReason::ZeroRunTime, 173)],
             Unit::Processors,
         ),
         (
             "UniLu-Gaia-2014-2.swf.gz",
             51_859,
-            vec![(Skip::ZeroRunTime, 1), (Skip::PartOfAJob, 127)],
+            vec![(SkipReason::ZeroRunTime, 1), (SkipReason::PartOfAJob, 127)],
             Unit::Processors,
         ),
         ("lublin_256.swf.gz", 10_000, vec![], Unit::Processors),
@@ -64,7 +64,7 @@ fn every_recorded_log_has_the_jobs_that_it_is_known_to_have() {
         (
             "openb_pod_list_default.csv.gz",
             7_255,
-            vec![(Skip::NoRunTime, 897)],
+            vec![(SkipReason::NoRunTime, 897)],
             Unit::Nodes,
         ),
     ] {
@@ -142,10 +142,10 @@ fn irregular_lines_are_read_or_named() {
     assert_eq!(job.planned_ms(), 5_000);
     assert_eq!(workload.users[job.user as usize], "unknown");
     let expected = [
-        Skip::NotRead,
-        Skip::NoSubmitTime,
-        Skip::NoSize,
-        Skip::ZeroRunTime,
+        SkipReason::NotRead,
+        SkipReason::NoSubmitTime,
+        SkipReason::NoSize,
+        SkipReason::ZeroRunTime,
     ];
     assert_eq!(counts(&workload), expected.map(|why| (why, 1)));
     let told = workload.skipped.told();
@@ -283,9 +283,9 @@ fn jobs_of_slurm_are_read_and_their_steps_are_not() {
     assert_eq!(asked.constraints.gpu_models, ["a100"]);
     assert_eq!(workload.tenants, ["phys"]);
     let expected = [
-        (Skip::NotRead, 1),
-        (Skip::NoSize, 1),
-        (Skip::StillRunning, 1),
+        (SkipReason::NotRead, 1),
+        (SkipReason::NoSize, 1),
+        (SkipReason::StillRunning, 1),
     ];
     assert_eq!(counts(&workload), expected);
     assert!(
@@ -364,7 +364,7 @@ fn times_that_cannot_be_are_no_times() {
     let workload = read_text(&text);
     assert_eq!(
         (workload.jobs.len(), counts(&workload)),
-        (1, vec![(Skip::Implausible, 3)])
+        (1, vec![(SkipReason::Implausible, 3)])
     );
 }
 
@@ -406,10 +406,10 @@ fn argonnes_columns_are_read() {
         (128, UNKNOWN)
     );
     let expected = [
-        (Skip::NotRead, 2),
-        (Skip::NoSubmitTime, 1),
-        (Skip::NoSize, 1),
-        (Skip::ZeroRunTime, 1),
+        (SkipReason::NotRead, 2),
+        (SkipReason::NoSubmitTime, 1),
+        (SkipReason::NoSize, 1),
+        (SkipReason::ZeroRunTime, 1),
     ];
     assert_eq!(counts(&workload), expected);
     assert_eq!(
@@ -433,7 +433,7 @@ fn tasks_of_alibaba_ask_for_models() {
     assert_eq!(asked.constraints.gpu_models, ["V100M16", "V100M32"]);
     assert_eq!(asked.constraints.gpus_per_node, Some(2));
     assert_eq!(asked.constraints.memory_bytes, Some(16 << 30));
-    assert_eq!(counts(&workload), [(Skip::NoRunTime, 1)]);
+    assert_eq!(counts(&workload), [(SkipReason::NoRunTime, 1)]);
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn a_workload_is_made_to_fit() {
             .collect()
     };
     assert_eq!(times(&ended), [(40_000, 40_000), (50_000, 50_000)]);
-    assert_eq!(counts(&ended), [(Skip::TooLarge, 1)]);
+    assert_eq!(counts(&ended), [(SkipReason::TooLarge, 1)]);
     fit(&mut extended, 4, Overrun::Extend);
     assert_eq!(times(&extended), [(50_000, 50_000), (50_000, 50_000)]);
 }

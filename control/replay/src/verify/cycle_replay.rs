@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Recorded course of one allocation.
 #[derive(Debug, Clone, Default)]
-struct Then {
+struct RecordedProgress {
     submitted_at: Option<UnixMillis>,
     /// Time of the plan that placed the last attempt, and its nodes in rank order.
     started: Option<(UnixMillis, Vec<NodeId>)>,
@@ -35,9 +35,9 @@ struct Now {
 
 /// Replay of all cycles in a row.
 #[derive(Default)]
-pub(super) struct Again {
+pub(super) struct CycleReplay {
     planners: BTreeMap<VclusterName, Planner>,
-    then: BTreeMap<AllocationId, Then>,
+    then: BTreeMap<AllocationId, RecordedProgress>,
     now: BTreeMap<AllocationId, Now>,
     /// Number of plans in the record, and of replayed plans. Two plans may have the same time, so plans are numbered.
     learned: u64,
@@ -63,7 +63,7 @@ pub(super) struct Compared {
     pub(super) wait_distance: f64,
 }
 
-impl Again {
+impl CycleReplay {
     /// Reads a recorded line. All lines are read before the first replayed cycle.
     pub(super) fn learn(&mut self, line: &Line) {
         match line {
@@ -380,7 +380,7 @@ impl Again {
 
 /// Returns the replayed end. With the recorded start and nodes it is the recorded end, otherwise the start plus the
 /// recorded run time. `None`: the record has no end or no start.
-fn ends_at(then: Option<&Then>, now: &Now) -> Option<UnixMillis> {
+fn ends_at(then: Option<&RecordedProgress>, now: &Now) -> Option<UnixMillis> {
     let then = then?;
     let ended_at = then.ended_at?;
     if now.is_as_then {

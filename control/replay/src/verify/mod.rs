@@ -13,10 +13,10 @@ mod tests;
 
 pub use record::{About, Record, RecordError, open};
 
-use cycle_replay::Again;
+use cycle_replay::CycleReplay;
 use lattice_placement::{
     Planner,
-    record::{Cycle, Line, Outcome, Placed, Reserved},
+    record::{BlockedReservation, Cycle, Line, Outcome, PlacedAllocation},
 };
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName, hostlist};
 use serde::Serialize;
@@ -103,7 +103,7 @@ pub struct Divergence {
 /// # Errors
 /// When the record cannot be read or is not valid.
 pub fn verify(open: impl Fn() -> Result<Record, RecordError>) -> Result<Verdict, RecordError> {
-    let mut again = Again::default();
+    let mut again = CycleReplay::default();
     let mut record = open()?;
     while let Some((_, line)) = record.next_line()? {
         again.learn(&line);
@@ -191,19 +191,19 @@ struct RecordPosition {
 }
 
 /// Decision of a planner on a cycle's inputs, with the reasons of waiting allocations.
-struct Decided {
-    placed: Vec<Placed>,
-    reserved: Vec<Reserved>,
+struct PlannerDecision {
+    placed: Vec<PlacedAllocation>,
+    reserved: Vec<BlockedReservation>,
     waits: BTreeMap<AllocationId, String>,
 }
 
-impl Decided {
+impl PlannerDecision {
     fn is_as(&self, cycle: &Cycle) -> bool {
         self.placed == cycle.placed && self.reserved == cycle.reserved
     }
 }
 
-fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
+fn decided(planner: &mut Planner, cycle: &Cycle) -> PlannerDecision {
     if let Some(delta) = &cycle.delta {
         planner.update((**delta).clone());
     }
@@ -218,21 +218,26 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> Decided {
             waits.extend(why.map(|why| (was.id, why)));
         }
     }
-    Decided {
+    PlannerDecision {
         placed,
         reserved,
         waits,
     }
 }
 
-fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: RecordPosition) -> Divergence {
+fn divergence(
+    record: &About,
+    cycle: &Cycle,
+    found: &PlannerDecision,
+    place: RecordPosition,
+) -> Divergence {
     let pairs = cycle.placed.iter().zip(&found.placed);
     let same = pairs.take_while(|(was, is)| was == is).count();
     let (was, is) = (cycle.placed.get(same), found.placed.get(same));
-    let nodes = |placed: &Placed| hostlist::fold(&placed.nodes);
+    let nodes = |placed: &PlacedAllocation| hostlist::fold(&placed.nodes);
     let (id, what) = match (was, is) {
         (Some(was), Some(is)) if was.id == is.id && was.nodes == is.nodes => {
-            let how = |of: &Placed| {
+            let how = |of: &PlacedAllocation| {
                 if of.backfilled {
                     "out of turn"
                 } else {
@@ -307,11 +312,11 @@ fn divergence(record: &About, cycle: &Cycle, found: &Decided, place: RecordPosit
 }
 
 /// Returns the first reservation that differs, where all placements are equal.
-fn reservation(cycle: &Cycle, found: &Decided) -> (Option<AllocationId>, String) {
+fn reservation(cycle: &Cycle, found: &PlannerDecision) -> (Option<AllocationId>, String) {
     let pairs = cycle.reserved.iter().zip(&found.reserved);
     let same = pairs.take_while(|(was, is)| was == is).count();
     let (was, is) = (cycle.reserved.get(same), found.reserved.get(same));
-    let shown = |reserved: Option<&Reserved>| match reserved {
+    let shown = |reserved: Option<&BlockedReservation>| match reserved {
         Some(of) => format!("allocation {} at {} ms since 1970", of.id, of.starts_at.0),
         None => "no allocation".to_owned(),
     };

@@ -12,7 +12,7 @@ use crate::{
 };
 use lattice_placement::{
     ClusterView, Delta, Plan, Policy,
-    record::{Changed, RECORD_FORMAT},
+    record::{ChangedAllocation, RECORD_FORMAT},
 };
 use lattice_quorum_types::{AllocationState, Revision, event::AllocationChange};
 use std::{io::Cursor, path::Path};
@@ -87,19 +87,20 @@ impl Watch for Recorder {
     }
 
     fn ended(&mut self, vcluster: &VclusterName, at: UnixMillis, id: AllocationId) {
-        self.lines.push(Line::Allocation(Box::new(Changed {
-            id,
-            change: AllocationChange::Ended,
-            at,
-            revision: Revision(1),
-            state: AllocationState::Completed,
-            attempt: 1,
-            vcluster: vcluster.clone(),
-            asks: None,
-            nodes: Vec::new(),
-            started_at: Some(at),
-            ended_at: Some(at),
-        })));
+        self.lines
+            .push(Line::Allocation(Box::new(ChangedAllocation {
+                id,
+                change: AllocationChange::Ended,
+                at,
+                revision: Revision(1),
+                state: AllocationState::Completed,
+                attempt: 1,
+                vcluster: vcluster.clone(),
+                asks: None,
+                nodes: Vec::new(),
+                started_at: Some(at),
+                ended_at: Some(at),
+            })));
     }
 }
 

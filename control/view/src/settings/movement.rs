@@ -1,7 +1,7 @@
 //! Movement settings of a vCluster as the solver takes them: preemption, lending, checkpoints and scaling.
 //!
 //! A setting that is not set has its default. The quorum checks each value; settings that do not fit together, or do
-//! not fit their vCluster, are a [`Misfit`], and defaults apply in their place.
+//! not fit their vCluster, are a [`SettingMisfit`], and defaults apply in their place.
 
 use super::scheduler;
 use crate::state::BaseView;
@@ -61,21 +61,21 @@ pub fn requested_gpu_ms(nodes: u32, gpus_per_node: Option<u32>, walltime_ms: Opt
 
 /// A setting that does not fit the others, or its vCluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct SettingMisfit {
     /// Its name in the API, below `movement`.
     pub setting: String,
     /// Why it does not fit.
     pub reason: String,
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for SettingMisfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "movement.{}: {}", self.setting, self.reason)
     }
 }
 
-fn misfit(setting: &str, reason: impl Into<String>) -> Misfit {
-    Misfit {
+fn misfit(setting: &str, reason: impl Into<String>) -> SettingMisfit {
+    SettingMisfit {
         setting: setting.to_owned(),
         reason: reason.into(),
     }
@@ -97,7 +97,7 @@ pub fn damping_of(settings: &SchedulerSettings) -> Damping {
 }
 
 /// Settings that do not fit together or do not fit their vCluster, and for which defaults apply.
-pub fn misfits(settings: &SchedulerSettings) -> Vec<Misfit> {
+pub fn misfits(settings: &SchedulerSettings) -> Vec<SettingMisfit> {
     let lending = check_lending(settings).err();
     let all = [
         checkpoint_of(settings).err(),
@@ -160,7 +160,7 @@ fn room_of(settings: &SchedulerSettings, checkpoint: &checkpoint::Policy) -> Rul
 ///
 /// # Errors
 /// It is for sensitive work.
-pub fn check_lending(settings: &SchedulerSettings) -> Result<(), Misfit> {
+pub fn check_lending(settings: &SchedulerSettings) -> Result<(), SettingMisfit> {
     let is_set = settings.sharing.allow_lending == Some(true);
     if !is_set || !scheduler::is_for_sensitive(settings) {
         return Ok(());
@@ -186,7 +186,7 @@ fn lending_of(settings: &SchedulerSettings) -> lend::Policy {
 
 /// # Errors
 /// The first setting that does not fit the others.
-fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, Misfit> {
+fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, SettingMisfit> {
     let set = &settings.scaling;
     let default = Damping::default();
     let damping = Damping {
@@ -211,7 +211,7 @@ fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, Misfit> {
 
 /// # Errors
 /// The first setting that does not fit the others.
-fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, Misfit> {
+fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, SettingMisfit> {
     let set = &settings.checkpoint;
     let default = checkpoint::Policy::default();
     let (ordinary, sensitive) = (default.ordinary, default.sensitive);
@@ -246,7 +246,7 @@ fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, Mis
 
 /// The quorum limits each extension of a checkpoint to a day. Slow work gets half of its timeout at once, and deferred
 /// work that and the deferral.
-fn too_long(policy: &checkpoint::Policy) -> Option<Misfit> {
+fn too_long(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
     let extension_ms = |sensitive| {
         let deadlines = policy.deadlines(sensitive);
         deadlines.longest_ms().saturating_sub(deadlines.timeout_ms)
@@ -260,7 +260,7 @@ fn too_long(policy: &checkpoint::Policy) -> Option<Misfit> {
 }
 
 /// A setting that does not fit the others, by its name in a policy.
-fn unfit(group: &str, field: &str, found: &str, must: &str) -> Misfit {
+fn unfit(group: &str, field: &str, found: &str, must: &str) -> SettingMisfit {
     let named = |text: &str| {
         let text = text
             .replace("ordinary.", "")

@@ -7,7 +7,7 @@
 use super::site::left;
 use crate::{
     standing::tenants,
-    state::{BaseView, Former, ViewNode},
+    state::{BaseView, FormerValue, ViewNode},
 };
 use lattice_placement::{Fraction, StorageView, TenantView};
 use lattice_quorum_types::{
@@ -31,19 +31,19 @@ pub struct Changes {
     pub(super) promises: BTreeSet<AllocationId>,
     pub(super) projects: BTreeSet<ProjectPath>,
     pub(super) reservations: BTreeSet<ReservationName>,
-    pub(super) before: Before,
+    pub(super) before: ComparedEntries,
 }
 
 /// What is compared by value: a handful of entries.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Before {
+pub(super) struct ComparedEntries {
     pub(super) vclusters: Arc<BTreeMap<VclusterName, Vcluster>>,
     pub(super) data_ready: Arc<BTreeMap<AllocationId, Fraction>>,
     pub(super) storage: BTreeMap<String, StorageView>,
     pub(super) tenants: BTreeMap<ProjectPath, TenantView>,
 }
 
-impl Before {
+impl ComparedEntries {
     fn of<N: ViewNode>(view: &BaseView<N>) -> Self {
         Self {
             vclusters: view.vclusters.clone(),
@@ -64,7 +64,7 @@ impl Changes {
     /// Nothing has changed yet in this view.
     pub fn since<N: ViewNode>(view: &BaseView<N>) -> Self {
         Self {
-            before: Before::of(view),
+            before: ComparedEntries::of(view),
             ..Self::default()
         }
     }
@@ -103,15 +103,15 @@ impl Changes {
     }
 
     /// Records an [expanded](BaseView::expanded) event and what it [replaced](BaseView::apply).
-    pub fn note(&mut self, event: &Event, former: Former) {
+    pub fn note(&mut self, event: &Event, former: FormerValue) {
         match (&event.kind, former) {
-            (EventKind::Allocation { record, .. }, Former::Allocation(before)) => {
+            (EventKind::Allocation { record, .. }, FormerValue::Allocation(before)) => {
                 self.allocations.insert(record.id);
                 if record.spec.terms.array.is_some() {
                     self.arrays.entry(record.id).or_insert(before);
                 }
             }
-            (EventKind::Node { record }, Former::Node(before)) => {
+            (EventKind::Node { record }, FormerValue::Node(before)) => {
                 let before = before.as_ref();
                 let promised = before.and_then(|node| node.promised);
                 if promised != record.promised {

@@ -1,8 +1,8 @@
 //! Solver input of one vCluster as the difference that a running planner is given.
 
 use super::{
-    changes::{Before, Changes},
-    home::Home,
+    changes::{Changes, ComparedEntries},
+    home::HomeRule,
     loans::Loans,
     pending::{elements, fill_readiness, pending, waits_for_plan},
     sensitive_pool::pool,
@@ -179,8 +179,8 @@ impl Changes {
         if delta.pending.is_empty() && is_same_rule {
             return;
         }
-        let home = Home::of(&new.vclusters);
-        if !is_same_rule && Home::of(&self.before.vclusters) != home {
+        let home = HomeRule::of(&new.vclusters);
+        if !is_same_rule && HomeRule::of(&self.before.vclusters) != home {
             let waits = new.allocations.values();
             let waits = waits.filter(|held| waits_for_plan(new, held, vcluster));
             let waits = waits.map(|held| (held.id, held));
@@ -205,7 +205,7 @@ impl Changes {
 
 /// Adds to `delta`, which leads from `before` to `new` otherwise, what the sources report since.
 fn follow_reports<N: ViewNode>(
-    before: &Before,
+    before: &ComparedEntries,
     new: &BaseView<N>,
     vcluster: &VclusterName,
     delta: &mut Delta,

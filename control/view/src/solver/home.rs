@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 /// The rule. It is not known beforehand which owner will ask for a node, so the strictest setting of all vClusters holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Home {
+pub struct HomeRule {
     near_completion_ms: u64,
 }
 
-impl Home {
+impl HomeRule {
     /// By the settings of these vClusters.
     pub fn of(vclusters: &BTreeMap<VclusterName, Vcluster>) -> Self {
         let all = vclusters.values();

@@ -12,7 +12,7 @@ mod whole;
 
 pub use changes::Changes;
 pub use delta::{changes, delta};
-pub use home::{Home, is_least_of_service};
+pub use home::{HomeRule, is_least_of_service};
 pub use pending::{elements, pending, waiting};
 pub use site::left;
 pub use whole::whole;

@@ -1,6 +1,6 @@
 //! Waiting allocations, and elements of arrays that have no allocation yet, in solver input.
 
-use super::home::Home;
+use super::home::HomeRule;
 use crate::state::BaseView;
 use lattice_placement::{Fraction, PendingView};
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
@@ -42,7 +42,7 @@ pub(super) fn waits_for_plan<N>(
 }
 
 /// A waiting allocation as its planner is given it.
-pub fn waiting<N>(view: &BaseView<N>, home: &Home, held: &Allocation) -> PendingView {
+pub fn waiting<N>(view: &BaseView<N>, home: &HomeRule, held: &Allocation) -> PendingView {
     let mut known = pending(view, held);
     home.tell(&held.spec, &mut known);
     known

@@ -1,7 +1,7 @@
 //! Solver input of one vCluster from scratch, for a new planner.
 
 use super::{
-    home::Home,
+    home::HomeRule,
     loans::Loans,
     pending::{elements, waits_for_plan},
     sensitive_pool::pool,
@@ -46,7 +46,7 @@ pub fn whole<N: ViewNode>(view: &BaseView<N>, vcluster: &VclusterName, age_ms: u
         cluster.pending.extend(elements.into_iter().map(waits));
     }
     fill(view, &mut cluster);
-    let home = Home::of(&view.vclusters);
+    let home = HomeRule::of(&view.vclusters);
     for (id, pending) in &mut cluster.pending {
         if let Some(held) = view.waiting(*id) {
             home.tell(&held.spec, pending);

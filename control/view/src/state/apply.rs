@@ -16,7 +16,7 @@ use std::{borrow::Cow, sync::Arc};
     clippy::large_enum_variant,
     reason = "it is moved once, and a box would cost an allocation for each event"
 )]
-pub enum Former {
+pub enum FormerValue {
     /// That of an allocation; `None` for one that was not in the view.
     Allocation(Option<Arc<Allocation>>),
     /// That of a node; `None` for one that was not registered.
@@ -52,10 +52,10 @@ impl<N: ViewNode> BaseView<N> {
 
     /// Applies an [expanded](Self::expanded) event and returns what it replaced. Revision and time are the caller's to
     /// set: several events share one revision.
-    pub fn apply(&mut self, event: &Event) -> Former {
+    pub fn apply(&mut self, event: &Event) -> FormerValue {
         match &event.kind {
             EventKind::Allocation { record, .. } => {
-                return Former::Allocation(self.set_allocation(record.clone()));
+                return FormerValue::Allocation(self.set_allocation(record.clone()));
             }
             EventKind::Node { record } => {
                 let id = &record.id;
@@ -63,7 +63,7 @@ impl<N: ViewNode> BaseView<N> {
                 let entry = known.or_insert_with(|| Arc::new(N::unknown(id.clone())));
                 let before = Arc::make_mut(entry).set_record(record.clone());
                 self.follow_promise(before.as_ref(), record);
-                return Former::Node(before);
+                return FormerValue::Node(before);
             }
             EventKind::Project { record } => {
                 Arc::make_mut(&mut self.projects).insert(record.path.clone(), record.clone());
@@ -117,6 +117,6 @@ impl<N: ViewNode> BaseView<N> {
             | EventKind::Trust { .. }
             | EventKind::Audit { .. } => {}
         }
-        Former::Other
+        FormerValue::Other
     }
 }

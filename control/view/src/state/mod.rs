@@ -8,7 +8,7 @@ pub mod hours;
 pub mod inputs;
 mod records;
 
-pub use apply::Former;
+pub use apply::FormerValue;
 pub use bandwidth::Promised;
 pub use hours::{Hours, UsedTime};
 pub use inputs::Inputs;

@@ -8,7 +8,7 @@ use crate::decimal::decimal;
 use lattice_ledger::{Month, hours::hundredths};
 use lattice_quorum_types::{
     ProjectPath, UnixMillis,
-    budget::{Credit, HOUR_MS, Paused, RemainingCredit},
+    budget::{Credit, HOUR_MS, PausedProject, RemainingCredit},
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct PurchasedLimits {
     /// Whether Waldur requests a lower priority for the tenant's allocations.
     pub downscaled: bool,
     /// Projects and vClusters in which Waldur requests that no allocation starts.
-    pub paused: Vec<Paused>,
+    pub paused: Vec<PausedProject>,
 }
 
 /// HoursLimit hours, in milliseconds.
@@ -139,7 +139,7 @@ impl WaldurClient {
             };
             if fields["paused"] == true {
                 let (project, vcluster) = (project.clone(), vcluster.clone());
-                of_resource.paused.push(Paused { project, vcluster });
+                of_resource.paused.push(PausedProject { project, vcluster });
             }
             let sum = match tenants.remove(&project.tenant()) {
                 None => of_resource,

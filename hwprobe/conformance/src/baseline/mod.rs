@@ -20,8 +20,8 @@ mod tests;
 
 use crate::keys::split_slot;
 use crate::{
-    Class, ClassMark, ClassRecord, Difference, Digest, Earlier, KeyVerdict, Preimages, Reading,
-    Schemas, Value, diff,
+    Class, ClassMark, ClassRecord, Difference, Digest, EarlierDigest, KeyVerdict, Preimages,
+    Reading, Schemas, Value, diff,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +81,7 @@ pub struct Deviation {
 
 /// The result of comparing one class of a node with its baseline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum BaselineVerdict {
     /// Every expected value is known and matches.
     Conforms,
     /// At least one of these deviations is a difference; the others are unknown.
@@ -177,10 +177,10 @@ impl Expectation {
     pub fn judge(
         &self,
         mark: Option<&ClassMark>,
-        earlier: Option<&Earlier>,
+        earlier: Option<&EarlierDigest>,
         preimages: &impl Preimages,
-    ) -> Standing {
-        let unknown = |why: &str| Standing::Unknown {
+    ) -> BaselineVerdict {
+        let unknown = |why: &str| BaselineVerdict::Unknown {
             why: why.to_owned(),
         };
         // An `earlier` digest that contradicts the mark is ignored.
@@ -195,7 +195,7 @@ impl Expectation {
             Self::Exact { digest, record } => {
                 let said = [Some(*found), earlier.map(|earlier| earlier.digest)];
                 if said.contains(&Some(*digest)) {
-                    return Standing::Conforms;
+                    return BaselineVerdict::Conforms;
                 }
                 Some(record)
             }
@@ -212,7 +212,7 @@ impl Expectation {
             && let Some(asked) = preimages.under(asked, schema)
         {
             if asked.state().digest() == Some(*found) {
-                return Standing::Conforms;
+                return BaselineVerdict::Conforms;
             }
             let record = preimages.record(found);
             return record.map_or_else(
@@ -235,32 +235,32 @@ impl Expectation {
     /// Compares a complete record with the expectation. A complete record includes its unreadable keys, so no digest is
     /// needed.
     #[must_use]
-    pub fn standing(&self, record: &ClassRecord) -> Standing {
+    pub fn standing(&self, record: &ClassRecord) -> BaselineVerdict {
         if let Some(why) = &record.disabled {
-            return Standing::Unknown {
+            return BaselineVerdict::Unknown {
                 why: format!("switched off at the node: {why}"),
             };
         }
         if let Some(why) = record.why_unsettled() {
-            return Standing::Unknown { why };
+            return BaselineVerdict::Unknown { why };
         }
         standing_of(self.check(record))
     }
 }
 
 /// The standing that these deviations amount to.
-fn standing_of(found: Vec<Deviation>) -> Standing {
+fn standing_of(found: Vec<Deviation>) -> BaselineVerdict {
     let Some(first) = found.first() else {
-        return Standing::Conforms;
+        return BaselineVerdict::Conforms;
     };
     if found.iter().any(|d| d.verdict == KeyVerdict::Differs) {
-        return Standing::Differs(found);
+        return BaselineVerdict::Differs(found);
     }
     let why = match found.len() {
         1 => format!("{}: {}", first.key, first.found),
         more => format!("{} keys, the first {}: {}", more, first.key, first.found),
     };
-    Standing::Unknown { why }
+    BaselineVerdict::Unknown { why }
 }
 
 /// Every key in which a class record deviates from the baseline, or may deviate. Empty for a class that the baseline

@@ -43,7 +43,10 @@ fn told(found: &[Deviation]) -> Vec<(&str, String, String, KeyVerdict)> {
 #[test]
 fn an_exact_record_names_the_key_that_differs() {
     let rule = exact(&nic(&["28.41", "28.41"]));
-    assert_eq!(rule.standing(&nic(&["28.41", "28.41"])), Standing::Conforms);
+    assert_eq!(
+        rule.standing(&nic(&["28.41", "28.41"])),
+        BaselineVerdict::Conforms
+    );
     let found = rule.check(&nic(&["28.39", "28.41"]));
     let (expected, has) = ("28.41".to_owned(), "28.39".to_owned());
     assert_eq!(
@@ -72,7 +75,7 @@ fn what_cannot_be_read_never_differs() {
     let rule = exact(&nic(&["28.41"]));
     let mut record = nic(&["28.41"]);
     record.put("nic.0.firmware", Reading::<&str>::denied("no permission"));
-    let Standing::Unknown { why } = rule.standing(&record) else {
+    let BaselineVerdict::Unknown { why } = rule.standing(&record) else {
         panic!("it differs")
     };
     assert!(why.contains("nic.0.firmware: <denied"), "{why}");
@@ -82,7 +85,7 @@ fn what_cannot_be_read_never_differs() {
         for firmware in ["28.41", "28.42"] {
             let record = nic(&[firmware]).unsettled("does not hold still");
             let standing = rule.standing(&record);
-            let Standing::Unknown { why } = standing else {
+            let BaselineVerdict::Unknown { why } = standing else {
                 panic!("{standing:?}")
             };
             assert!(why.contains("does not hold still"), "{why}");
@@ -95,7 +98,7 @@ fn what_cannot_be_read_never_differs() {
     let at_hand = |asked: &Digest| (*asked == digest).then(|| known.clone());
     assert!(matches!(
         rule.judge(Some(&mark), None, &at_hand),
-        Standing::Unknown { .. }
+        BaselineVerdict::Unknown { .. }
     ));
     let nowhere = |_: &Digest| None;
     for mark in [
@@ -106,7 +109,7 @@ fn what_cannot_be_read_never_differs() {
     ] {
         assert!(matches!(
             rule.judge(mark, None, &nowhere),
-            Standing::Unknown { .. }
+            BaselineVerdict::Unknown { .. }
         ));
     }
 }
@@ -119,7 +122,7 @@ fn an_equal_digest_is_not_opened() {
     let never = |_: &Digest| -> Option<ClassRecord> { panic!("opened") };
     assert_eq!(
         exact(&record).judge(Some(&mark), None, &never),
-        Standing::Conforms
+        BaselineVerdict::Conforms
     );
 }
 
@@ -161,7 +164,10 @@ fn another_registry_is_one_difference_and_not_one_for_each_setting() {
 #[test]
 fn a_partial_rule_speaks_of_its_keys_and_of_every_slot() {
     let rule = Expectation::Partial(vec![constraint("nic.*.firmware", &["28.41", "28.42"])]);
-    assert_eq!(rule.standing(&nic(&["28.41", "28.42"])), Standing::Conforms);
+    assert_eq!(
+        rule.standing(&nic(&["28.41", "28.42"])),
+        BaselineVerdict::Conforms
+    );
     let found = rule.check(&nic(&["28.41", "28.39"]));
     assert_eq!(
         told(&found),
@@ -207,9 +213,9 @@ fn absence_is_a_difference_unless_it_is_allowed() {
     record.put("nic.0.expansion_rom", Reading::<&str>::Absent);
     let mut wanted = constraint("nic.*.expansion_rom", &["14.3"]);
     let standing = |c: &Constraint| Expectation::Partial(vec![c.clone()]).standing(&record);
-    assert!(matches!(standing(&wanted), Standing::Differs(_)));
+    assert!(matches!(standing(&wanted), BaselineVerdict::Differs(_)));
     wanted.or_absent = true;
-    assert_eq!(standing(&wanted), Standing::Conforms);
+    assert_eq!(standing(&wanted), BaselineVerdict::Conforms);
     assert_eq!(wanted.expected(), "14.3 or <absent>");
 }
 
@@ -230,7 +236,10 @@ fn a_number_and_its_digits_are_the_same() {
         ("bios.secure_boot", Value::from("yes")),
         ("bios.secure_boot", Value::Flag(true)),
     ] {
-        assert_eq!(rule(key, value).standing(&record), Standing::Conforms);
+        assert_eq!(
+            rule(key, value).standing(&record),
+            BaselineVerdict::Conforms
+        );
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::keys::{name_space, split_slot};
 use crate::{
-    Class, ClassMark, ClassRecord, Digest, Earlier, Identity, Inventory, Levels, Reading, Schemas,
-    Value,
+    Class, ClassMark, ClassRecord, Digest, EarlierDigest, Identity, Inventory, Levels, Reading,
+    Schemas, Value,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,13 +57,13 @@ pub struct NodeView {
     pub classes: BTreeMap<Class, ClassMark>,
     /// Digests in earlier schemas, for comparison with nodes that are not upgraded yet.
     #[serde(default)]
-    pub earlier: BTreeMap<Class, Earlier>,
+    pub earlier: BTreeMap<Class, EarlierDigest>,
 }
 
 impl NodeView {
     /// The class marks and the digests in earlier schemas.
     #[must_use]
-    pub const fn says(&self) -> (&BTreeMap<Class, ClassMark>, &BTreeMap<Class, Earlier>) {
+    pub const fn says(&self) -> (&BTreeMap<Class, ClassMark>, &BTreeMap<Class, EarlierDigest>) {
         (&self.classes, &self.earlier)
     }
 }

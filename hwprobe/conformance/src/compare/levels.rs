@@ -6,7 +6,7 @@
 //! group is the nodes that share a digest. A schema is part of its digest's context, so digests of two schemas are
 //! never equal.
 
-use crate::{Class, ClassMark, Earlier};
+use crate::{Class, ClassMark, EarlierDigest};
 use std::collections::BTreeMap;
 
 /// The schemas in which a set of nodes is compared, by class.
@@ -14,16 +14,21 @@ use std::collections::BTreeMap;
 pub struct Levels(BTreeMap<Class, Vec<u16>>);
 
 /// The schemas that one node publishes for a class: the schema it writes, and an earlier one in addition.
-type Says = (u16, Option<u16>);
+type PublishedSchemas = (u16, Option<u16>);
 
 impl Levels {
     /// The levels of these nodes, given the marks and earlier digests of each.
     #[must_use]
     pub fn of<'a, N>(nodes: N) -> Self
     where
-        N: IntoIterator<Item = (&'a BTreeMap<Class, ClassMark>, &'a BTreeMap<Class, Earlier>)>,
+        N: IntoIterator<
+            Item = (
+                &'a BTreeMap<Class, ClassMark>,
+                &'a BTreeMap<Class, EarlierDigest>,
+            ),
+        >,
     {
-        let mut said: BTreeMap<Class, BTreeMap<Says, usize>> = BTreeMap::new();
+        let mut said: BTreeMap<Class, BTreeMap<PublishedSchemas, usize>> = BTreeMap::new();
         for (marks, earlier) in nodes {
             for (class, mark) in marks {
                 if let ClassMark::Complete { schema, .. } = mark {
@@ -39,7 +44,12 @@ impl Levels {
 
     /// The mark of a node in the schema in which it is compared.
     #[must_use]
-    pub fn mark(&self, class: Class, mark: ClassMark, earlier: Option<&Earlier>) -> ClassMark {
+    pub fn mark(
+        &self,
+        class: Class,
+        mark: ClassMark,
+        earlier: Option<&EarlierDigest>,
+    ) -> ClassMark {
         let (ClassMark::Complete { schema, .. }, Some(beside)) = (mark, beside(mark, earlier))
         else {
             return mark;
@@ -62,7 +72,7 @@ impl Levels {
     pub fn marks(
         &self,
         marks: &BTreeMap<Class, ClassMark>,
-        earlier: &BTreeMap<Class, Earlier>,
+        earlier: &BTreeMap<Class, EarlierDigest>,
     ) -> BTreeMap<Class, ClassMark> {
         let common = marks.iter().map(|(class, mark)| {
             let common = self.mark(*class, *mark, earlier.get(class));
@@ -73,12 +83,12 @@ impl Levels {
 }
 
 /// The earlier digest, if it is consistent with the mark.
-fn beside(mark: ClassMark, earlier: Option<&Earlier>) -> Option<Earlier> {
+fn beside(mark: ClassMark, earlier: Option<&EarlierDigest>) -> Option<EarlierDigest> {
     earlier.copied().filter(|earlier| earlier.is_beside(&mark))
 }
 
 /// The schemas in order of precedence: each node uses the first that it publishes.
-fn order(mut said: BTreeMap<Says, usize>) -> Vec<u16> {
+fn order(mut said: BTreeMap<PublishedSchemas, usize>) -> Vec<u16> {
     let mut levels = Vec::new();
     loop {
         let mut sayers: BTreeMap<u16, usize> = BTreeMap::new();

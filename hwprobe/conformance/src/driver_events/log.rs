@@ -79,7 +79,7 @@ pub struct GpuEvent {
 
 /// Result of recording a sighting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum RecordOutcome {
     /// A new event with this sequence number.
     New(u64),
     /// The other source already reported the event with this sequence number.
@@ -108,7 +108,7 @@ impl GpuEventLog {
     /// Records a sighting. It matches the oldest event of the same device and code that only the other source reported
     /// within [`SAME_WITHIN_MS`]. So the third report of one source matches the third of the other, and no event is
     /// counted twice or lost.
-    pub fn record(&mut self, sighting: Sighting) -> Recorded {
+    pub fn record(&mut self, sighting: Sighting) -> RecordOutcome {
         let other = match sighting.source {
             GpuEventSource::Nvml => GpuEventSource::KernelLog,
             GpuEventSource::KernelLog | GpuEventSource::Both => GpuEventSource::Nvml,
@@ -126,7 +126,7 @@ impl GpuEventLog {
                 event.detail = sighting.detail;
             }
             event.kernel_seq = event.kernel_seq.or(sighting.kernel_seq);
-            return Recorded::Confirms(event.seq);
+            return RecordOutcome::Confirms(event.seq);
         }
         let seq = self.next;
         self.next += 1;
@@ -142,7 +142,7 @@ impl GpuEventLog {
         while self.events.len() > self.most {
             self.events.pop_front();
         }
-        Recorded::New(seq)
+        RecordOutcome::New(seq)
     }
 
     /// The event with this sequence number, if the log still keeps it.

@@ -36,14 +36,14 @@ pub struct Condition {
     pub no_longer: Option<Value>,
     /// Bad if the counter rises too fast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rises: Option<Rise>,
+    pub rises: Option<CounterRise>,
 }
 
 /// Maximum growth of a counter. Over a longer time, such as with an agent that samples rarely or was stopped, the rise
 /// must be one that only `by` within `within_s` explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rise {
+pub struct CounterRise {
     /// Rise, by this amount or more,
     pub by: i64,
     /// within this many seconds.

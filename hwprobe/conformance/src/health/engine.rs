@@ -1,7 +1,7 @@
 //! Health engine: evaluates one pass after another and keeps the reasons.
 
 use super::condition::Answer;
-use super::{Check, Reason, Rise, Severity, Table};
+use super::{Check, CounterRise, Reason, Severity, Table};
 use crate::driver_events::EventCode;
 use crate::{ClassRecord, ClassState, FindingCode, Inventory, Reading, Value};
 use serde::{Deserialize, Serialize};
@@ -342,7 +342,7 @@ impl Memory {
         code: &str,
         key: &str,
         reading: &Reading<Value>,
-        rise: Rise,
+        rise: CounterRise,
         at_ms: u64,
     ) -> Answer {
         let Some(now) = reading.present().and_then(Value::as_number) else {

@@ -8,7 +8,7 @@ const UNKNOWN_COUNTS_FOR: u64 = 86_400;
 
 /// The evaluation of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Judged<'a> {
+pub(super) struct EventVerdict<'a> {
     pub about: &'a str,
     pub severity: Severity,
     pub action: Action,
@@ -19,7 +19,7 @@ pub(super) struct Judged<'a> {
     pub ends: &'a [String],
 }
 
-impl Judged<'_> {
+impl EventVerdict<'_> {
     /// Time at which an event seen at `seen_ms` stops counting, in Unix milliseconds.
     pub fn ends_at(&self, seen_ms: u64) -> Option<u64> {
         let length = self.counts_for_s?.saturating_mul(1000);
@@ -30,8 +30,8 @@ impl Judged<'_> {
 impl Table {
     /// Evaluates an event. `words` is the driver's text after the code. For XID 154 the text names the recovery action,
     /// which overrides the XID's class.
-    pub(super) fn judge(&self, code: &EventCode, words: &str) -> Judged<'_> {
-        let unknown = Judged {
+    pub(super) fn judge(&self, code: &EventCode, words: &str) -> EventVerdict<'_> {
+        let unknown = EventVerdict {
             about: "not in the table",
             severity: Severity::Inform,
             action: Action::None,
@@ -41,17 +41,19 @@ impl Table {
         };
         match code {
             EventCode::Xid(number) => {
-                let judged = self.class_of(*number).map_or(unknown, |(_, class)| Judged {
-                    about: &class.about,
-                    severity: class.severity,
-                    action: class.action,
-                    observe_only: class.observe_only,
-                    counts_for_s: class.counts_for_s,
-                    ends: &[],
-                });
+                let judged = self
+                    .class_of(*number)
+                    .map_or(unknown, |(_, class)| EventVerdict {
+                        about: &class.about,
+                        severity: class.severity,
+                        action: class.action,
+                        observe_only: class.observe_only,
+                        counts_for_s: class.counts_for_s,
+                        ends: &[],
+                    });
                 let said = recovery(words).filter(|_| *number == RECOVERY_ACTION);
                 let (severity, action) = said.unwrap_or((judged.severity, judged.action));
-                Judged {
+                EventVerdict {
                     severity,
                     action,
                     ..judged
@@ -59,7 +61,7 @@ impl Table {
             }
             EventCode::Amd(_) | EventCode::Mlx5(_) => {
                 let class = self.events.get(&code.reason());
-                class.map_or(unknown, |class| Judged {
+                class.map_or(unknown, |class| EventVerdict {
                     about: &class.about,
                     severity: class.severity,
                     action: class.action,

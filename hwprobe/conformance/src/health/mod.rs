@@ -15,7 +15,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use condition::{Condition, Rise};
+pub use condition::{Condition, CounterRise};
 pub use engine::{Engine, Memory, Report};
 pub use pattern::Pattern;
 pub use table::{Check, EventClass, Table, TableError, XidClass};

@@ -10,7 +10,7 @@ pub const MOST_CHANGES: usize = 64;
 pub const MOST_CHANGE_BYTES: usize = 32 << 10;
 
 /// The previously published state.
-pub(super) struct Before<'a> {
+pub(super) struct PreviousState<'a> {
     /// The mark; `None` if the class was never published.
     pub(super) mark: Option<ClassMark>,
     /// The last complete digest.
@@ -21,7 +21,7 @@ pub(super) struct Before<'a> {
     pub(super) missing: &'a BTreeMap<String, Reading<Value>>,
 }
 
-impl Before<'_> {
+impl PreviousState<'_> {
     fn get(&self, key: &str) -> Reading<Value> {
         match (self.missing.get(key), self.record) {
             (Some(reading), _) => reading.clone(),
@@ -33,7 +33,7 @@ impl Before<'_> {
 
 /// The listed changes, and the number of changes not listed.
 pub(super) fn between(
-    before: &Before<'_>,
+    before: &PreviousState<'_>,
     now: &ClassRecord,
     state: &ClassState,
 ) -> (Vec<KeyChange>, u32) {
@@ -58,7 +58,7 @@ pub(super) fn between(
     bounded(changes)
 }
 
-fn completed(before: &Before<'_>, now: &ClassRecord) -> Vec<KeyChange> {
+fn completed(before: &PreviousState<'_>, now: &ClassRecord) -> Vec<KeyChange> {
     let keys: BTreeSet<&String> = match (before.record, before.digest) {
         (Some(record), _) if record.schema != now.schema => return reschemed(record, now),
         (Some(record), _) => record.entries.keys().chain(now.entries.keys()).collect(),

@@ -1,7 +1,7 @@
 //! Events of a node other than class changes, so that a query for the time of a change also shows what else happened
 //! then.
 
-use super::{Entry, Rule};
+use super::{Entry, RecordingLimit};
 use crate::health::{Action, Reason, Severity};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "is_none")]
     pub left_out: u32,
     /// What happened.
-    pub event: Happening,
+    pub event: EventKind,
 }
 
 const fn one() -> u32 {
@@ -49,7 +49,7 @@ const fn is_none(count: &u32) -> bool {
 /// Kinds of events. The serialised `kind` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Happening {
+pub enum EventKind {
     /// The host runs under a new boot id.
     Boot {
         /// The previous boot id.
@@ -99,7 +99,7 @@ pub enum Happening {
     /// A reason of the health checks began, changed or ended.
     Health {
         /// Whether the reason began, changed or ended.
-        turn: Turn,
+        turn: ReasonChange,
         /// Stable code of the reason.
         code: String,
         /// Affected part.
@@ -130,7 +130,7 @@ pub enum Happening {
 /// Change of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Turn {
+pub enum ReasonChange {
     /// The reason is new.
     Began,
     /// The reason persists with another severity.
@@ -143,7 +143,7 @@ pub enum Turn {
 const WINDOW_MS: u64 = 600_000;
 const HOUR_MS: u64 = 3_600_000;
 
-impl Happening {
+impl EventKind {
     /// The stable name of the kind.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -160,7 +160,7 @@ impl Happening {
 
     /// The event for a reason of the health checks that began, changed or ended.
     #[must_use]
-    pub fn of_reason(reason: &Reason, turn: Turn) -> Self {
+    pub fn of_reason(reason: &Reason, turn: ReasonChange) -> Self {
         Self::Health {
             turn,
             code: reason.code.clone(),
@@ -195,7 +195,7 @@ impl Happening {
     /// Rate limit for recording the event. Faulty events have their own share: they must not be hidden by a storm of
     /// harmless events, nor by repeats of the same event from before it became faulty.
     #[must_use]
-    pub const fn rule(&self) -> Rule {
+    pub const fn rule(&self) -> RecordingLimit {
         let (share, hourly, burst, longest_ms) = match self {
             Self::Boot { .. } => ("boot", 12, 12, HOUR_MS),
             Self::Agent { .. } => ("agent", 12, 12, HOUR_MS),
@@ -212,7 +212,7 @@ impl Happening {
             },
             Self::Cleared { .. } => ("cleared", 60, 10, HOUR_MS),
         };
-        Rule {
+        RecordingLimit {
             share,
             hourly,
             burst,

@@ -9,7 +9,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Rate limit for recording events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct RecordingLimit {
     /// Name of the share of the hourly limit.
     pub share: &'static str,
     /// Maximum lines per hour for all events of the share.
@@ -24,7 +24,7 @@ pub struct Rule {
 
 /// A line to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folded<W> {
+pub struct FoldedLine<W> {
     /// The last folded event.
     pub what: W,
     /// Time of the last event, in Unix milliseconds.
@@ -40,7 +40,7 @@ pub struct Folded<W> {
 /// The tracked events. Times are Unix milliseconds. If the clock is set back, some repeats lose their own lines;
 /// nothing else is lost.
 #[derive(Clone, Debug)]
-pub struct Fold<W> {
+pub struct EventFold<W> {
     /// By share and key: the same event with a higher severity has another share, and must not wait with the rest.
     open: BTreeMap<(&'static str, String), Open<W>>,
     /// Times of the lines written in the last hour, by share.
@@ -50,7 +50,7 @@ pub struct Fold<W> {
 
 #[derive(Clone, Debug)]
 struct Open<W> {
-    rule: Rule,
+    rule: RecordingLimit,
     /// Number of own lines in this window.
     lines: u32,
     waiting: Option<Waiting<W>>,
@@ -66,7 +66,7 @@ struct Waiting<W> {
     last_at: u64,
 }
 
-impl<W> Default for Fold<W> {
+impl<W> Default for EventFold<W> {
     fn default() -> Self {
         Self {
             open: BTreeMap::new(),
@@ -76,22 +76,22 @@ impl<W> Default for Fold<W> {
     }
 }
 
-impl<W> Fold<W> {
+impl<W> EventFold<W> {
     /// Counts a line written by an earlier process against its hour.
-    pub fn spend(&mut self, rule: Rule, at: u64) {
+    pub fn spend(&mut self, rule: RecordingLimit, at: u64) {
         self.spent.entry(rule.share).or_default().push_back(at);
     }
 
     /// Takes an event that happened at `at`. A returned line must be recorded now. Any other event is counted, and
-    /// [`Fold::due`] returns it later.
+    /// [`EventFold::due`] returns it later.
     pub fn take(
         &mut self,
         now: u64,
         at: u64,
         key: String,
-        rule: Rule,
+        rule: RecordingLimit,
         what: W,
-    ) -> Option<Folded<W>> {
+    ) -> Option<FoldedLine<W>> {
         let key = (rule.share, key);
         if !self.open.contains_key(&key) && self.followed(rule) >= MOST_KEYS {
             self.leave_out(rule, 1);
@@ -119,7 +119,7 @@ impl<W> Fold<W> {
 
     /// Returns the folded lines that are due, the longest waiting first, so that frequent repeats do not starve events
     /// without a line. Call this about once a minute.
-    pub fn due(&mut self, now: u64) -> Vec<Folded<W>> {
+    pub fn due(&mut self, now: u64) -> Vec<FoldedLine<W>> {
         let mut due = Vec::new();
         let since = |open: &Open<W>| open.waiting.as_ref().map(|waiting| waiting.first_at);
         let keys = self
@@ -155,7 +155,7 @@ impl<W> Fold<W> {
     }
 
     /// Returns the remaining folded lines at the end of the process, within the hourly limit.
-    pub fn rest(&mut self, now: u64) -> Vec<Folded<W>> {
+    pub fn rest(&mut self, now: u64) -> Vec<FoldedLine<W>> {
         let mut rest = Vec::new();
         for (_, mut open) in std::mem::take(&mut self.open) {
             if let Some(waiting) = open.waiting.take() {
@@ -169,7 +169,7 @@ impl<W> Fold<W> {
         rest
     }
 
-    fn may_spend(&mut self, now: u64, rule: Rule) -> bool {
+    fn may_spend(&mut self, now: u64, rule: RecordingLimit) -> bool {
         let spent = self.spent.entry(rule.share).or_default();
         // A time in the future comes from a clock that was set back.
         spent.retain(|at| *at <= now && now - at < HOUR_MS);
@@ -177,7 +177,7 @@ impl<W> Fold<W> {
     }
 
     /// Number of tracked keys of the rule's share.
-    fn followed(&self, rule: Rule) -> usize {
+    fn followed(&self, rule: RecordingLimit) -> usize {
         let first = (rule.share, String::new());
         let of_share = self.open.range(first..);
         of_share
@@ -185,14 +185,14 @@ impl<W> Fold<W> {
             .count()
     }
 
-    fn leave_out(&mut self, rule: Rule, count: u32) {
+    fn leave_out(&mut self, rule: RecordingLimit, count: u32) {
         let left_out = self.left_out.entry(rule.share).or_default();
         *left_out = left_out.saturating_add(count);
     }
 
-    fn write(&mut self, now: u64, rule: Rule, waiting: Waiting<W>) -> Folded<W> {
+    fn write(&mut self, now: u64, rule: RecordingLimit, waiting: Waiting<W>) -> FoldedLine<W> {
         self.spend(rule, now);
-        Folded {
+        FoldedLine {
             what: waiting.what,
             at: waiting.last_at,
             first_at: waiting.first_at,

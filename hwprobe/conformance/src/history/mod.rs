@@ -18,10 +18,10 @@ pub use cause::Cause;
 pub use changes::{MOST_CHANGE_BYTES, MOST_CHANGES};
 pub use debounce::{Debounce, Publication};
 pub use entry::{Entry, KeyChange};
-pub use event::{Event, Happening, Record, Turn};
-pub use fold::{Fold, Folded, Rule};
-pub use journal::{Checkpoint, Line, Standing};
-pub use past_state::{Past, in_force, record_at};
+pub use event::{Event, EventKind, ReasonChange, Record};
+pub use fold::{EventFold, FoldedLine, RecordingLimit};
+pub use journal::{Checkpoint, ClassStanding, Line};
+pub use past_state::{PastState, in_force, record_at};
 pub use state::{History, Observed, ReadContext};
 
 #[cfg(test)]

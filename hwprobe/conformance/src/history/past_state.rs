@@ -5,7 +5,7 @@ use crate::{Class, ClassMark, ClassRecord, Digest, verify};
 
 /// State of a class at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Past {
+pub enum PastState {
     /// The class was complete.
     Complete {
         /// Sequence number of the entry that published the state.
@@ -55,28 +55,28 @@ pub fn record_at(
     class: Class,
     at: u64,
     preimage: impl FnOnce(&Digest) -> Option<Vec<u8>>,
-) -> Past {
+) -> PastState {
     let Some(entry) = in_force(entries, class, at) else {
-        return Past::NotKept;
+        return PastState::NotKept;
     };
     let (seq, since) = (entry.seq, entry.at);
     match entry.to {
         ClassMark::Complete { digest, .. } => {
             let bytes = preimage(&digest);
             match bytes.and_then(|bytes| verify(&digest, &bytes).ok()) {
-                Some(record) => Past::Complete {
+                Some(record) => PastState::Complete {
                     seq,
                     since,
                     record: Box::new(record),
                 },
-                None => Past::Lost { seq, digest },
+                None => PastState::Lost { seq, digest },
             }
         }
-        ClassMark::Incomplete => Past::Incomplete {
+        ClassMark::Incomplete => PastState::Incomplete {
             seq,
             since,
             missing: entry.changes.clone(),
         },
-        ClassMark::Disabled => Past::Disabled { seq, since },
+        ClassMark::Disabled => PastState::Disabled { seq, since },
     }
 }

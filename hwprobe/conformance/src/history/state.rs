@@ -1,7 +1,7 @@
 //! History state machine: reads in, entries out.
 
-use super::changes::{Before, between};
-use super::{Cause, Checkpoint, Entry, Event, Folded, Happening, Line};
+use super::changes::{PreviousState, between};
+use super::{Cause, Checkpoint, Entry, Event, EventKind, FoldedLine, Line};
 use crate::{
     Class, ClassMark, ClassRecord, ClassState, Debounce, Digest, Publication, Reading, Value, text,
 };
@@ -104,7 +104,7 @@ impl History {
     }
 
     /// Records an event other than a class change. Returns the line to persist, with the next sequence number.
-    pub fn enter(&mut self, boot_id: &str, folded: Folded<Happening>) -> Line {
+    pub fn enter(&mut self, boot_id: &str, folded: FoldedLine<EventKind>) -> Line {
         let line = Line::Event(Event {
             seq: self.checkpoint.seq + 1,
             at: folded.at,
@@ -206,7 +206,7 @@ impl History {
         let first_seen = live.cause.take().unwrap_or_else(|| seen.cause.clone());
         let none = BTreeMap::new();
         let (changes, more) = between(
-            &Before {
+            &PreviousState {
                 mark: from,
                 digest: before.and_then(|standing| standing.last_complete?.digest()),
                 record: live.record.as_ref(),

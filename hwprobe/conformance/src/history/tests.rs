@@ -377,21 +377,21 @@ fn any_time_that_entries_reach_can_be_rebuilt() {
             bench.preimages.get(digest).cloned()
         })
     };
-    let firmware = |past: &Past| match past {
-        Past::Complete { record, since, .. } => (record.get("nic.0.firmware"), *since),
+    let firmware = |past: &PastState| match past {
+        PastState::Complete { record, since, .. } => (record.get("nic.0.firmware"), *since),
         other => panic!("{other:?}"),
     };
-    assert_eq!(at(first - 1), Past::NotKept);
+    assert_eq!(at(first - 1), PastState::NotKept);
     assert_eq!(firmware(&at(first)), (text("28.1"), first));
-    assert!(matches!(&at(second), Past::Incomplete { missing, .. }
+    assert!(matches!(&at(second), PastState::Incomplete { missing, .. }
         if missing[0].key == "nic.0.firmware"));
     assert_eq!(firmware(&at(u64::MAX)), (text("28.2"), third));
     let lost = record_at(&entries, Class::Nic, first, |_| None);
-    assert!(matches!(lost, Past::Lost { .. }));
+    assert!(matches!(lost, PastState::Lost { .. }));
     let forged = record_at(&entries, Class::Nic, first, |_| {
         Some(with("27.0")[&Class::Nic].encode())
     });
-    assert!(matches!(forged, Past::Lost { .. }));
+    assert!(matches!(forged, PastState::Lost { .. }));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Node document: identity and resources of a node, distributed by digest.
 
-use crate::{Digest, Facts, Identity};
+use crate::{Digest, Identity, NodeResources};
 use serde::{Deserialize, Serialize};
 
 /// Version of the document's fields written by this build.
@@ -21,7 +21,7 @@ pub struct NodeDocument {
     /// Names, serials and addresses of the node.
     pub identity: Identity,
     /// Resources of the node, as placement uses them.
-    pub facts: Facts,
+    pub facts: NodeResources,
 }
 
 /// Why bytes are not the document of a digest.
@@ -78,7 +78,7 @@ mod tests {
             node: "gpu001".to_owned(),
             topology_group: Some("g0".to_owned()),
             identity: Identity::default(),
-            facts: Facts::default(),
+            facts: NodeResources::default(),
         };
         let (digest, bytes) = document.encode().unwrap();
         assert_eq!(NodeDocument::verify(&digest, &bytes).unwrap(), document);

@@ -13,7 +13,7 @@ mod vitals;
 pub use document::{DocumentError, NODE_DOCUMENT_VERSION, NodeDocument};
 pub use finding::{Finding, FindingCode};
 pub use identity::{DiskIdentity, GpuIdentity, Identity, NicIdentity};
-pub use node_resources::Facts;
+pub use node_resources::NodeResources;
 pub use outcome::{Loss, Outcome, ProbeOutcome};
 pub use power::{LimitState, Milliwatts, Power};
 pub use probed::Probed;
@@ -21,7 +21,7 @@ pub use topology::{Distance, GpuPlace, NvlinkPeer, Pair, Topology};
 pub use vitals::Vitals;
 
 use crate::{
-    Class, ClassMark, ClassRecord, ClassState, Earlier, Fingerprint, Reading, Schemas, Value,
+    Class, ClassMark, ClassRecord, ClassState, EarlierDigest, Fingerprint, Reading, Schemas, Value,
     fingerprint,
 };
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub struct Inventory {
     /// Names, serials and addresses.
     pub identity: Identity,
     /// Resources, as placement uses them.
-    pub facts: Facts,
+    pub facts: NodeResources,
     /// Topology of the devices.
     #[serde(default)]
     pub topology: Topology,
@@ -192,7 +192,7 @@ impl Inventory {
 
     /// The digests in earlier schemas, published while a fleet is upgraded: see [`Schemas::earlier`].
     #[must_use]
-    pub fn earlier(&self, schemas: &Schemas) -> BTreeMap<Class, Earlier> {
+    pub fn earlier(&self, schemas: &Schemas) -> BTreeMap<Class, EarlierDigest> {
         let records = self.records.iter();
         records
             .filter_map(|(class, record)| Some((*class, schemas.earlier(record)?.0)))

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// Resources of a node. An unknown amount stays unknown; it is never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct NodeResources {
     /// GPU model, if all GPUs share one.
     pub gpu_model: Reading<String>,
     /// Number of GPUs the driver can use; absent on a node without any.
@@ -30,7 +30,7 @@ pub struct Facts {
     pub features: BTreeSet<String>,
 }
 
-impl Facts {
+impl NodeResources {
     /// The number of GPUs if known: zero only if the bus and the driver report none.
     #[must_use]
     pub const fn gpus(&self) -> Option<u32> {

@@ -1,6 +1,6 @@
 //! Result of one probe, in all planes.
 
-use super::{Facts, Finding, FindingCode, Identity, Power, Topology, Vitals};
+use super::{Finding, FindingCode, Identity, NodeResources, Power, Topology, Vitals};
 use crate::{Class, ClassRecord};
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct Probed {
     /// Identity values found by the probe.
     pub identity: Identity,
     /// Facts found by the probe.
-    pub facts: Facts,
+    pub facts: NodeResources,
     /// Topology found by the probe.
     pub topology: Topology,
     /// Live values found by the probe.
@@ -30,7 +30,7 @@ impl Probed {
         Self {
             record: ClassRecord::new(class),
             identity: Identity::default(),
-            facts: Facts::default(),
+            facts: NodeResources::default(),
             topology: Topology::default(),
             vitals: Vitals::default(),
             power: None,

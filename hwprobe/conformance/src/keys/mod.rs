@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 /// Whether a class is complete without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum KeyNeed {
     /// Incomplete: while this key was requested and is unknown, there is no digest.
     Required,
     /// Complete: an unknown key is omitted from the digest. A key with a timeout could be known, and counts as
@@ -34,13 +34,13 @@ pub enum RowTest {
 
 /// The keys of one pattern.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct KeyRow {
     /// Key pattern: literal segments, `<slot>`, `<name>`.
     pub pattern: &'static str,
     /// Unit of numbers; empty for text, flags and counts.
     pub unit: &'static str,
     /// Whether a digest exists without the key.
-    pub need: Need,
+    pub need: KeyNeed,
     /// Source of the value.
     pub source: &'static str,
     /// Meaning of the value.
@@ -55,7 +55,7 @@ pub struct Row {
     pub until: Option<u16>,
 }
 
-impl Row {
+impl KeyRow {
     /// The class of the keys: their first segment.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ fn fits(pattern: &[&str], key: &[&str]) -> bool {
 
 /// The row of a key in the current schema: the first that describes the key.
 #[must_use]
-pub fn row_of(key: &str) -> Option<&'static Row> {
+pub fn row_of(key: &str) -> Option<&'static KeyRow> {
     let mut now = ROWS.iter().filter(|row| row.until.is_none());
     now.find(|row| row.describes(key))
 }
@@ -135,10 +135,10 @@ pub fn markdown() -> String {
         );
         for row in rows {
             let need = match row.need {
-                Need::Required => "yes",
-                Need::Optional => "",
+                KeyNeed::Required => "yes",
+                KeyNeed::Optional => "",
             };
-            let Row {
+            let KeyRow {
                 pattern,
                 meaning,
                 unit,
@@ -159,11 +159,11 @@ const fn row(
     meaning: &'static str,
     unit: &'static str,
     source: &'static str,
-) -> Row {
-    Row {
+) -> KeyRow {
+    KeyRow {
         pattern,
         unit,
-        need: Need::Optional,
+        need: KeyNeed::Optional,
         source,
         meaning,
         seen: RowTest::InFixtures,
@@ -172,9 +172,9 @@ const fn row(
     }
 }
 
-impl Row {
+impl KeyRow {
     const fn required(mut self) -> Self {
-        self.need = Need::Required;
+        self.need = KeyNeed::Required;
         self
     }
 

@@ -1,6 +1,6 @@
 //! Rows of the key table, by class.
 
-use super::{Row, row};
+use super::{KeyRow, row};
 
 const NVML: &str = "NVML";
 const AMD: &str = "sysfs (amdgpu)";
@@ -32,7 +32,7 @@ const MOUNTS: &str = "/proc/1/mountinfo";
 const OS: &str = "os-release";
 
 /// Every pattern. A more specific pattern comes before one that would match its keys.
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[KeyRow] = &[
     // gpu
     row(
         "gpu.count",

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// Digest of a class under the previous schema, published in addition to the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Earlier {
+pub struct EarlierDigest {
     /// The earlier schema.
     pub schema: u16,
     /// Content address of the record in the earlier schema.
     pub digest: Digest,
 }
 
-impl Earlier {
+impl EarlierDigest {
     /// Gossip key next to the class's own name: `gpu.1`.
     #[must_use]
     pub fn key(&self, class: Class) -> String {

@@ -10,11 +10,11 @@ mod schema;
 mod state;
 mod under;
 
-pub use earlier::Earlier;
+pub use earlier::EarlierDigest;
 pub use encode::{PreimageError, verify};
 pub use entries::ClassRecord;
 pub use mark::{BadMark, ClassMark, Fingerprint, fingerprint};
 pub use schema::Schemas;
 pub(crate) use schema::Shared;
 pub use state::ClassState;
-pub use under::NotUnder;
+pub use under::SchemaMismatch;

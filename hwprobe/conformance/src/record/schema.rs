@@ -1,8 +1,8 @@
 //! Schemas of the classes: the keys that each schema has, and their meaning across schemas.
 
 use super::ClassRecord;
-use crate::class::Written;
-use crate::keys::{ROWS, Row};
+use crate::class::WrittenSchemas;
+use crate::keys::{KeyRow, ROWS};
 use crate::{Class, Reading};
 use std::fmt;
 
@@ -10,9 +10,9 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub struct Schemas {
     /// The written schemas of each class.
-    pub written: fn(Class) -> Written,
+    pub written: fn(Class) -> WrittenSchemas,
     /// Every key, with the schemas that contain it.
-    pub rows: &'static [Row],
+    pub rows: &'static [KeyRow],
 }
 
 /// Whether a key has the same meaning in two schemas.
@@ -67,12 +67,12 @@ impl Schemas {
     }
 
     /// The row of a key in `schema`.
-    fn row(&self, key: &str, schema: u16) -> Option<&'static Row> {
+    fn row(&self, key: &str, schema: u16) -> Option<&'static KeyRow> {
         let mut rows = self.rows.iter();
         rows.find(|row| row.is_in(schema) && row.describes(key))
     }
 
-    pub(super) fn rows_of(&self, class: Class) -> impl Iterator<Item = &'static Row> {
+    pub(super) fn rows_of(&self, class: Class) -> impl Iterator<Item = &'static KeyRow> {
         let rows = self.rows.iter();
         rows.filter(move |row| row.class() == Ok(class))
     }

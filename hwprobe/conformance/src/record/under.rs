@@ -6,13 +6,13 @@
 //! changed, its earlier value cannot be derived, and no earlier digest is published.
 
 use super::schema::Schemas;
-use super::{ClassRecord, ClassState, Earlier};
+use super::{ClassRecord, ClassState, EarlierDigest};
 use crate::Class;
-use crate::keys::Row;
+use crate::keys::KeyRow;
 
 /// Why a record cannot be expressed in another schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotUnder {
+pub enum SchemaMismatch {
     /// The record's own schema, or the requested one, is unknown to this build.
     #[error("schema {schema} of {class} is not known to this build")]
     Unknown {
@@ -53,8 +53,8 @@ impl ClassRecord {
     /// This record as an agent that writes `schema` would have written it for the same machine.
     ///
     /// # Errors
-    /// The record cannot be expressed in `schema`: see [`NotUnder`].
-    pub fn under(&self, schema: u16) -> Result<Self, NotUnder> {
+    /// The record cannot be expressed in `schema`: see [`SchemaMismatch`].
+    pub fn under(&self, schema: u16) -> Result<Self, SchemaMismatch> {
         Schemas::SHIPPED.under(self, schema)
     }
 }
@@ -63,14 +63,14 @@ impl Schemas {
     /// The record as an agent that writes `schema` would have written it for the same machine, without later keys.
     ///
     /// # Errors
-    /// The record cannot be expressed in `schema`: see [`NotUnder`].
-    pub fn under(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, NotUnder> {
+    /// The record cannot be expressed in `schema`: see [`SchemaMismatch`].
+    pub fn under(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, SchemaMismatch> {
         let (class, from) = (record.class, record.schema);
         if schema == from {
             return Ok(record.clone());
         }
         if schema > from {
-            return Err(NotUnder::Later {
+            return Err(SchemaMismatch::Later {
                 class,
                 from,
                 to: schema,
@@ -78,18 +78,18 @@ impl Schemas {
         }
         let written = (self.written)(class);
         if let Some(schema) = [schema, from].into_iter().find(|s| !written.knows(*s)) {
-            return Err(NotUnder::Unknown { class, schema });
+            return Err(SchemaMismatch::Unknown { class, schema });
         }
         self.leave_out(record, schema)
     }
 
     /// The record reduced to an earlier schema, whatever this build writes.
-    fn leave_out(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, NotUnder> {
+    fn leave_out(&self, record: &ClassRecord, schema: u16) -> Result<ClassRecord, SchemaMismatch> {
         let (class, from) = (record.class, record.schema);
-        let rows: Vec<&Row> = self.rows_of(class).collect();
-        let ended = |row: &&&Row| row.is_in(schema) && !row.is_in(from);
+        let rows: Vec<&KeyRow> = self.rows_of(class).collect();
+        let ended = |row: &&&KeyRow| row.is_in(schema) && !row.is_in(from);
         if let Some(row) = rows.iter().find(ended) {
-            return Err(NotUnder::Changed {
+            return Err(SchemaMismatch::Changed {
                 class,
                 pattern: row.pattern,
                 until: row.until.unwrap_or(schema),
@@ -113,7 +113,7 @@ impl Schemas {
                     earlier.entries.insert(key.clone(), reading.clone());
                 }
                 Some(false) => {}
-                None => return Err(NotUnder::Unlisted { key: key.clone() }),
+                None => return Err(SchemaMismatch::Unlisted { key: key.clone() }),
             }
         }
         let required = record.required.iter();
@@ -139,7 +139,7 @@ impl Schemas {
     /// The record under the previous schema, if that one is still written. `None` for a record without a digest: an
     /// unknown state is equal to no other in any schema.
     #[must_use]
-    pub fn earlier(&self, record: &ClassRecord) -> Option<(Earlier, ClassRecord)> {
+    pub fn earlier(&self, record: &ClassRecord) -> Option<(EarlierDigest, ClassRecord)> {
         let written = (self.written)(record.class);
         let schema = written
             .earlier
@@ -147,7 +147,9 @@ impl Schemas {
         record.state().digest()?;
         let record = self.under(record, schema).ok()?;
         match record.state() {
-            ClassState::Complete { schema, digest } => Some((Earlier { schema, digest }, record)),
+            ClassState::Complete { schema, digest } => {
+                Some((EarlierDigest { schema, digest }, record))
+            }
             ClassState::Incomplete { .. } | ClassState::Disabled { .. } => None,
         }
     }

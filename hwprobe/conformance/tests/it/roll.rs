@@ -6,19 +6,19 @@
 
 use lattice_conformance::{
     Class, ClassMark, ClassRecord, ClassState, CohortKey, Digest, DriftReport, KeyVerdict, Levels,
-    NodeView, NotUnder, Preimages, Reading, Schemas, Scope, Value, Written,
-    baseline::{Constraint, Expectation, Standing},
+    NodeView, Preimages, Reading, SchemaMismatch, Schemas, Scope, Value, WrittenSchemas,
+    baseline::{BaselineVerdict, Constraint, Expectation},
     diff_under, drift, groups,
-    keys::{Need, Row, RowTest},
+    keys::{KeyNeed, KeyRow, RowTest},
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const fn row(pattern: &'static str, since: u16, until: Option<u16>) -> Row {
-    Row {
+const fn row(pattern: &'static str, since: u16, until: Option<u16>) -> KeyRow {
+    KeyRow {
         pattern,
         unit: "",
-        need: Need::Optional,
+        need: KeyNeed::Optional,
         source: "",
         meaning: "",
         seen: RowTest::InFixtures,
@@ -27,7 +27,7 @@ const fn row(pattern: &'static str, since: u16, until: Option<u16>) -> Row {
     }
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[KeyRow] = &[
     row("nic.count", 1, None),
     row("nic.<slot>.firmware", 1, None),
     row("nic.<slot>.driver", 1, None),
@@ -36,7 +36,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// The speed was in gigabits up to schema 1.
-const CHANGED: &[Row] = &[
+const CHANGED: &[KeyRow] = &[
     row("nic.count", 1, None),
     row("nic.<slot>.firmware", 1, None),
     row("nic.<slot>.speed", 1, Some(1)),
@@ -44,8 +44,8 @@ const CHANGED: &[Row] = &[
 ];
 
 /// A build that writes `CURRENT`, and the previous schema as well.
-fn written<const CURRENT: u16>(_: Class) -> Written {
-    Written {
+fn written<const CURRENT: u16>(_: Class) -> WrittenSchemas {
+    WrittenSchemas {
         current: CURRENT,
         earlier: CURRENT.checked_sub(1).filter(|schema| *schema > 0),
         oldest: 1,
@@ -272,7 +272,7 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
     };
     assert_eq!(
         THIRD.under(&record, 3),
-        Err(NotUnder::Later {
+        Err(SchemaMismatch::Later {
             class,
             from: 2,
             to: 3
@@ -280,18 +280,18 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
     );
     assert_eq!(
         THIRD.under(&record, 0),
-        Err(NotUnder::Unknown { class, schema: 0 })
+        Err(SchemaMismatch::Unknown { class, schema: 0 })
     );
     // A record of a later build, read by an older one.
     let later = agent(3, &machine);
     assert_eq!(
         refused(&SECOND, &later, 2),
-        NotUnder::Unknown { class, schema: 3 }
+        SchemaMismatch::Unknown { class, schema: 3 }
     );
     record.put("nic.0.colour", Reading::Present("green"));
     assert_eq!(
         refused(&SECOND, &record, 1),
-        NotUnder::Unlisted {
+        SchemaMismatch::Unlisted {
             key: "nic.0.colour".to_owned()
         }
     );
@@ -306,7 +306,7 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
         let pattern = "nic.<slot>.speed";
         assert_eq!(
             changed,
-            NotUnder::Changed {
+            SchemaMismatch::Changed {
                 class,
                 pattern,
                 until: 1
@@ -445,23 +445,23 @@ fn what_is_said_of_a_later_schema_than_ones_own_counts_for_nothing() {
     // Nor does an earlier digest make a node match a baseline.
     let meant = agent(2, &self::machine("28.43"));
     let node = &Fleet::half(&machine, &machine).nodes[7];
-    let at_hand = AtHand(&fleet.records, SECOND);
+    let at_hand = AvailableRecords(&fleet.records, SECOND);
     for schema in [1, 2, 3] {
         let mut said = said;
         (said.schema, said.digest) = (schema, digest(&meant));
         let standing =
             exact(meant.clone()).judge(node.classes.get(&Class::Nic), Some(&said), &at_hand);
         match schema {
-            1 => assert_eq!(standing, Standing::Conforms, "its own word"),
+            1 => assert_eq!(standing, BaselineVerdict::Conforms, "its own word"),
             _ => assert_eq!(keys(standing), ["nic.0.firmware", "nic.1.firmware"]),
         }
     }
 }
 
 /// Available records, interpreted with the schemas of a given generation.
-struct AtHand<'a>(&'a BTreeMap<Digest, ClassRecord>, Schemas);
+struct AvailableRecords<'a>(&'a BTreeMap<Digest, ClassRecord>, Schemas);
 
-impl Preimages for AtHand<'_> {
+impl Preimages for AvailableRecords<'_> {
     fn record(&self, digest: &Digest) -> Option<ClassRecord> {
         self.0.get(digest).cloned()
     }
@@ -478,9 +478,9 @@ fn exact(record: ClassRecord) -> Expectation {
     }
 }
 
-fn keys(standing: Standing) -> Vec<String> {
+fn keys(standing: BaselineVerdict) -> Vec<String> {
     match standing {
-        Standing::Differs(found) => {
+        BaselineVerdict::Differs(found) => {
             let differ = found
                 .into_iter()
                 .filter(|d| d.verdict == KeyVerdict::Differs);
@@ -494,7 +494,7 @@ fn keys(standing: Standing) -> Vec<String> {
 fn a_baseline_of_before_judges_nodes_of_after_and_the_other_way_round() {
     let (machine, other) = (machine("28.41"), machine("28.39"));
     let fleet = Fleet::half(&machine, &other);
-    let at_hand = AtHand(&fleet.records, SECOND);
+    let at_hand = AvailableRecords(&fleet.records, SECOND);
     let judge = |rule: &Expectation, node: &NodeView| {
         let (mark, earlier) = (node.classes.get(&Class::Nic), node.earlier.get(&Class::Nic));
         rule.judge(mark, earlier, &at_hand)
@@ -503,10 +503,18 @@ fn a_baseline_of_before_judges_nodes_of_after_and_the_other_way_round() {
     let firmware = ["nic.0.firmware", "nic.1.firmware"];
     for (schema, likes) in [(1, machine.clone()), (2, machine.clone())] {
         let rule = exact(agent(schema, &likes));
-        assert_eq!(judge(&rule, old), Standing::Conforms, "schema {schema}");
+        assert_eq!(
+            judge(&rule, old),
+            BaselineVerdict::Conforms,
+            "schema {schema}"
+        );
         assert_eq!(keys(judge(&rule, new)), firmware, "schema {schema}");
         let rule = exact(agent(schema, &other));
-        assert_eq!(judge(&rule, new), Standing::Conforms, "schema {schema}");
+        assert_eq!(
+            judge(&rule, new),
+            BaselineVerdict::Conforms,
+            "schema {schema}"
+        );
         assert_eq!(keys(judge(&rule, old)), firmware, "schema {schema}");
     }
     // A node with a newer schema than the reader publishes one that the reader supports.
@@ -520,7 +528,7 @@ fn a_baseline_of_before_judges_nodes_of_after_and_the_other_way_round() {
     let rule = exact(agent(1, &machine));
     assert_eq!(keys(judge(&rule, &ahead)), firmware);
     let rule = exact(agent(1, &other));
-    assert_eq!(judge(&rule, &ahead), Standing::Conforms);
+    assert_eq!(judge(&rule, &ahead), BaselineVerdict::Conforms);
 }
 
 #[test]
@@ -533,8 +541,11 @@ fn what_a_baseline_names_and_a_node_cannot_say_is_not_known() {
         or_absent: false,
     }]);
     let mark = record.state().mark();
-    let standing = rule.judge(Some(&mark), None, &AtHand(&records, SECOND));
-    assert!(matches!(standing, Standing::Unknown { .. }), "{standing:?}");
+    let standing = rule.judge(Some(&mark), None, &AvailableRecords(&records, SECOND));
+    assert!(
+        matches!(standing, BaselineVerdict::Unknown { .. }),
+        "{standing:?}"
+    );
 }
 
 #[test]
@@ -605,12 +616,12 @@ fn no_class_is_told_under_schema_1_today() {
     // wrote.
     for class in Class::ALL {
         let written = class.written();
-        assert_eq!(written, Written::only(class.schema()), "{class}");
+        assert_eq!(written, WrittenSchemas::only(class.schema()), "{class}");
         assert_eq!(Schemas::SHIPPED.earlier(&ClassRecord::new(class)), None);
         let under = ClassRecord::new(class).under(1);
         match class.schema() {
             1 => assert!(under.is_ok(), "{class}"),
-            _ => assert_eq!(under, Err(NotUnder::Unknown { class, schema: 1 })),
+            _ => assert_eq!(under, Err(SchemaMismatch::Unknown { class, schema: 1 })),
         }
     }
 }

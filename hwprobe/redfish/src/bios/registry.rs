@@ -3,7 +3,7 @@
 use super::flag;
 use crate::documents::ResourcePath;
 use crate::selection::SystemName;
-use crate::walk::{Member, Walk, link, string, target, text};
+use crate::walk::{DocumentWalk, Member, link, string, target, text};
 use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub(super) struct Registry {
 
 impl Registry {
     /// The registry that a BIOS names; absent if it names none, or if the BMC does not provide it.
-    pub(super) fn find(walk: &mut Walk<'_>, root: &Value, bios: &Value) -> Reading<Self> {
+    pub(super) fn find(walk: &mut DocumentWalk<'_>, root: &Value, bios: &Value) -> Reading<Self> {
         let name = match text(bios, "AttributeRegistry") {
             Reading::Present(name) => name,
             other => return other.and_then(|_| Reading::Absent),
@@ -86,7 +86,7 @@ fn says(name: &str, version: &str) -> bool {
 /// `….v1_0_0`), and an X14 lists its registry without a version. If several registries match, the result is unknown:
 /// without the registry, unsuitable settings would be compared.
 fn chosen<'a, 'm>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     members: &'m [Member<'a>],
     name: &str,
 ) -> Reading<&'m Member<'a>> {

@@ -2,16 +2,24 @@
 
 use super::page;
 use super::route::{Log, Name, concerned};
-use super::{Deed, DeedOf, DeedSeverity, DeedsRead, identity, message, severity, subject, when};
+use super::{
+    BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, identity, message, severity, subject,
+    when,
+};
 use crate::documents::ResourcePath;
-use crate::walk::{Walk, string, type_name};
+use crate::walk::{DocumentWalk, string, type_name};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
 /// Maximum number of entries fetched one by one per log and pass, starting with the newest.
 const MOST_FETCHED: usize = 16;
 
-pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut DeedsRead) {
+pub(super) fn read(
+    walk: &mut DocumentWalk<'_>,
+    log: &Log,
+    systems: &[Name],
+    read: &mut BmcEventsRead,
+) {
     let newest = read.seen.newest.get(&log.entries).cloned();
     let page = match page::newest(walk, &log.entries, newest.as_ref()) {
         Reading::Present(page) => page,
@@ -48,7 +56,7 @@ pub(super) fn read(walk: &mut Walk<'_>, log: &Log, systems: &[Name], read: &mut 
     read.remember(&log.entries, &page, is_whole);
 }
 
-fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Option<Deed> {
+fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Option<BmcEvent> {
     if type_name(value).is_some_and(|name| name != "LogEntry") {
         return None;
     }
@@ -58,7 +66,7 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
     let origin = value
         .pointer("/Links/OriginOfCondition/@odata.id")
         .and_then(Value::as_str);
-    let is_told = severity >= DeedSeverity::Warning
+    let is_told = severity >= BmcEventSeverity::Warning
         || subject::is_update_of(&message)
         || code.as_deref().is_some_and(subject::is_update_code)
         || origin.is_some_and(subject::is_update_origin);
@@ -70,10 +78,10 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
     // With a time, the identity is independent of later changes to the text.
     let time = at.map(|at| at.to_string());
     let what = time.as_deref().unwrap_or(&message);
-    Some(Deed {
+    Some(BmcEvent {
         list: log.entries.clone(),
         identity: identity(&[log.entries.as_str(), id, what]),
-        of: DeedOf::Log {
+        of: BmcEventKind::Log {
             log: log.name.clone(),
         },
         systems: concerned(&log.of, systems, origin),

@@ -2,8 +2,8 @@
 //!
 //! [`find_deeds`] finds the BMC's lists by links, once. [`read_deeds`] reads the lists pass after pass, and returns the
 //! documents it needs next, as [`crate::interpret`] does. In a log, only the newest entries are read, and of the
-//! documents fetched before only those that may have changed ([`DeedsSeen`]). The caller stores which events it has
-//! reported, by [`Deed::identity`].
+//! documents fetched before only those that may have changed ([`FetchedEventDocuments`]). The caller stores which
+//! events it has reported, by [`BmcEvent::identity`].
 //!
 //! Reported events: tasks about firmware, BIOS or configuration; log entries of severity Warning or Critical; and log
 //! entries about such an update or change ([`subject`]). The texts may contain names of people and addresses.
@@ -14,10 +14,10 @@ mod route;
 mod subject;
 mod task;
 
-pub use route::{DeedRoute, DeedsFound, find_deeds};
+pub use route::{EventListRoute, EventListSearch, find_deeds};
 
 use crate::documents::{Documents, ResourcePath};
-use crate::walk::{Walk, string};
+use crate::walk::{DocumentWalk, string};
 use jiff::Timestamp;
 use lattice_conformance::{Digest, Reading, text};
 use serde::{Deserialize, Serialize};
@@ -31,20 +31,20 @@ const MOST_NAME_CHARS: usize = 120;
 
 /// One event recorded by a BMC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deed {
+pub struct BmcEvent {
     /// Stable identity: the same in every read by every reader, and different from all other events of this BMC.
     pub identity: u64,
     /// The list that contains the event.
     pub list: ResourcePath,
     /// Kind of the event: a task or a log entry.
-    pub of: DeedOf,
+    pub of: BmcEventKind,
     /// Ids of the systems that the event may concern.
     pub systems: Vec<String>,
     /// Time at which the task ended or the entry was written, by the BMC's clock, in Unix milliseconds. None if the BMC
     /// reports no valid time.
     pub at: Option<u64>,
     /// Severity as reported by the BMC: `OK`, `Warning`, `Critical`.
-    pub severity: DeedSeverity,
+    pub severity: BmcEventSeverity,
     /// Message id, such as `IDRAC.2.8.SUP0516`.
     pub code: Option<String>,
     /// Text of the message, or its replacement if there is no text.
@@ -54,14 +54,14 @@ pub struct Deed {
 /// Kind of the event: a finished task, or a log entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DeedOf {
+pub enum BmcEventKind {
     /// A finished task.
     Task {
         /// Name of the task.
         name: String,
         /// Final state in lower case: `completed`, `exception`, `killed`, `cancelled`.
         state: String,
-        /// Start time, in the form of [`Deed::at`].
+        /// Start time, in the form of [`BmcEvent::at`].
         started_at: Option<u64>,
     },
     /// An entry of a log.
@@ -76,7 +76,7 @@ pub enum DeedOf {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum DeedSeverity {
+pub enum BmcEventSeverity {
     /// `OK`, or no severity reported.
     #[default]
     Ok,
@@ -89,7 +89,7 @@ pub enum DeedSeverity {
 /// The documents of a BMC's lists that were fetched before, to avoid fetching them again. This is not a record of
 /// reported events: without it, everything is read again with the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeedsSeen {
+pub struct FetchedEventDocuments {
     /// Finished tasks that were fetched, by their list.
     ended: BTreeMap<ResourcePath, BTreeSet<ResourcePath>>,
     /// The newest member of each list.
@@ -98,22 +98,22 @@ pub struct DeedsSeen {
 
 /// Result of reading the lists of a BMC.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeedsRead {
+pub struct BmcEventsRead {
     /// Events to report; in each list the oldest first.
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<BmcEvent>,
     /// The lists that were read, whether or not they contain events to report.
     pub lists: BTreeSet<ResourcePath>,
     /// Input for the next pass.
-    pub seen: DeedsSeen,
+    pub seen: FetchedEventDocuments,
     /// Lists that could not be read, with the reason; a list that no longer exists is `Absent`.
     pub silent: Vec<(ResourcePath, Reading<()>)>,
     /// Documents to fetch before the next call. Empty if the result is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
-impl DeedsRead {
+impl BmcEventsRead {
     /// Records that a list was read. Its newest member is stored only if the list was read completely.
-    fn remember(&mut self, list: &ResourcePath, page: &page::Newest<'_>, is_whole: bool) {
+    fn remember(&mut self, list: &ResourcePath, page: &page::NewestMembers<'_>, is_whole: bool) {
         self.lists.insert(list.clone());
         if !page.is_reached {
             let why = Reading::failed("its newest entries are not reached");
@@ -136,11 +136,15 @@ impl DeedsRead {
 
 /// Reads the lists of `route`, as far as the available documents allow.
 #[must_use]
-pub fn read_deeds(documents: &Documents, route: &DeedRoute, seen: &DeedsSeen) -> DeedsRead {
-    let mut walk = Walk::new(documents);
-    let mut read = DeedsRead {
+pub fn read_deeds(
+    documents: &Documents,
+    route: &EventListRoute,
+    seen: &FetchedEventDocuments,
+) -> BmcEventsRead {
+    let mut walk = DocumentWalk::new(documents);
+    let mut read = BmcEventsRead {
         seen: seen.clone(),
-        ..DeedsRead::default()
+        ..BmcEventsRead::default()
     };
     if let Some(tasks) = &route.tasks {
         task::read(&mut walk, tasks, &route.systems, &mut read);
@@ -180,12 +184,12 @@ fn time(value: &Value, property: &str) -> Option<u64> {
     u64::try_from(at.as_millisecond()).ok()
 }
 
-fn severity(value: &Value, properties: &[&str]) -> DeedSeverity {
+fn severity(value: &Value, properties: &[&str]) -> BmcEventSeverity {
     let told = properties.iter().filter_map(|name| string(value, name));
     let read = |text: &str| match text.to_ascii_lowercase().as_str() {
-        "warning" => DeedSeverity::Warning,
-        "critical" => DeedSeverity::Critical,
-        _ => DeedSeverity::Ok,
+        "warning" => BmcEventSeverity::Warning,
+        "critical" => BmcEventSeverity::Critical,
+        _ => BmcEventSeverity::Ok,
     };
     told.map(read).max().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! The newest members of a list, for any paging and either order.
 
 use crate::documents::ResourcePath;
-use crate::walk::{Member, Walk, listed as listed_in, member_of, next_page};
+use crate::walk::{DocumentWalk, Member, listed as listed_in, member_of, next_page};
 use lattice_conformance::Reading;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ const MOST_PAGES: usize = 4;
 
 /// The newest members of a list.
 #[derive(Clone, Debug)]
-pub(super) struct Newest<'a> {
+pub(super) struct NewestMembers<'a> {
     /// Members, oldest first.
     pub(super) listed: Vec<Member<'a>>,
     /// Whether no page failed temporarily.
@@ -33,10 +33,10 @@ pub(super) const fn is_settled<T>(reading: &Reading<T>) -> bool {
 /// The newest members of the list at `path`, oldest first. `newest` is the newest member of the previous pass: pages
 /// are read until it is found.
 pub(super) fn newest<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut DocumentWalk<'a>,
     path: &ResourcePath,
     newest: Option<&ResourcePath>,
-) -> Reading<Newest<'a>> {
+) -> Reading<NewestMembers<'a>> {
     let first = match walk.get(path) {
         Reading::Present(first) => first,
         other => return other.and_then(|_| Reading::Absent),
@@ -85,7 +85,7 @@ pub(super) fn newest<'a>(
     listed.retain(|one| seen.insert(one.path.clone()));
     let too_many = listed.len().saturating_sub(MOST_LOOKED_AT);
     listed.drain(..too_many);
-    Reading::Present(Newest {
+    Reading::Present(NewestMembers {
         listed,
         is_whole,
         is_reached,

@@ -3,7 +3,7 @@
 use crate::chassis_managers;
 use crate::documents::{Documents, ResourcePath};
 use crate::systems::{self, System};
-use crate::walk::{Walk, link, string, type_name};
+use crate::walk::{DocumentWalk, link, string, type_name};
 use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const MOST_SERVICES: usize = 16;
 
 /// Locations of the lists, found once. Empty for a BMC without such lists, which is common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeedRoute {
+pub struct EventListRoute {
     pub(super) tasks: Option<ResourcePath>,
     pub(super) logs: Vec<Log>,
     pub(super) systems: Vec<Name>,
@@ -39,9 +39,9 @@ pub(super) struct Name {
 
 /// Result of the search for lists.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeedsFound {
+pub struct EventListSearch {
     /// The route, as far as the documents allow.
-    pub route: DeedRoute,
+    pub route: EventListRoute,
     /// Whether every resource on the way answered; otherwise there may be further lists.
     pub is_whole: bool,
     /// Documents to fetch before the next call. Empty if the route is final.
@@ -50,23 +50,23 @@ pub struct DeedsFound {
 
 /// Finds the lists of tasks and logs by links from the service root.
 #[must_use]
-pub fn find_deeds(documents: &Documents) -> DeedsFound {
-    let mut walk = Walk::new(documents);
+pub fn find_deeds(documents: &Documents) -> EventListSearch {
+    let mut walk = DocumentWalk::new(documents);
     let route = find(&mut walk);
-    DeedsFound {
+    EventListSearch {
         route: route.unwrap_or_default(),
         is_whole: walk.is_answered(),
         wanted: walk.wanted(),
     }
 }
 
-fn find(walk: &mut Walk<'_>) -> Option<DeedRoute> {
+fn find(walk: &mut DocumentWalk<'_>) -> Option<EventListRoute> {
     let Reading::Present(root) = walk.get(&ResourcePath::root()) else {
         return None;
     };
-    let mut route = DeedRoute {
+    let mut route = EventListRoute {
         tasks: tasks(walk, root),
-        ..DeedRoute::default()
+        ..EventListRoute::default()
     };
     let systems = systems::systems(walk, root).ok()?;
     for system in systems.found.iter().filter(|system| system.is_node()) {
@@ -88,12 +88,12 @@ fn find(walk: &mut Walk<'_>) -> Option<DeedRoute> {
     Some(route)
 }
 
-fn tasks(walk: &mut Walk<'_>, root: &Value) -> Option<ResourcePath> {
+fn tasks(walk: &mut DocumentWalk<'_>, root: &Value) -> Option<ResourcePath> {
     let service = walk.follow(root, "Tasks");
     link(service.present()?, "Tasks")
 }
 
-fn logs(walk: &mut Walk<'_>, holder: &Value, system: &System<'_>, found: &mut Vec<Log>) {
+fn logs(walk: &mut DocumentWalk<'_>, holder: &Value, system: &System<'_>, found: &mut Vec<Log>) {
     let Some(path) = link(holder, "LogServices") else {
         return;
     };
@@ -134,7 +134,7 @@ fn is_of_access(name: &str) -> bool {
     name.to_ascii_lowercase().contains("audit")
 }
 
-impl DeedRoute {
+impl EventListRoute {
     /// Whether there is no list to read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -2,11 +2,11 @@
 
 use super::route::{Name, concerned};
 use super::{
-    Deed, DeedOf, DeedsRead, MOST_NAME_CHARS, identity, message, page, severity, subject, time,
-    told,
+    BmcEvent, BmcEventKind, BmcEventsRead, MOST_NAME_CHARS, identity, message, page, severity,
+    subject, time, told,
 };
 use crate::documents::ResourcePath;
-use crate::walk::{Walk, string, type_name};
+use crate::walk::{DocumentWalk, string, type_name};
 use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -19,10 +19,10 @@ const MOST_MESSAGES: usize = 32;
 const ENDED: &[&str] = &["completed", "killed", "exception", "cancelled", "failed"];
 
 pub(super) fn read(
-    walk: &mut Walk<'_>,
+    walk: &mut DocumentWalk<'_>,
     list: &ResourcePath,
     systems: &[Name],
-    read: &mut DeedsRead,
+    read: &mut BmcEventsRead,
 ) {
     let newest = read.seen.newest.get(list).cloned();
     let page = match page::newest(walk, list, newest.as_ref()) {
@@ -76,7 +76,7 @@ fn task(
     (list, path): (&ResourcePath, &ResourcePath),
     state: &str,
     systems: &[Name],
-) -> Option<Deed> {
+) -> Option<BmcEvent> {
     let name = told(value, "Name", MOST_NAME_CHARS).unwrap_or_default();
     let (code, message) = last_message(value);
     let target = value.pointer("/Payload/TargetUri").and_then(Value::as_str);
@@ -94,7 +94,7 @@ fn task(
     let when = started_at.or(at).map(|at| at.to_string());
     let when = when.unwrap_or_default();
     let all: Vec<String> = systems.iter().map(|system| system.id.clone()).collect();
-    Some(Deed {
+    Some(BmcEvent {
         list: list.clone(),
         identity: identity(&[path.as_str(), &name, &when]),
         systems: concerned(&all, systems, target),
@@ -102,7 +102,7 @@ fn task(
         severity: severity(value, &["TaskStatus"]),
         code,
         message: message.unwrap_or_default(),
-        of: DeedOf::Task {
+        of: BmcEventKind::Task {
             name,
             state: state.to_owned(),
             started_at,

@@ -6,7 +6,7 @@ use super::environment::Environment;
 use super::error::FetchError;
 use super::session::{self, Login};
 use super::settings::Settings;
-use super::wire::{Ask, Wire};
+use super::wire::{HttpRequest, Wire};
 use crate::ResourcePath;
 use lattice_conformance::Reading;
 use parking_lot::{Mutex as Short, MutexGuard};
@@ -56,7 +56,7 @@ pub struct Bmc {
 
 /// Response to a successful GET.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) struct FetchedDocument {
     pub value: Value,
     pub etag: Option<String>,
 }
@@ -169,11 +169,11 @@ impl Bmc {
         who: As,
         path: &ResourcePath,
         deadline: Instant,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchedDocument, FetchError> {
         // The service root's path ends with a slash, and some BMCs require it.
         let is_root = *path == ResourcePath::root();
         let slash = if is_root { "/" } else { "" };
-        let mut ask = Ask::get(format!("{path}{slash}"));
+        let mut ask = HttpRequest::get(format!("{path}{slash}"));
         let mut reply = self.exchange(who, &ask, deadline).await?;
         if (300..400).contains(&reply.status)
             && let Some(to) = reply.location.as_deref().filter(|to| to.starts_with('/'))
@@ -189,7 +189,7 @@ impl Bmc {
         }
         let own = value.get("@odata.etag").and_then(Value::as_str);
         let etag = reply.etag.clone().or_else(|| own.map(str::to_owned));
-        Ok(Fetched { value, etag })
+        Ok(FetchedDocument { value, etag })
     }
 
     pub(super) fn account(&self, who: As) -> Option<&Account> {

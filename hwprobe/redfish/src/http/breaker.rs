@@ -36,7 +36,7 @@ pub enum BreakerState {
     "no request sent: the last {failures} requests failed, the next is made in {} s; {last}",
     .retry_in.as_millis().div_ceil(1000)
 )]
-pub struct Opened {
+pub struct OpenedBreaker {
     /// Number of consecutive failures.
     pub failures: u32,
     /// Time until a request is let through.
@@ -70,9 +70,9 @@ impl Breaker {
     ///
     /// # Errors
     /// The breaker is open.
-    pub fn admit(&mut self, now: Duration) -> Result<(), Opened> {
+    pub fn admit(&mut self, now: Duration) -> Result<(), OpenedBreaker> {
         match self.state {
-            BreakerState::Open { until } if now < until => Err(Opened {
+            BreakerState::Open { until } if now < until => Err(OpenedBreaker {
                 failures: self.failures,
                 retry_in: until - now,
                 last: self.last.clone(),

@@ -31,7 +31,7 @@ fn weight_of(value: &Value) -> usize {
 
 /// Result of one pass over a BMC.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
+pub struct BmcPass {
     /// Interpretation of the resources.
     pub interpretation: Interpretation,
     /// The resources as received.
@@ -43,7 +43,7 @@ pub struct Look {
 impl Bmc {
     /// Reads the data that `scope` selects, resource by resource. A resource that is missing at the deadline of the
     /// whole pass is included with its failed reading.
-    pub async fn read(&self, scope: &Scope) -> Look {
+    pub async fn read(&self, scope: &Scope) -> BmcPass {
         let began_at = Instant::now();
         let mut documents = Documents::default();
         let wanted = |documents: &Documents| interpret(documents, scope).wanted;
@@ -52,7 +52,7 @@ impl Bmc {
             _ => self.settings.look_timeout,
         };
         self.collect_within(within, &mut documents, wanted).await;
-        Look {
+        BmcPass {
             interpretation: interpret(&documents, scope),
             documents,
             took: began_at.elapsed(),

@@ -1,6 +1,6 @@
 //! Errors of requests to a BMC.
 
-use super::breaker::Opened;
+use super::breaker::OpenedBreaker;
 use super::pin::Pin;
 use lattice_conformance::Reading;
 use std::time::Duration;
@@ -111,7 +111,7 @@ pub enum FetchError {
     },
     /// The BMC failed recently, so the open breaker sends no request.
     #[error(transparent)]
-    Open(#[from] Opened),
+    Open(#[from] OpenedBreaker),
 }
 
 /// The BMC's message as a suffix, or an empty text.

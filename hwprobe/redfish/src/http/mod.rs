@@ -23,8 +23,8 @@ mod trust;
 mod wire;
 
 pub use bmc::Bmc;
-pub use breaker::{Breaker, BreakerState, Opened};
-pub use collect::Look;
+pub use breaker::{Breaker, BreakerState, OpenedBreaker};
+pub use collect::BmcPass;
 pub use endpoint::{BasicAuth, Endpoint, EndpointError, MayCap, ReadOnly};
 pub use environment::{Clock, Environment, Randomness};
 pub use error::FetchError;

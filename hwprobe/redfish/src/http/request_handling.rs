@@ -3,7 +3,7 @@
 use super::bmc::{As, Bmc, Line};
 use super::error::FetchError;
 use super::session::{self, Login};
-use super::wire::{Ask, Reply};
+use super::wire::{HttpRequest, Reply};
 use reqwest::Method;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ impl Bmc {
     pub(super) async fn exchange(
         &self,
         who: As,
-        ask: &Ask,
+        ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
         // An open breaker answers at once, even while another caller waits for this BMC.
@@ -53,7 +53,7 @@ impl Bmc {
         &self,
         line: &mut Line,
         who: As,
-        ask: &Ask,
+        ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
         let mut is_last = false;
@@ -86,7 +86,7 @@ impl Bmc {
         &self,
         line: &mut Line,
         who: As,
-        ask: &Ask,
+        ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
         let mut had_login = !matches!(line.login(who), Login::None);
@@ -134,7 +134,7 @@ impl Bmc {
         &self,
         line: &mut Line,
         who: As,
-        ask: &Ask,
+        ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
         let account = self.account(who).ok_or(FetchError::NoSessionService)?;

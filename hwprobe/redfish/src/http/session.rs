@@ -2,7 +2,7 @@
 
 use super::endpoint::{BasicAuth, Endpoint};
 use super::error::FetchError;
-use super::wire::{Ask, Credential, Reply, Wire};
+use super::wire::{Credential, HttpRequest, Reply, Wire};
 use crate::ResourcePath;
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -50,7 +50,7 @@ pub(super) async fn login(
         _ => return made(endpoint, reply),
     }
     // Not at the standard path: the service root links to the session service, if there is one.
-    let root = Ask::get("/redfish/v1/");
+    let root = HttpRequest::get("/redfish/v1/");
     let root = wire
         .ask(endpoint, &Credential::None, &root, timeout)
         .await?;
@@ -78,7 +78,7 @@ async fn post(
         "UserName": endpoint.user,
         "Password": endpoint.password.expose_secret(),
     });
-    let ask = Ask::new(Method::POST, path, Some(body));
+    let ask = HttpRequest::new(Method::POST, path, Some(body));
     wire.ask(endpoint, &Credential::None, &ask, timeout).await
 }
 
@@ -145,7 +145,7 @@ pub(super) async fn logout(wire: &Wire, endpoint: &Endpoint, login: Login, timeo
         path: Some(path), ..
     } = login
     {
-        let ask = Ask::new(Method::DELETE, path, None);
+        let ask = HttpRequest::new(Method::DELETE, path, None);
         let _ = wire.ask(endpoint, &credential, &ask, timeout).await;
     }
 }

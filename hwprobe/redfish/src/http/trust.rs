@@ -45,9 +45,9 @@ pub enum TrustError {
 
 /// Fingerprint of the last presented certificate, for errors, so that an operator can pin it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown(Arc<Mutex<Option<Pin>>>);
+pub(super) struct PresentedFingerprint(Arc<Mutex<Option<Pin>>>);
 
-impl Shown {
+impl PresentedFingerprint {
     pub(super) fn pin(&self) -> Option<Pin> {
         *self.0.lock()
     }
@@ -58,7 +58,7 @@ impl Shown {
 }
 
 /// TLS configuration for this trust, and the record of the presented certificate.
-pub(super) fn config(trust: &Trust) -> Result<(ClientConfig, Shown), TrustError> {
+pub(super) fn config(trust: &Trust) -> Result<(ClientConfig, PresentedFingerprint), TrustError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let judge = match trust {
         Trust::Pinned(pin) => Judge::Pinned(*pin),
@@ -69,7 +69,7 @@ pub(super) fn config(trust: &Trust) -> Result<(ClientConfig, Shown), TrustError>
         }
         Trust::CaFile(path) => Judge::Authorities(authorities(path, Arc::clone(&provider))?),
     };
-    let shown = Shown::default();
+    let shown = PresentedFingerprint::default();
     let verifier = Verifier {
         judge,
         shown: shown.clone(),
@@ -113,7 +113,7 @@ enum Judge {
 #[derive(Debug)]
 struct Verifier {
     judge: Judge,
-    shown: Shown,
+    shown: PresentedFingerprint,
     provider: Arc<CryptoProvider>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::endpoint::{Endpoint, EndpointError};
 use super::error::FetchError;
-use super::trust::{self, Shown, Trust};
+use super::trust::{self, PresentedFingerprint, Trust};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, ETAG, IF_MATCH, LOCATION, RETRY_AFTER};
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -24,7 +24,7 @@ pub(super) enum Credential {
 
 /// One HTTP request.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct HttpRequest {
     pub method: Method,
     pub path: String,
     pub body: Option<Value>,
@@ -46,11 +46,11 @@ pub(super) struct Reply {
 #[derive(Debug)]
 pub(super) struct Wire {
     client: Client,
-    shown: Shown,
+    shown: PresentedFingerprint,
     body_limit: usize,
 }
 
-impl Ask {
+impl HttpRequest {
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path, None)
     }
@@ -95,7 +95,7 @@ impl Wire {
         &self,
         endpoint: &Endpoint,
         credential: &Credential,
-        ask: &Ask,
+        ask: &HttpRequest,
         timeout: Duration,
     ) -> Result<Reply, FetchError> {
         let url = endpoint

@@ -2,9 +2,9 @@
 
 use super::part::is_of_a_part;
 use super::precedence::keep_better;
-use super::{Shape, Source};
+use super::{PowerForm, Source};
 use crate::documents::ResourcePath;
-use crate::walk::{Walk, kind, link, links, number, string, text};
+use crate::walk::{DocumentWalk, kind, link, links, number, string, text};
 use lattice_conformance::{LimitState, Milliwatts, Reading};
 use serde_json::Value;
 
@@ -42,9 +42,9 @@ impl SourcePower {
     }
 
     /// A source that did not answer: every value that its form can have is unknown.
-    pub(super) fn silent(shape: Shape, why: &Reading<()>) -> Self {
+    pub(super) fn silent(shape: PowerForm, why: &Reading<()>) -> Self {
         let watts = || why.clone().map(|()| Milliwatts(0));
-        if shape == Shape::Sensor {
+        if shape == PowerForm::Sensor {
             return Self {
                 draw: watts(),
                 ..Self::nothing()
@@ -77,23 +77,23 @@ impl SourcePower {
 
 /// Reads one source according to its form.
 pub(super) fn tell(
-    walk: &mut Walk<'_>,
+    walk: &mut DocumentWalk<'_>,
     source: &Source,
     value: &Value,
     system: Option<&ResourcePath>,
 ) -> SourcePower {
     match source.shape {
-        Shape::PowerControl => match entry_of(value, source.is_shared, system) {
+        PowerForm::PowerControl => match entry_of(value, source.is_shared, system) {
             Ok(Some(entry)) => power_control(entry),
             Ok(None) => SourcePower::nothing(),
             Err(why) => SourcePower::silent(source.shape, &Reading::failed(why)),
         },
         // Values of a shared chassis as a whole belong to no single system.
         _ if source.is_shared => SourcePower::nothing(),
-        Shape::Control => control(value),
-        Shape::EnvironmentMetrics => environment(value),
-        Shape::HpeAccPowerLimit => acc_power_limit(walk, value),
-        Shape::Sensor => SourcePower {
+        PowerForm::Control => control(value),
+        PowerForm::EnvironmentMetrics => environment(value),
+        PowerForm::HpeAccPowerLimit => acc_power_limit(walk, value),
+        PowerForm::Sensor => SourcePower {
             draw: watts(value, "Reading"),
             ..SourcePower::nothing()
         },
@@ -278,7 +278,7 @@ pub(crate) fn environment(value: &Value) -> SourcePower {
 }
 
 /// Reads HPE's service and the limit it links to; zone 0 is the whole node.
-fn acc_power_limit(walk: &mut Walk<'_>, service: &Value) -> SourcePower {
+fn acc_power_limit(walk: &mut DocumentWalk<'_>, service: &Value) -> SourcePower {
     let hpe = service.pointer("/Oem/Hpe/Links").unwrap_or(&Value::Null);
     let plain = service.get("Links").unwrap_or(&Value::Null);
     let target = [hpe, plain, service]

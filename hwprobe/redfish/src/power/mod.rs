@@ -7,13 +7,13 @@ mod read;
 mod sources;
 
 use crate::documents::{Documents, ResourcePath};
-use crate::walk::Walk;
+use crate::walk::DocumentWalk;
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 pub(crate) use forms::{SourcePower, control, environment, power_control_index};
-pub(crate) use read::{Readout, read};
+pub(crate) use read::{SourceReadings, read};
 pub(crate) use sources::{find, power_controls};
 
 /// Resources that report one system's power: the result of a full pass, so that the next reading takes one or two
@@ -43,7 +43,7 @@ pub struct Source {
     /// Path of the resource.
     pub path: ResourcePath,
     /// Form of the resource.
-    pub shape: Shape,
+    pub shape: PowerForm,
     /// Whether other systems share the measured chassis: then only values that the resource assigns to this system
     /// count.
     pub is_shared: bool,
@@ -52,7 +52,7 @@ pub struct Source {
 /// The forms in which BMCs report power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shape {
+pub enum PowerForm {
     /// `Control` of type `Power`: set point, range and associated sensor.
     Control,
     /// `EnvironmentMetrics`: `PowerWatts`, `PowerLimitWatts`.
@@ -88,7 +88,7 @@ pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
             is_stale: true,
         };
     }
-    let mut walk = Walk::new(documents);
+    let mut walk = DocumentWalk::new(documents);
     let mut readout = read(&mut walk, route.system.as_ref(), &route.sources);
     doubt(&mut readout.power, &route.unread);
     RoutedPower {

@@ -4,13 +4,13 @@ use super::Source;
 use super::forms::{Limit, SourcePower, tell};
 use super::precedence::keep_better;
 use crate::documents::ResourcePath;
-use crate::walk::{Walk, string};
+use crate::walk::{DocumentWalk, string};
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
 use serde_json::Value;
 
 /// Result of reading a list of sources.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Readout {
+pub(crate) struct SourceReadings {
     /// The merged power.
     pub(crate) power: Power,
     /// Sources with a value, and silent ones that may have one.
@@ -27,13 +27,13 @@ pub(crate) struct Readout {
 
 /// Reads the sources in order. A value of a later source counts only if no earlier one reports it.
 pub(crate) fn read(
-    walk: &mut Walk<'_>,
+    walk: &mut DocumentWalk<'_>,
     system: Option<&ResourcePath>,
     sources: &[Source],
-) -> Readout {
-    let mut out = Readout {
+) -> SourceReadings {
+    let mut out = SourceReadings {
         capacity: Reading::Absent,
-        ..Readout::default()
+        ..SourceReadings::default()
     };
     out.power.draw = Reading::Absent;
     out.power.exception_action = Reading::Absent;
@@ -108,7 +108,7 @@ fn is_list(value: &Value) -> bool {
     value.get("Members").is_some_and(Value::is_array)
 }
 
-fn is_off(walk: &mut Walk<'_>, system: Option<&ResourcePath>) -> bool {
+fn is_off(walk: &mut DocumentWalk<'_>, system: Option<&ResourcePath>) -> bool {
     let Some(path) = system else {
         return false;
     };

@@ -5,11 +5,11 @@
 
 use super::part::is_of_a_part;
 use super::read::read;
-use super::{Route, Shape, Source};
+use super::{PowerForm, Route, Source};
 use crate::chassis_managers::Chassis;
 use crate::documents::ResourcePath;
 use crate::systems::System;
-use crate::walk::{Walk, link, number, string};
+use crate::walk::{DocumentWalk, link, number, string};
 use lattice_conformance::Reading;
 use serde_json::Value;
 
@@ -32,13 +32,17 @@ const NODE_SENSORS: &[&str] = &[
 
 /// The route to one system's power. Sensors are searched only if no other source reports the draw, because there are
 /// hundreds of them.
-pub(crate) fn find(walk: &mut Walk<'_>, system: &System<'_>, chassis: &[Chassis<'_>]) -> Route {
+pub(crate) fn find(
+    walk: &mut DocumentWalk<'_>,
+    system: &System<'_>,
+    chassis: &[Chassis<'_>],
+) -> Route {
     let mut sources = Vec::new();
     for one in chassis {
         controls(walk, one, &mut sources);
         for (property, shape) in [
-            ("EnvironmentMetrics", Shape::EnvironmentMetrics),
-            ("Power", Shape::PowerControl),
+            ("EnvironmentMetrics", PowerForm::EnvironmentMetrics),
+            ("Power", PowerForm::PowerControl),
         ] {
             if let Some(path) = link(one.value, property) {
                 sources.push(source(path, shape, one));
@@ -59,7 +63,7 @@ pub(crate) fn find(walk: &mut Walk<'_>, system: &System<'_>, chassis: &[Chassis<
     }
 }
 
-const fn source(path: ResourcePath, shape: Shape, chassis: &Chassis<'_>) -> Source {
+const fn source(path: ResourcePath, shape: PowerForm, chassis: &Chassis<'_>) -> Source {
     Source {
         path,
         shape,
@@ -68,16 +72,16 @@ const fn source(path: ResourcePath, shape: Shape, chassis: &Chassis<'_>) -> Sour
 }
 
 /// Adds the control of the whole node among a chassis's controls.
-fn controls(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
+fn controls(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
     let controls = power_controls(walk, chassis.value);
     for (path, value) in controls.found {
         if !is_of_a_part(value) {
-            sources.push(source(path, Shape::Control, chassis));
+            sources.push(source(path, PowerForm::Control, chassis));
         }
     }
     // A silent control may be that of the node; reading it shows that.
     for path in controls.silent {
-        sources.push(source(path, Shape::Control, chassis));
+        sources.push(source(path, PowerForm::Control, chassis));
     }
 }
 
@@ -90,7 +94,7 @@ pub(crate) struct Controls<'a> {
 }
 
 /// Every power control of a chassis.
-pub(crate) fn power_controls<'a>(walk: &mut Walk<'a>, chassis: &Value) -> Controls<'a> {
+pub(crate) fn power_controls<'a>(walk: &mut DocumentWalk<'a>, chassis: &Value) -> Controls<'a> {
     let mut controls = Controls {
         found: Vec::new(),
         silent: Vec::new(),
@@ -124,7 +128,11 @@ pub(crate) fn power_controls<'a>(walk: &mut Walk<'a>, chassis: &Value) -> Contro
 }
 
 /// Adds HPE's power limit service for nodes with accelerators; the power resource or the chassis links to it.
-fn acc_power_service(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
+fn acc_power_service(
+    walk: &mut DocumentWalk<'_>,
+    chassis: &Chassis<'_>,
+    sources: &mut Vec<Source>,
+) {
     const PROPERTY: &str = "AccPowerService";
     let power = walk.follow(chassis.value, "Power");
     for value in [Some(chassis.value), power.present().copied()]
@@ -135,13 +143,13 @@ fn acc_power_service(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut V
         let links = hpe.get("Links").unwrap_or(&Value::Null);
         let target = [links, hpe, value].iter().find_map(|v| link(v, PROPERTY));
         if let Some(path) = target {
-            sources.push(source(path, Shape::HpeAccPowerLimit, chassis));
+            sources.push(source(path, PowerForm::HpeAccPowerLimit, chassis));
             return;
         }
     }
 }
 
-fn sensors(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
+fn sensors(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
     let Some(path) = link(chassis.value, "Sensors") else {
         return;
     };
@@ -149,7 +157,7 @@ fn sensors(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>
         Reading::Present(members) => members,
         Reading::Absent => return,
         _ => {
-            sources.push(source(path, Shape::Sensor, chassis));
+            sources.push(source(path, PowerForm::Sensor, chassis));
             return;
         }
     };
@@ -160,7 +168,7 @@ fn sensors(walk: &mut Walk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>
         match walk.member(&member) {
             Reading::Present(value) if !is_power_sensor(value) => {}
             Reading::Absent => {}
-            _ => sources.push(source(member.path.clone(), Shape::Sensor, chassis)),
+            _ => sources.push(source(member.path.clone(), PowerForm::Sensor, chassis)),
         }
     }
 }

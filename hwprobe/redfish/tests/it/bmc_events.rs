@@ -3,7 +3,8 @@
 use crate::support::{TREES, captures, deed_route, deeds, tree};
 use lattice_conformance::Reading;
 use lattice_redfish::{
-    Deed, DeedOf, DeedRoute, DeedSeverity, DeedsRead, DeedsSeen, Documents, ResourcePath, recorded,
+    BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, Documents, EventListRoute,
+    FetchedEventDocuments, ResourcePath, recorded,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -11,14 +12,14 @@ use std::collections::BTreeSet;
 const TASKS: &str = "/redfish/v1/TaskService/Tasks";
 const ENTRIES: &str = "/redfish/v1/Managers/1/LogServices/Log/Entries";
 
-fn told(name: &str) -> (Vec<Deed>, usize) {
+fn told(name: &str) -> (Vec<BmcEvent>, usize) {
     let tree = tree(name);
     let (route, _) = deed_route(&tree);
-    let (read, took) = deeds(&tree, &route, &DeedsSeen::default());
+    let (read, took) = deeds(&tree, &route, &FetchedEventDocuments::default());
     (read.deeds, took)
 }
 
-fn messages(deeds: &[Deed]) -> Vec<&str> {
+fn messages(deeds: &[BmcEvent]) -> Vec<&str> {
     deeds.iter().map(|deed| deed.message.as_str()).collect()
 }
 
@@ -29,7 +30,7 @@ fn every_recorded_bmc_tells_what_it_holds_in_few_requests_and_the_same_again() {
     for (name, _, _) in TREES {
         let tree = tree(name);
         let (route, found) = deed_route(&tree);
-        let (read, took) = deeds(&tree, &route, &DeedsSeen::default());
+        let (read, took) = deeds(&tree, &route, &FetchedEventDocuments::default());
         let ids: BTreeSet<u64> = read.deeds.iter().map(|deed| deed.identity).collect();
         assert_eq!(ids.len(), read.deeds.len(), "{name}: two deeds are one");
         let (again, quiet) = deeds(&tree, &route, &read.seen);
@@ -106,7 +107,7 @@ fn an_update_is_a_task_with_its_times_and_its_state() {
     let samples = recorded::load(&captures().join("dell-and-supermicro-bmclib.tar.gz"));
     let samples = read(&samples.expect("samples load"));
     let of = samples.deeds.iter().map(|deed| &deed.of);
-    let ended = |name: &str, started_at| DeedOf::Task {
+    let ended = |name: &str, started_at| BmcEventKind::Task {
         name: name.to_owned(),
         state: "completed".to_owned(),
         started_at: Some(started_at),
@@ -131,14 +132,14 @@ fn an_update_is_a_task_with_its_times_and_its_state() {
     let deed = &read(&tree).deeds[0];
     assert_eq!(
         deed.of,
-        DeedOf::Task {
+        BmcEventKind::Task {
             name: "BIOS Update".to_owned(),
             state: "exception".to_owned(),
             started_at: Some(1_793_966_656_000),
         }
     );
     assert_eq!(deed.at, Some(1_793_966_731_000));
-    assert_eq!(deed.severity, DeedSeverity::Critical);
+    assert_eq!(deed.severity, BmcEventSeverity::Critical);
     assert_eq!(deed.code.as_deref(), Some("Update.1.0.ApplyFailed"));
     assert_eq!(deed.message, "image.bin failed on BIOS.");
 }
@@ -153,7 +154,7 @@ fn a_task_that_runs_is_asked_again_and_one_that_ended_is_not() {
     let running = service(json!([{"@odata.id": path}]), json!([]));
     let running = with(running, &path, task("Running"));
     let (route, _) = deed_route(&running);
-    let (first, took) = deeds(&running, &route, &DeedsSeen::default());
+    let (first, took) = deeds(&running, &route, &FetchedEventDocuments::default());
     assert_eq!((first.deeds.len(), took), (0, 3));
     let ended = with(running, &path, task("Completed"));
     let (second, took) = deeds(&ended, &route, &first.seen);
@@ -224,11 +225,11 @@ fn with(mut tree: Documents, path: &str, value: Value) -> Documents {
     tree
 }
 
-fn read(tree: &Documents) -> DeedsRead {
-    deeds(tree, &route(tree), &DeedsSeen::default()).0
+fn read(tree: &Documents) -> BmcEventsRead {
+    deeds(tree, &route(tree), &FetchedEventDocuments::default()).0
 }
 
-fn route(tree: &Documents) -> DeedRoute {
+fn route(tree: &Documents) -> EventListRoute {
     deed_route(tree).0
 }
 
@@ -249,7 +250,7 @@ fn the_newest_entries_are_found_whichever_way_a_log_is_ordered_and_paged() {
         page
     };
     let last = |tree: &Documents| {
-        let (read, took) = deeds(tree, &route(tree), &DeedsSeen::default());
+        let (read, took) = deeds(tree, &route(tree), &FetchedEventDocuments::default());
         (
             read.deeds.last().map(|deed| deed.message.clone()),
             read.deeds.len(),
@@ -295,7 +296,7 @@ fn entries_that_are_only_linked_are_fetched_once_and_no_more_than_sixteen() {
         })
     };
     let tree = linked(100);
-    let (first, took) = deeds(&tree, &route(&tree), &DeedsSeen::default());
+    let (first, took) = deeds(&tree, &route(&tree), &FetchedEventDocuments::default());
     assert_eq!((first.deeds.len(), took), (16, 18));
     assert_eq!(first.deeds[15].message, "entry 100");
     let (second, took) = deeds(&tree, &route(&tree), &first.seen);
@@ -394,7 +395,7 @@ fn an_entry_that_timed_out_once_is_told_at_the_next_look() {
     let mut slow = whole.clone();
     let timeout = Reading::Timeout { after_ms: 5000 };
     slow.0.insert(second.clone(), timeout);
-    let (first, _) = deeds(&slow, &route(&slow), &DeedsSeen::default());
+    let (first, _) = deeds(&slow, &route(&slow), &FetchedEventDocuments::default());
     assert_eq!(messages(&first.deeds), ["entry 1", "entry 3"]);
     let (next, _) = deeds(&whole, &route(&whole), &first.seen);
     assert_eq!(messages(&next.deeds), ["entry 1", "entry 2", "entry 3"]);
@@ -403,7 +404,7 @@ fn an_entry_that_timed_out_once_is_told_at_the_next_look() {
     // A missing resource is not waited for.
     let mut gone = whole;
     gone.0.insert(second, Reading::Absent);
-    let (first, _) = deeds(&gone, &route(&gone), &DeedsSeen::default());
+    let (first, _) = deeds(&gone, &route(&gone), &FetchedEventDocuments::default());
     let (next, _) = deeds(&gone, &route(&gone), &first.seen);
     assert_eq!((first.deeds.len(), next.deeds.len()), (2, 0));
 }

@@ -5,7 +5,9 @@
 
 use crate::support::{TREES, cases, deed_route, deeds, everything, fetched, read, tree};
 use lattice_conformance::{LimitState, Milliwatts, Reading, text};
-use lattice_redfish::{DeedsRead, DeedsSeen, Documents, ResourcePath, read_by_route};
+use lattice_redfish::{
+    BmcEventsRead, Documents, FetchedEventDocuments, ResourcePath, read_by_route,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
@@ -222,7 +224,7 @@ fn check(documents: &Documents) -> Result<(), TestCaseError> {
 fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
     let (route, took) = deed_route(documents);
     prop_assert!(took <= 512, "{} requests to find", took);
-    let (read, took) = deeds(documents, &route, &DeedsSeen::default());
+    let (read, took) = deeds(documents, &route, &FetchedEventDocuments::default());
     prop_assert!(took <= 200, "{} requests to read", took);
     prop_assert!(read.deeds.len() <= 8 * 256 + 32);
     for deed in &read.deeds {
@@ -232,7 +234,7 @@ fn check_deeds(documents: &Documents) -> Result<(), TestCaseError> {
         prop_assert!(json.is_ok_and(|bytes| bytes < 8 << 10));
     }
     let (again, _) = deeds(documents, &route, &read.seen);
-    let told = |read: &DeedsRead| read.deeds.iter().map(|deed| deed.identity).collect();
+    let told = |read: &BmcEventsRead| read.deeds.iter().map(|deed| deed.identity).collect();
     let (first, again): (BTreeSet<u64>, BTreeSet<u64>) = (told(&read), told(&again));
     prop_assert!(again.is_subset(&first));
     Ok(())

@@ -271,7 +271,7 @@ async fn a_bmc_that_asks_for_patience_gets_it_once() {
 }
 
 /// The result of a pass over a BMC with this fault on every resource.
-async fn look_with(fault: Fault) -> (FakeBmc, lattice_redfish::http::Look) {
+async fn look_with(fault: Fault) -> (FakeBmc, lattice_redfish::http::BmcPass) {
     let bmc = small_bmc().await;
     let client = client(&bmc, settings());
     bmc.break_path("/redfish/v1/*", fault);

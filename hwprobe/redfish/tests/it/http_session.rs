@@ -1,6 +1,6 @@
 //! Logins, certificates, and the circuit breaker.
 
-use crate::http_support::{Hands, PASSWORD, POWER};
+use crate::http_support::{ManualClock, PASSWORD, POWER};
 use crate::http_support::{
     assert_polite, client, endpoint, environment, path, recorded, settings, simulated, small,
 };
@@ -249,7 +249,7 @@ async fn reading_and_capping_are_for_one_bmc() {
 #[tokio::test]
 async fn three_failures_open_the_breaker_and_one_answer_closes_it() {
     let bmc = started().await;
-    let hands = Hands::default();
+    let hands = ManualClock::default();
     let reads = ReadOnly(endpoint(&bmc, "reader"));
     let client = Bmc::new(reads, None, settings(), environment(&hands)).unwrap();
     assert_eq!(client.fetch(&path(POWER)).await.state(), State::Present);

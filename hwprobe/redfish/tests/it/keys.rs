@@ -3,7 +3,7 @@
 use crate::support::{TREES, read, tree};
 use lattice_conformance::{
     health::Table,
-    keys::{Need, ROWS, row_of},
+    keys::{KeyNeed, ROWS, row_of},
 };
 use lattice_redfish::{Breadth, Scope, Selector};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn every_key_of_a_bmc_has_a_row_and_every_row_a_key() {
                 let is_required = record.required.contains(key);
                 let is_shared = !row.source.eq("Redfish");
                 assert!(
-                    is_shared || (row.need == Need::Required) == is_required,
+                    is_shared || (row.need == KeyNeed::Required) == is_required,
                     "{key}"
                 );
                 seen.insert(row.pattern);

@@ -2,7 +2,7 @@
 
 use crate::support::{document, everything, read, scope, tree};
 use lattice_conformance::{ClassState, LimitState, Reading};
-use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, Unselected, interpret};
+use lattice_redfish::{Breadth, Documents, NoSystemReason, ResourcePath, Selector, interpret};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ fn a_root_or_a_list_that_cannot_be_read_is_its_own_reason() {
         documents.0.insert(path(at), silent);
         let (report, _) = read(&documents, &everything());
         let why = report.node().expect_err("nobody knows");
-        assert!(matches!(why, Unselected::Unread { .. }), "{at}: {why}");
+        assert!(matches!(why, NoSystemReason::Unread { .. }), "{at}: {why}");
     }
 }
 

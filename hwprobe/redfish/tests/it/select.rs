@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::{document, read, scope, tree};
 use lattice_conformance::Reading;
-use lattice_redfish::{Breadth, Documents, ResourcePath, Selector, Unselected};
+use lattice_redfish::{Breadth, Documents, NoSystemReason, ResourcePath, Selector};
 use serde_json::json;
 
 /// Systems as `(id, uuid, serial)`.
@@ -32,7 +32,7 @@ fn bmc(systems: &[(&str, &str, &str)]) -> Documents {
     documents
 }
 
-fn chosen(documents: &Documents, selector: Selector) -> Result<String, Unselected> {
+fn chosen(documents: &Documents, selector: Selector) -> Result<String, NoSystemReason> {
     let (report, _) = read(documents, &scope(selector, Breadth::Systems));
     report.node().map(|node| node.system.id.clone())
 }
@@ -63,13 +63,13 @@ fn the_configured_id_is_the_one() {
     let ids: Vec<String> = FOUR.iter().map(|(id, _, _)| (*id).to_owned()).collect();
     assert_eq!(
         none,
-        Unselected::Unknown {
+        NoSystemReason::Unknown {
             id: "Node7".to_owned(),
             choices: ids.clone(),
         }
     );
     let which = chosen(&four, Selector::Only).expect_err("four of them");
-    assert_eq!(which, Unselected::Ambiguous { choices: ids });
+    assert_eq!(which, NoSystemReason::Ambiguous { choices: ids });
     assert!(
         which.to_string().contains("\"Node0\", \"Node1\""),
         "{which}"
@@ -99,7 +99,7 @@ fn a_serial_decides_where_no_uuid_does_and_a_placeholder_decides_nothing() {
     let zeros = "00000000-0000-0000-0000-000000000000";
     for selector in [like("", "NA"), like(zeros, ""), like("", "")] {
         let which = chosen(&four, selector).expect_err("four of them");
-        assert!(matches!(which, Unselected::Ambiguous { .. }));
+        assert!(matches!(which, NoSystemReason::Ambiguous { .. }));
     }
 }
 
@@ -133,7 +133,7 @@ fn the_only_system_of_another_machine_is_a_finding() {
 fn a_blade_whose_nodes_share_a_serial_needs_an_id() {
     let blade = tree("cray-ex235n-a100");
     let which = chosen(&blade, like("", "DP20300012")).expect_err("both have it");
-    assert!(matches!(which, Unselected::Ambiguous { .. }), "{which}");
+    assert!(matches!(which, NoSystemReason::Ambiguous { .. }), "{which}");
     assert_eq!(
         chosen(&blade, Selector::Id("Node1".into())),
         Ok("Node1".to_owned())
@@ -150,7 +150,7 @@ fn a_system_that_cannot_be_read_may_be_the_one() {
         Ok("Node1".to_owned())
     );
     let why = chosen(&four, Selector::Id("Node2".into())).expect_err("unread");
-    assert!(matches!(why, Unselected::Unread { .. }), "{why}");
+    assert!(matches!(why, NoSystemReason::Unread { .. }), "{why}");
 }
 
 #[test]

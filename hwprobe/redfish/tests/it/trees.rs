@@ -3,7 +3,7 @@
 use crate::support::{everything, fetched, read, scope, tree};
 use lattice_conformance::{LimitState, Reading, Value};
 use lattice_redfish::{
-    Breadth, Documents, NodeReport, Route, RoutedPower, Selector, Unselected, interpret,
+    Breadth, Documents, NoSystemReason, NodeReport, Route, RoutedPower, Selector, interpret,
     read_by_route,
 };
 
@@ -224,7 +224,7 @@ fn a_power_shelf_serves_no_system() {
     ] {
         for systems in [Selector::Every, Selector::Only] {
             let (report, took) = read(&tree(name), &scope(systems, Breadth::Everything));
-            assert_eq!(report.unselected, Some(Unselected::None), "{name}");
+            assert_eq!(report.unselected, Some(NoSystemReason::None), "{name}");
             assert_eq!((report.nodes.len(), took), (0, 1), "{name}");
         }
     }

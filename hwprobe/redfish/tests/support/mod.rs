@@ -4,8 +4,8 @@
 
 use lattice_conformance::Reading;
 use lattice_redfish::{
-    BmcReport, Breadth, DeedRoute, DeedsRead, DeedsSeen, Documents, ResourcePath, Scope, Selector,
-    find_deeds, interpret, read_deeds, recorded,
+    BmcEventsRead, BmcReport, Breadth, Documents, EventListRoute, FetchedEventDocuments,
+    ResourcePath, Scope, Selector, find_deeds, interpret, read_deeds, recorded,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -171,7 +171,7 @@ pub fn read(tree: &Documents, scope: &Scope) -> (BmcReport, usize) {
 }
 
 /// The event lists of a tree, as a client finds them, and the number of resources fetched.
-pub fn deed_route(tree: &Documents) -> (DeedRoute, usize) {
+pub fn deed_route(tree: &Documents) -> (EventListRoute, usize) {
     let mut at_hand = Documents::default();
     loop {
         let found = find_deeds(&at_hand);
@@ -183,7 +183,11 @@ pub fn deed_route(tree: &Documents) -> (DeedRoute, usize) {
 }
 
 /// The events of a tree, as a client reads them, and the number of resources fetched.
-pub fn deeds(tree: &Documents, route: &DeedRoute, seen: &DeedsSeen) -> (DeedsRead, usize) {
+pub fn deeds(
+    tree: &Documents,
+    route: &EventListRoute,
+    seen: &FetchedEventDocuments,
+) -> (BmcEventsRead, usize) {
     let mut at_hand = Documents::default();
     loop {
         let mut read = read_deeds(&at_hand, route, seen);

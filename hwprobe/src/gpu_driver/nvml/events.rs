@@ -1,6 +1,6 @@
 //! Child side: GPU driver events, read as long as the parent reads the output.
 
-use super::raw::Raw;
+use super::raw::RawDevice;
 use super::{Reading, load, pci, read};
 use crate::gpu_driver::line::Line;
 use nvml_wrapper::Nvml;
@@ -46,7 +46,7 @@ pub(in crate::gpu_driver) fn watch(
         set = device
             .register_events(wanted, set)
             .map_err(|e| failed(&address, &e))?;
-        devices.push((Raw::of(nvml.lib(), &device), address));
+        devices.push((RawDevice::of(nvml.lib(), &device), address));
     }
     let watched = devices.iter().map(|(_, address)| address.clone()).collect();
     if !say(&Line::Ready { watched, unwatched }) {
@@ -58,7 +58,7 @@ pub(in crate::gpu_driver) fn watch(
 fn listen(
     nvml: &Nvml,
     set: &nvml_wrapper::EventSet<'_>,
-    devices: &[(Raw<'_>, String)],
+    devices: &[(RawDevice<'_>, String)],
     every: Duration,
     say: &mut dyn FnMut(&Line) -> bool,
 ) -> Result<(), String> {
@@ -70,7 +70,7 @@ fn listen(
                     continue;
                 };
                 // A lost GPU no longer returns its address, but its handle is still known.
-                let raw = Raw::of(nvml.lib(), &event.device);
+                let raw = RawDevice::of(nvml.lib(), &event.device);
                 let known = devices.iter().find(|(device, _)| device.is_same(raw));
                 let Some((_, address)) = known else { continue };
                 Line::Xid {

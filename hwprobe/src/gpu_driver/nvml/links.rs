@@ -1,6 +1,6 @@
 //! NVLink: number and features of links (conformance), their state (vitals) and their far ends (topology).
 
-use super::raw::{Code, Raw, reading};
+use super::raw::{Code, RawDevice, reading};
 use super::{Keyed, none_of};
 use crate::gpu_driver::LinkReport;
 use crate::pci;
@@ -89,7 +89,7 @@ struct Links {
 }
 
 /// A link exists if the driver returns its version or its state.
-fn find(raw: Raw<'_>) -> Links {
+fn find(raw: RawDevice<'_>) -> Links {
     let mut links = Links {
         numbers: Vec::new(),
         version: Reading::Unsupported,
@@ -119,7 +119,7 @@ fn find(raw: Raw<'_>) -> Links {
 
 /// Fills conformance values and vitals, and returns the far end of each link. `is_mig`: the GPU is partitioned.
 pub(super) fn describe(
-    raw: Raw<'_>,
+    raw: RawDevice<'_>,
     is_mig: bool,
     values: &mut Keyed,
     vitals: &mut Keyed,
@@ -144,7 +144,7 @@ pub(super) fn describe(
 }
 
 /// Capabilities common to all links of the board, or the first state in which a link gave no answer.
-fn capabilities(raw: Raw<'_>, links: &[u32]) -> Reading<Value> {
+fn capabilities(raw: RawDevice<'_>, links: &[u32]) -> Reading<Value> {
     let mut common = Vec::new();
     for (name, capability) in CAPABILITIES {
         let mut all = true;
@@ -161,7 +161,7 @@ fn capabilities(raw: Raw<'_>, links: &[u32]) -> Reading<Value> {
     Reading::Present(Value::List(common))
 }
 
-fn health(raw: Raw<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
+fn health(raw: RawDevice<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
     let mut active = Reading::Present(0_u32);
     for link in links {
         let is_active = reading(raw.link_active(*link));
@@ -189,7 +189,7 @@ fn health(raw: Raw<'_>, is_mig: bool, links: &[u32], vitals: &mut Keyed) {
     vitals.put("nvlink.active", active);
 }
 
-fn error_rates(raw: Raw<'_>, link: u32, vitals: &mut Keyed) {
+fn error_rates(raw: RawDevice<'_>, link: u32, vitals: &mut Keyed) {
     let counts = raw.fields_of(link, COUNTS.map(|(_, id)| id));
     for ((name, _), count) in COUNTS.iter().zip(counts) {
         let count = reading(count).map(Value::Number);
@@ -225,7 +225,7 @@ fn in_ten_to_the_18(packed: i64) -> i64 {
     }
 }
 
-fn end(raw: Raw<'_>, link: u32) -> LinkReport {
+fn end(raw: RawDevice<'_>, link: u32) -> LinkReport {
     let kind = reading(raw.link_remote_kind(link)).and_then(|kind| match kind {
         nvml::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU => word("gpu"),
         nvml::nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_IBMNPU => word("cpu"),

@@ -11,7 +11,7 @@ use lattice_conformance::{Reading, Value, text};
 use nvml_wrapper::enum_wrappers::device::{Clock, InfoRom};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
-use raw::Raw;
+use raw::RawDevice;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
@@ -64,7 +64,10 @@ fn ancestors(nvml: &Nvml, handles: &[Result<Device<'_>, NvmlError>]) -> Vec<Ance
             let (Ok(one), Ok(other)) = (one, other) else {
                 continue;
             };
-            let (one, other) = (Raw::of(nvml.lib(), one), Raw::of(nvml.lib(), other));
+            let (one, other) = (
+                RawDevice::of(nvml.lib(), one),
+                RawDevice::of(nvml.lib(), other),
+            );
             found.push(Ancestor {
                 a: u32::try_from(a).unwrap_or(u32::MAX),
                 b: u32::try_from(b).unwrap_or(u32::MAX),
@@ -146,7 +149,7 @@ fn clock(result: Result<u32, NvmlError>) -> Reading<Value> {
 
 fn device(nvml: &Nvml, handle: &Result<Device<'_>, NvmlError>) -> DeviceReport {
     match handle {
-        Ok(device) => describe(device, Raw::of(nvml.lib(), device)),
+        Ok(device) => describe(device, RawDevice::of(nvml.lib(), device)),
         Err(error) => {
             let lost = || read::<String>(Err(error_of(error)));
             let values = ["model", "memory", "vbios"];
@@ -182,7 +185,7 @@ fn error_of(error: &NvmlError) -> NvmlError {
     }
 }
 
-fn describe(device: &Device<'_>, raw: Raw<'_>) -> DeviceReport {
+fn describe(device: &Device<'_>, raw: RawDevice<'_>) -> DeviceReport {
     let mut values = Keyed::default();
     values.put("model", firmware(device.name()));
     values.put("architecture", word(device.architecture()));
@@ -230,7 +233,7 @@ fn firmwares(device: &Device<'_>, values: &mut Keyed) {
 }
 
 /// Cluster UUID and clique of the fabric; an all-zero UUID means no cluster.
-fn fabric(raw: Raw<'_>) -> Reading<String> {
+fn fabric(raw: RawDevice<'_>) -> Reading<String> {
     raw::reading(raw.fabric()).and_then(|info| match info.state {
         3 if info.cluster == [0; 16] => Reading::Absent,
         3 => Reading::Present(format!(
@@ -244,7 +247,7 @@ fn fabric(raw: Raw<'_>) -> Reading<String> {
 }
 
 /// Position of the board, as reported by the platform firmware.
-fn place(raw: Raw<'_>) -> BTreeMap<String, Reading<Value>> {
+fn place(raw: RawDevice<'_>) -> BTreeMap<String, Reading<Value>> {
     let mut place = Keyed::default();
     let platform = raw::reading(raw.platform());
     let platform = platform.as_ref();
@@ -296,7 +299,7 @@ fn compute_capability(device: &Device<'_>) -> Reading<Value> {
         .map(|capability| Value::Text(format!("{}.{}", capability.major, capability.minor)))
 }
 
-fn pci_ids(device: &Device<'_>, raw: Raw<'_>, values: &mut Keyed) {
+fn pci_ids(device: &Device<'_>, raw: RawDevice<'_>, values: &mut Keyed) {
     let info = read(device.pci_info());
     // NVML packs device and vendor as 0xDDDDVVVV.
     let id = |packed: u32| Value::Text(format!("{:04x}:{:04x}", packed & 0xffff, packed >> 16));

@@ -1,6 +1,6 @@
 //! Live values of one GPU; none of them enters a digest.
 
-use super::raw::{Code, FabricInfo, Raw, reading};
+use super::raw::{Code, FabricInfo, RawDevice, reading};
 use super::{Keyed, number, read};
 use lattice_conformance::{Reading, Value};
 use nvml_wrapper::Device;
@@ -9,7 +9,7 @@ use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::field_id;
 
 /// Fills all vitals except NVLink.
-pub(super) fn describe(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
+pub(super) fn describe(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     temperatures(device, raw, vitals);
     power(device, vitals);
     memory_errors(device, raw, vitals);
@@ -21,7 +21,7 @@ pub(super) fn describe(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
 
 /// Temperatures in degrees Celsius. `limit` is the temperature at which the board acts. Boards with a margin instead
 /// report the remaining degrees as `margin`, and the limits as `margin_limit`.
-fn temperatures(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
+fn temperatures(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     vitals.put(
         "temperature",
         number(device.temperature(TemperatureSensor::Gpu)),
@@ -92,7 +92,7 @@ const SPANS: [(&str, u32); 2] = [
     ),
 ];
 
-fn memory_errors(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
+fn memory_errors(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     let kinds = [
         ("corrected", MemoryError::Corrected),
         ("uncorrected", MemoryError::Uncorrected),
@@ -204,7 +204,7 @@ fn reasons(mask: u64) -> Value {
     Value::List(set.map(named).collect())
 }
 
-fn clocks(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
+fn clocks(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     // As nvml.h's bits for health checks, and by name for operators.
     let mask = reading(raw.clock_event_reasons());
     vitals.put(
@@ -235,7 +235,7 @@ fn link(device: &Device<'_>, vitals: &mut Keyed) {
 }
 
 /// Utilisation in percent of the last sample period, and used memory in bytes.
-fn load(device: &Device<'_>, raw: Raw<'_>, vitals: &mut Keyed) {
+fn load(device: &Device<'_>, raw: RawDevice<'_>, vitals: &mut Keyed) {
     let rates = read(device.utilization_rates());
     vitals.put("utilization.gpu", rates.as_ref().map(|rates| rates.gpu));
     vitals.put("utilization.memory", rates.map(|rates| rates.memory));

@@ -7,7 +7,7 @@ mod device;
 
 pub use decode::{Completion, DeviceId, PowerReading};
 
-use crate::kernel::blocking_call::{Aside, Expired};
+use crate::kernel::blocking_call::{CallExpired, CallKind};
 use crate::source::{Answers, Source};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use lattice_conformance::Reading;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Deadline for all queries of one BMC. A healthy BMC responds within 10 to 50 ms, a restarting one not at all.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-static CALLS: Aside = Aside::new("probe-ipmi");
+static CALLS: CallKind = CallKind::new("probe-ipmi");
 
 /// Source of in-band BMC data: a device, normally [`IpmiSource::DEVICE`].
 pub type IpmiSource = Source<PathBuf>;
@@ -82,7 +82,7 @@ fn ask_device(path: PathBuf) -> IpmiReport {
     );
     match (report, ended) {
         (Some(report), _) => report,
-        (None, Err(Expired::TimedOut)) => IpmiReport::every(&Reading::timed_out(DEADLINE)),
+        (None, Err(CallExpired::TimedOut)) => IpmiReport::every(&Reading::timed_out(DEADLINE)),
         (None, _) => IpmiReport::every(&Reading::failed("cannot start a thread for the BMC query")),
     }
 }

@@ -25,7 +25,7 @@ const HEADER: usize = 4;
 const ENABLED: usize = 1;
 
 /// The answer for one interface.
-pub(super) struct Lossless {
+pub(super) struct PfcAnswer {
     /// Priorities with their own flow control, sorted.
     pub pfc: Reading<Vec<u8>>,
     /// Marks and their priorities, such as `26:3`, sorted by mark.
@@ -33,17 +33,17 @@ pub(super) struct Lossless {
 }
 
 /// Queries one interface after another.
-pub(super) struct Asker(io::Result<Socket>);
+pub(super) struct DcbQuery(io::Result<Socket>);
 
-impl Asker {
+impl DcbQuery {
     pub(super) fn open() -> Self {
         Self(Socket::open(None))
     }
 
     /// Queries both settings; unsupported if the driver has no DCB.
-    pub(super) fn ask(&mut self, name: &str) -> Lossless {
+    pub(super) fn ask(&mut self, name: &str) -> PfcAnswer {
         let answer = self.answer(name);
-        Lossless {
+        PfcAnswer {
             pfc: answer.as_ref().and_then(|answer| match &answer.0 {
                 Some(priorities) => Reading::Present(priorities.clone()),
                 None => Reading::Unsupported,

@@ -44,7 +44,7 @@ pub struct DriverInfo {
 
 /// Sizes of the descriptor rings, in entries; a kind that the device lacks is unsupported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rings {
+pub struct RingSizes {
     /// Receive ring.
     pub rx: Reading<u32>,
     /// Receive ring for small frames.
@@ -85,7 +85,7 @@ pub struct InterfaceReport {
     /// Driver and firmware.
     pub driver: Reading<DriverInfo>,
     /// Ring sizes.
-    pub rings: Reading<Rings>,
+    pub rings: Reading<RingSizes>,
     /// Channel counts.
     pub channels: Reading<Channels>,
     /// Flow control.
@@ -133,7 +133,7 @@ impl InterfaceReport {
 }
 
 /// Sends one command after another.
-pub(super) struct Asker {
+pub(super) struct EthtoolQuery {
     socket: io::Result<UnixDatagram>,
     buffer: Box<[u8; ETHTOOL_BYTES]>,
 }
@@ -141,7 +141,7 @@ pub(super) struct Asker {
 /// An answer of the kernel.
 type Answer<'a> = Reading<&'a [u8]>;
 
-impl Asker {
+impl EthtoolQuery {
     pub(super) fn open() -> Self {
         Self {
             // Any socket works; one of this family exists in every sandbox.
@@ -349,8 +349,8 @@ fn of(answer: &[u8], most: usize, current: usize) -> Reading<u32> {
 }
 
 /// `struct ethtool_ringparam`: cmd, the four maxima, the four values: rx, mini, jumbo, tx.
-fn rings(answer: &[u8]) -> Rings {
-    Rings {
+fn rings(answer: &[u8]) -> RingSizes {
+    RingSizes {
         rx: of(answer, 4, 20),
         rx_mini: of(answer, 8, 24),
         rx_jumbo: of(answer, 12, 28),

@@ -3,7 +3,7 @@
 //! `include/uapi/linux/genetlink.h`; the kernel assigns the ids at every boot.
 
 use super::netlink::{Malformed, Socket, attributes, push, string};
-use crate::kernel::blocking_call::{Aside, Expired};
+use crate::kernel::blocking_call::{CallExpired, CallKind};
 use rustix::net::netlink::GENERIC;
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ const MOST_GROUPS: usize = 64;
 /// Deadline of a family query. A kernel without the family tries to load a module first.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-static CALLS: Aside = Aside::new("probe-netlink");
+static CALLS: CallKind = CallKind::new("probe-netlink");
 
 /// Address of a family's notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<Mu
     );
     let told = match (answer, ended) {
         (Some(told), _) => told?,
-        (None, Err(Expired::TimedOut)) => return Err(io::ErrorKind::TimedOut.into()),
+        (None, Err(CallExpired::TimedOut)) => return Err(io::ErrorKind::TimedOut.into()),
         (None, _) => {
             return Err(io::Error::other(
                 "cannot start a thread for the kernel query",
@@ -69,7 +69,7 @@ pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<Mu
 
 /// A family, as registered in the kernel.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Family {
+pub(super) struct NetlinkFamily {
     /// Message type of the family.
     pub(super) id: u16,
     /// Group ids by name.
@@ -77,7 +77,7 @@ pub(super) struct Family {
 }
 
 /// Queries the ids of the family `name`.
-pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<Family> {
+pub(super) fn family(socket: &mut Socket, name: &str) -> io::Result<NetlinkFamily> {
     let mut payload = vec![GET_FAMILY, 1, 0, 0];
     push(&mut payload, FAMILY_NAME, format!("{name}\0").as_bytes());
     let mut found = Ok(None);
@@ -95,7 +95,7 @@ pub(super) fn split(payload: &[u8]) -> Result<(u8, &[u8]), Malformed> {
     Ok((header[0], body))
 }
 
-fn decode(answer: &[u8]) -> Result<Option<Family>, Malformed> {
+fn decode(answer: &[u8]) -> Result<Option<NetlinkFamily>, Malformed> {
     let (_, body) = split(answer)?;
     let (mut id, mut groups) = (None, BTreeMap::new());
     for attribute in attributes(body) {
@@ -113,7 +113,7 @@ fn decode(answer: &[u8]) -> Result<Option<Family>, Malformed> {
             _ => {}
         }
     }
-    Ok(id.map(|id| Family { id, groups }))
+    Ok(id.map(|id| NetlinkFamily { id, groups }))
 }
 
 fn group(nested: &[u8]) -> Result<Option<(String, u32)>, Malformed> {

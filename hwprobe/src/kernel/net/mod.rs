@@ -13,11 +13,11 @@ mod module;
 pub mod netlink;
 
 pub use devlink::DevlinkReport;
-pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, Rings};
+pub use ethtool::{Channels, DriverInfo, InterfaceReport, Pause, RingSizes};
 pub use generic::{MulticastGroup, multicast_group};
 pub use module::{Module, ModuleIdentity};
 
-use crate::kernel::blocking_call::{Aside, Expired};
+use crate::kernel::blocking_call::{CallExpired, CallKind};
 use crate::source::{Answers, Source};
 use lattice_conformance::Reading;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Reason for a missing answer if no source is configured.
 const NOBODY: &str = "kernel queries about interfaces are switched off";
 
-static CALLS: Aside = Aside::new("probe-ethtool");
+static CALLS: CallKind = CallKind::new("probe-ethtool");
 
 /// The running kernel, which reports the interfaces of this process's network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,8 +140,8 @@ enum Answer {
 /// Queries devlink, then the settings of each interface.
 fn settings(names: &[String], answers: &Sender<Answer>) {
     let _ = answers.send(Answer::Devlink(devlink::ask()));
-    let mut bridging = dcb::Asker::open();
-    let mut asker = ethtool::Asker::open();
+    let mut bridging = dcb::DcbQuery::open();
+    let mut asker = ethtool::EthtoolQuery::open();
     for name in names {
         let mut report = asker.report(name);
         let lossless = bridging.ask(name);
@@ -154,7 +154,7 @@ fn settings(names: &[String], answers: &Sender<Answer>) {
 fn modules(names: &[String], answers: &Sender<Answer>) {
     let others = Reading::disabled("only modules were queried");
     let _ = answers.send(Answer::Devlink(Reading::default()));
-    let mut asker = ethtool::Asker::open();
+    let mut asker = ethtool::EthtoolQuery::open();
     for name in names {
         let report = InterfaceReport {
             module: asker.module(name),
@@ -189,10 +189,10 @@ fn ask_kernel(interfaces: &[String], job: fn(&[String], &Sender<Answer>)) -> Eth
     }
 }
 
-fn unanswered<T>(ended: Result<(), Expired>) -> Reading<T> {
+fn unanswered<T>(ended: Result<(), CallExpired>) -> Reading<T> {
     match ended {
-        Err(Expired::TimedOut) => Reading::timed_out(DEADLINE),
-        Err(Expired::NoThread) => Reading::failed("cannot start a thread for the kernel query"),
+        Err(CallExpired::TimedOut) => Reading::timed_out(DEADLINE),
+        Err(CallExpired::NoThread) => Reading::failed("cannot start a thread for the kernel query"),
         Ok(()) => Reading::failed("no answer"),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::Root;
 use crate::gpu_driver::{Ancestor, DeviceReport};
-use crate::pci::{self, Function, Way};
+use crate::pci::{self, Function, PciPath};
 use lattice_conformance::{
     Distance, FindingCode, GpuPlace, NvlinkPeer, Pair, Probed, Reading, Value,
 };
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct BusDevice {
     /// Name in the topology, such as `gpu.0`.
     name: String,
-    way: Reading<Way>,
+    way: Reading<PciPath>,
     numa: Reading<Value>,
 }
 

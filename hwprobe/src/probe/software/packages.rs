@@ -75,7 +75,7 @@ fn status_folder(root: &Root) -> Reading<Packages> {
 pub fn dpkg_packages(status: &str) -> Reading<Packages> {
     let mut all = Packages::default();
     for stanza in status.split("\n\n") {
-        let Some(package) = Stanza::of(stanza) else {
+        let Some(package) = PackageStanza::of(stanza) else {
             continue;
         };
         let (Some(name), Some(version), Some(arch)) = (package.name, package.version, package.arch)
@@ -94,14 +94,14 @@ pub fn dpkg_packages(status: &str) -> Reading<Packages> {
 }
 
 /// The relevant fields of one package.
-struct Stanza<'a> {
+struct PackageStanza<'a> {
     name: Option<&'a str>,
     version: Option<&'a str>,
     arch: Option<&'a str>,
     is_installed: bool,
 }
 
-impl<'a> Stanza<'a> {
+impl<'a> PackageStanza<'a> {
     /// Parses a stanza; `None` for a blank one.
     fn of(text: &'a str) -> Option<Self> {
         let mut stanza = Self {
@@ -166,7 +166,7 @@ pub(super) fn only_wanted(status: &str, wanted: &[String]) -> String {
     const KEPT: [&str; 4] = ["Package", "Status", "Architecture", "Version"];
     let mut out = String::new();
     for stanza in status.split("\n\n") {
-        let name = Stanza::of(stanza).and_then(|stanza| stanza.name);
+        let name = PackageStanza::of(stanza).and_then(|stanza| stanza.name);
         if !name.is_some_and(|name| is_wanted(name, wanted)) {
             continue;
         }

@@ -17,7 +17,7 @@ use lattice_conformance::{
 use lattice_hwprobe::Answers;
 use lattice_hwprobe::capture::{Privacy, capture as capture_tree, host_of};
 use lattice_hwprobe::kernel::net::{
-    Channels, DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport, Pause, Rings,
+    Channels, DevlinkReport, DriverInfo, EthtoolReport, InterfaceReport, Pause, RingSizes,
 };
 use lattice_hwprobe::probe::nic::{interfaces, missing_since, parse_stat};
 use lattice_hwprobe::probe_all;
@@ -108,7 +108,7 @@ fn said(firmware: &str) -> InterfaceReport {
             firmware: present(firmware.to_owned()),
             option_rom: present("1.3682.0".to_owned()),
         }),
-        rings: present(Rings {
+        rings: present(RingSizes {
             rx: present(2048),
             tx: present(256),
             rx_mini: Reading::Unsupported,

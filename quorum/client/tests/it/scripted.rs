@@ -1,7 +1,7 @@
 //! The client against members with scripted answers: repeated and non-repeated requests.
 
 use lattice_mesh::{
-    Authority, Clock as _, Credentials, Failed, Mesh, MeshConfig, Role, Router, SystemClock,
+    Authority, Clock as _, Credentials, HandlerFailed, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
 };
 use lattice_quorum_client::{ClientConfig, ClientError, QuorumClient};
@@ -112,12 +112,12 @@ impl Site {
     }
 }
 
-async fn play(act: Act, commands: usize) -> Result<Reply, Failed> {
+async fn play(act: Act, commands: usize) -> Result<Reply, HandlerFailed> {
     match act {
         Act::Apply => Ok(Ok((0..commands).map(|_| Ok(applied())).collect())),
         Act::Say(unavailable) => Ok(Err(unavailable)),
         Act::Hang => std::future::pending().await,
-        Act::Break => Err(Failed::new("broken on purpose")),
+        Act::Break => Err(HandlerFailed::new("broken on purpose")),
     }
 }
 
@@ -382,7 +382,7 @@ fn watchable(site: &Site) -> (Mesh, Arc<Mutex<Vec<u64>>>) {
                     }
                     let events = (since.max(1)..=since + 2).map(event).collect();
                     items.send(&WatchItem::Events(events)).await?;
-                    Err(Failed::new("broken on purpose"))
+                    Err(HandlerFailed::new("broken on purpose"))
                 }
             }
         })

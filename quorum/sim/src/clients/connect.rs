@@ -1,6 +1,6 @@
 //! Network endpoint of a client.
 
-use crate::world::{CLUSTER, World};
+use crate::world::{CLUSTER, SimulatedRun};
 use lattice_mesh::{Identity, Mesh, MeshConfig, Role};
 use lattice_quorum_client::{ClientConfig, QuorumClient};
 use lattice_rng::Rng;
@@ -17,7 +17,7 @@ fn config(seed: u64) -> ClientConfig {
 }
 
 /// Creates a client's endpoint.
-pub fn mesh(world: &World, nth: u64) -> Result<Mesh, String> {
+pub fn mesh(world: &SimulatedRun, nth: u64) -> Result<Mesh, String> {
     let addr = SocketAddr::from(([10, 1, 0, nth as u8 + 1], 7101));
     let identity = Identity::new(CLUSTER, Role::Control, (nth + 1).to_string());
     let identity = identity.map_err(|e| e.to_string())?;
@@ -27,11 +27,11 @@ pub fn mesh(world: &World, nth: u64) -> Result<Mesh, String> {
         clock: world.clocks[world.members.len() + nth as usize].clone(),
         ..MeshConfig::default()
     };
-    Mesh::bind(addr, World::of_client(nth), mesh).map_err(|e| e.to_string())
+    Mesh::bind(addr, SimulatedRun::of_client(nth), mesh).map_err(|e| e.to_string())
 }
 
 /// Creates a quorum client, which follows the leader.
-pub fn quorum(world: &World, nth: u64) -> Result<QuorumClient, String> {
+pub fn quorum(world: &SimulatedRun, nth: u64) -> Result<QuorumClient, String> {
     let mesh = mesh(world, nth)?;
     let addrs = world.members.iter().map(|(_, addr)| *addr).collect();
     let seed = Rng::new(world.seed, &format!("waits {nth}")).next();

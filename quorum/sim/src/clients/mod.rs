@@ -12,7 +12,7 @@ mod watch;
 pub use connect::{mesh, quorum};
 pub use watch::watch;
 
-use crate::{agreed_history::hash, registers::TENANT, world::World};
+use crate::{agreed_history::hash, registers::TENANT, world::SimulatedRun};
 use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
 use lattice_quorum_types::{
@@ -44,7 +44,7 @@ const REPEATS: usize = 6;
 
 /// One client.
 pub struct Client {
-    world: Arc<World>,
+    world: Arc<SimulatedRun>,
     nth: u64,
     rng: Rng,
     quorum: QuorumClient,
@@ -67,7 +67,7 @@ fn node(nth: usize) -> Option<NodeId> {
 
 impl Client {
     /// Creates a client of the world's cluster.
-    pub fn new(world: &Arc<World>, nth: u64) -> Result<Self, String> {
+    pub fn new(world: &Arc<SimulatedRun>, nth: u64) -> Result<Self, String> {
         Ok(Self {
             quorum: quorum(world, nth)?,
             rng: Rng::new(world.seed, &format!("client {nth}")),

@@ -2,8 +2,8 @@
 
 use super::quorum;
 use crate::{
-    registers::{Came, Histories, Plain, TENANT, Versioned},
-    world::{FIRST_REGISTER, World},
+    registers::{Histories, LimitOperation, TENANT, Versioned, WriteResult},
+    world::{FIRST_REGISTER, SimulatedRun},
 };
 use lattice_mesh::Clock as _;
 use lattice_quorum_client::{ClientError, QuorumClient};
@@ -33,7 +33,7 @@ const READS: usize = 70;
 const UNKNOWN: usize = 5;
 
 /// Starts the clients of the registers, each with several concurrent operations.
-pub fn run(world: &Arc<World>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
+pub fn run(world: &Arc<SimulatedRun>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
     let mut working = Vec::new();
     for nth in [FIRST_REGISTER, FIRST_REGISTER + 1] {
         let quorum = quorum(world, nth)?;
@@ -59,7 +59,7 @@ pub fn run(world: &Arc<World>) -> Result<Vec<tokio::task::JoinHandle<()>>, Strin
 }
 
 struct Client {
-    world: Arc<World>,
+    world: Arc<SimulatedRun>,
     quorum: QuorumClient,
     rng: Rng,
     nth: u64,
@@ -141,7 +141,7 @@ impl Client {
         };
         let mut histories = self.registers();
         match limit {
-            Some(value) => histories.plain.end(which, Plain::Read(value)),
+            Some(value) => histories.plain.end(which, LimitOperation::Read(value)),
             None => histories.plain.forget(which),
         }
     }
@@ -163,11 +163,13 @@ impl Client {
         let answer = self.propose(value, Command::SetLimits { changes }).await;
         let mut histories = self.registers();
         match answer {
-            Some(Ok(_)) => histories.plain.end(which, Plain::Write(value)),
+            Some(Ok(_)) => histories.plain.end(which, LimitOperation::Write(value)),
             Some(Err(_)) => histories.plain.forget(which),
             None => {
                 histories.plain.unknown += 1;
-                histories.plain_unended.push((which, Plain::Write(value)));
+                histories
+                    .plain_unended
+                    .push((which, LimitOperation::Write(value)));
             }
         }
     }
@@ -244,17 +246,17 @@ impl Client {
         match answer {
             Some(Ok(applied)) => {
                 let came = match applied.outcome {
-                    Outcome::BaselineSet { version } => Came::Made(version),
-                    _ => Came::NotKnown,
+                    Outcome::BaselineSet { version } => WriteResult::Made(version),
+                    _ => WriteResult::NotKnown,
                 };
                 histories.versioned.end(which, write(came));
             }
-            Some(Err(_)) => histories.versioned.end(which, write(Came::Refused)),
+            Some(Err(_)) => histories.versioned.end(which, write(WriteResult::Refused)),
             None => {
                 histories.versioned.unknown += 1;
                 histories
                     .versioned_unended
-                    .push((which, write(Came::NotKnown)));
+                    .push((which, write(WriteResult::NotKnown)));
             }
         }
     }

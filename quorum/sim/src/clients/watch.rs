@@ -1,13 +1,13 @@
 //! Watcher clients.
 
 use super::quorum;
-use crate::world::World;
+use crate::world::SimulatedRun;
 use lattice_quorum_types::view::{Answer, Query, WatchItem};
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 /// Follows the watch and compares its events with the agreed history, until the task is aborted or finds a violation.
-pub async fn watch(world: Arc<World>, nth: u64) -> Result<(), String> {
+pub async fn watch(world: Arc<SimulatedRun>, nth: u64) -> Result<(), String> {
     let quorum = quorum(&world, nth)?;
     loop {
         let since = loop {

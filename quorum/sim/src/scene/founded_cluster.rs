@@ -2,11 +2,11 @@
 
 use crate::{
     clients::{self, Client},
-    member::{self, Handle, Standing},
+    member::{self, Handle, MemberStanding},
     run::{Report, heals},
-    world::World,
+    world::SimulatedRun,
 };
-use lattice_mesh::{Expect, Mesh, Role};
+use lattice_mesh::{ExpectedIdentity, Mesh, Role};
 use lattice_quorum_types::{
     Applied, Revision,
     view::{Answer, Query},
@@ -38,8 +38,8 @@ pub const BEYOND_THE_LOG: u64 = 105;
 pub type StagePlaces = usize;
 
 /// A founded cluster.
-pub struct Stage {
-    pub world: Arc<World>,
+pub struct FoundedCluster {
+    pub world: Arc<SimulatedRun>,
     pub members: Vec<Handle>,
     client: Client,
     asker: Mesh,
@@ -47,14 +47,14 @@ pub struct Stage {
 
 /// Founds a cluster, plays the script, and lets the cluster heal.
 pub async fn play(
-    world: &Arc<World>,
-    script: impl AsyncFnOnce(&mut Stage) -> Result<(), String>,
+    world: &Arc<SimulatedRun>,
+    script: impl AsyncFnOnce(&mut FoundedCluster) -> Result<(), String>,
 ) -> Report {
     let members: Vec<Handle> = (0..world.members.len())
         .map(|place| member::run(world.clone(), place))
         .collect();
     let played = async {
-        let mut stage = Stage {
+        let mut stage = FoundedCluster {
             client: Client::new(world, WRITER)?,
             asker: clients::mesh(world, ASKER)?,
             world: world.clone(),
@@ -80,7 +80,7 @@ pub async fn play(
     }
 }
 
-impl Stage {
+impl FoundedCluster {
     fn addr(&self, place: StagePlaces) -> SocketAddr {
         self.world.members[place].1
     }
@@ -112,7 +112,7 @@ impl Stage {
     }
 
     /// Standings of all members; `None` for a member that is down or does not answer at once.
-    async fn look(&self) -> Vec<Option<Standing>> {
+    async fn look(&self) -> Vec<Option<MemberStanding>> {
         let mut standings = Vec::new();
         for member in &self.members {
             let look = timeout(Duration::from_millis(5), member.look()).await;
@@ -128,7 +128,7 @@ impl Stage {
     pub async fn until<T>(
         &self,
         what: &str,
-        is: impl Fn(&[Option<Standing>]) -> Option<T>,
+        is: impl Fn(&[Option<MemberStanding>]) -> Option<T>,
     ) -> Result<T, String> {
         let patience = self.world.passed() + PATIENCE;
         loop {
@@ -206,7 +206,7 @@ impl Stage {
         while self.world.passed() < until && !self.world.is_broken() {
             for place in whom {
                 let (id, addr) = self.world.members[*place];
-                let expect = Expect::exactly(Role::Quorum, id.to_string());
+                let expect = ExpectedIdentity::exactly(Role::Quorum, id.to_string());
                 let query = Query::Hot;
                 let asked = self.asker.peer(addr, expect);
                 let answer = asked.call(&Read { query }, ANSWERS_WITHIN).await;

@@ -1,6 +1,6 @@
 //! Scenes: a member that lost its disk meets a leader that was cut off. See `leadership/vote_guard.rs` of the quorum.
 
-use super::founded_cluster::{BEYOND_THE_LOG, Stage, StagePlaces};
+use super::founded_cluster::{BEYOND_THE_LOG, FoundedCluster, StagePlaces};
 use crate::member::Order;
 use lattice_quorum_types::Revision;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 const BEHIND_THE_SNAPSHOT: RangeInclusive<u64> = 3..=15;
 
 /// A leader that is cut off while the other two members continue.
-struct CutOff {
+struct IsolatedLeader {
     old: StagePlaces,
     /// The new leader, and the member that follows it.
     leads: StagePlaces,
@@ -20,7 +20,7 @@ struct CutOff {
     upto: u64,
 }
 
-async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
+async fn cut_off(stage: &mut FoundedCluster, writes: u64) -> Result<IsolatedLeader, String> {
     for value in 0..writes {
         stage.write(value).await?;
     }
@@ -33,7 +33,7 @@ async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
     let follows = if leads == two[0] { two[1] } else { two[0] };
     let acknowledged = stage.write(writes).await?.revision;
     let upto = stage.level(&two).await?;
-    Ok(CutOff {
+    Ok(IsolatedLeader {
         old,
         leads,
         follows,
@@ -43,7 +43,7 @@ async fn cut_off(stage: &mut Stage, writes: u64) -> Result<CutOff, String> {
 }
 
 /// Wipes a member's disk while all links between members are cut, and waits until the member is up again.
-async fn lose_disk(stage: &Stage, place: StagePlaces) -> Result<(), String> {
+async fn lose_disk(stage: &FoundedCluster, place: StagePlaces) -> Result<(), String> {
     stage.hear(&[]);
     stage.members[place].order(Order::LoseDisk);
     stage
@@ -55,7 +55,11 @@ async fn lose_disk(stage: &Stage, place: StagePlaces) -> Result<(), String> {
 }
 
 /// Checks that the acknowledged write is still in effect, at the same revision, for the final leader.
-async fn nothing_is_lost(stage: &mut Stage, writes: u64, at: Revision) -> Result<(), String> {
+async fn nothing_is_lost(
+    stage: &mut FoundedCluster,
+    writes: u64,
+    at: Revision,
+) -> Result<(), String> {
     stage.mend();
     let again = stage.write(writes).await?.revision;
     if again == at {
@@ -67,7 +71,7 @@ async fn nothing_is_lost(stage: &mut Stage, writes: u64, at: Revision) -> Result
 }
 
 /// Plays [`super::Scene::OldLeaderBesideBlank`].
-pub async fn old_leader(stage: &mut Stage, of_leader: bool) -> Result<(), String> {
+pub async fn old_leader(stage: &mut FoundedCluster, of_leader: bool) -> Result<(), String> {
     let now = cut_off(stage, 1).await?;
     let lost = if of_leader { now.leads } else { now.follows };
     lose_disk(stage, lost).await?;
@@ -80,7 +84,7 @@ pub async fn old_leader(stage: &mut Stage, of_leader: bool) -> Result<(), String
 }
 
 /// Plays [`super::Scene::BlankHalfWay`].
-pub async fn half_way(stage: &mut Stage, cut_at: Option<u64>) -> Result<(), String> {
+pub async fn half_way(stage: &mut FoundedCluster, cut_at: Option<u64>) -> Result<(), String> {
     // The member receives a snapshot, and the acknowledged write is after that snapshot.
     let mut last = BEYOND_THE_LOG;
     let mut now = cut_off(stage, last).await?;

@@ -7,9 +7,9 @@ mod snapshot;
 
 use crate::{
     run::{Report, on_this_thread},
-    world::World,
+    world::SimulatedRun,
 };
-use founded_cluster::Stage;
+use founded_cluster::FoundedCluster;
 use std::sync::Arc;
 
 /// A scene.
@@ -38,12 +38,12 @@ impl Scene {
     /// Plays the scene and lets the cluster heal. The seed determines pauses and election timeouts. [`Report::counts`]
     /// shows how far the scene came.
     pub fn play(self, seed: u64, verbose: bool) -> Report {
-        let make = || World::of_three(seed, verbose);
+        let make = || SimulatedRun::of_three(seed, verbose);
         on_this_thread(make, async |world| self.play_in(world).await)
     }
 
-    async fn play_in(self, world: &Arc<World>) -> Report {
-        let script = async move |stage: &mut Stage| match self {
+    async fn play_in(self, world: &Arc<SimulatedRun>) -> Report {
+        let script = async move |stage: &mut FoundedCluster| match self {
             Self::OldLeaderBesideBlank { leads } => lost_disk::old_leader(stage, leads).await,
             Self::BlankHalfWay { cut_at } => lost_disk::half_way(stage, cut_at).await,
             Self::SnapshotCutShort { cut_at } => snapshot::cut_short(stage, cut_at).await,
@@ -61,7 +61,7 @@ mod tests {
     fn nothing_of_a_scene_is_left_when_it_is_over() {
         let mut left = Weak::new();
         let make = || {
-            let world = World::of_three(0, false);
+            let world = SimulatedRun::of_three(0, false);
             left = Arc::downgrade(&world);
             world
         };

@@ -1,10 +1,10 @@
 //! Scene: a power cut of a member while it receives a snapshot. See `Replica::keep` of the quorum.
 
-use super::founded_cluster::{BEYOND_THE_LOG, Stage};
+use super::founded_cluster::{BEYOND_THE_LOG, FoundedCluster};
 use crate::member::Order;
 
 /// Plays [`super::Scene::SnapshotCutShort`].
-pub async fn cut_short(stage: &mut Stage, cut_at: u64) -> Result<(), String> {
+pub async fn cut_short(stage: &mut FoundedCluster, cut_at: u64) -> Result<(), String> {
     let all = [0, 1, 2];
     stage.level(&all).await?;
     let (leads, _) = stage.leader(&all, 0).await?;

@@ -24,16 +24,16 @@ use redb::{Database, DatabaseError};
 use tempfile::TempDir;
 
 /// Ground with segments of four rows, on these files.
-fn ground(files: Arc<dyn Files>) -> Ground {
+fn ground(files: Arc<dyn Files>) -> Platform {
     let (rows, bytes) = (4, 1 << 20);
-    Ground {
+    Platform {
         files,
         segment_bounds: Bounds { rows, bytes },
-        ..Ground::default()
+        ..Platform::default()
     }
 }
 
-fn open_on(folder: &TempDir, ground: &Ground) -> Result<DataDir, OpenError> {
+fn open_on(folder: &TempDir, ground: &Platform) -> Result<DataDir, OpenError> {
     DataDir::open_on(ground, folder.path(), "test", 1)
 }
 

@@ -6,11 +6,11 @@
 mod script;
 
 use crate::{
-    platform::Ground,
+    platform::Platform,
     raft::types::{Batch, Entry},
     state_machine::replica::Replica,
     store::{
-        snapshot::Stored,
+        snapshot::SnapshotContent,
         writer::{LOG, META},
         *,
     },
@@ -48,10 +48,10 @@ fn golden() -> PathBuf {
     .to_owned()
 }
 
-fn ground() -> Ground {
-    Ground {
+fn ground() -> Platform {
+    Platform {
         segment_bounds: script::BOUNDS,
-        ..Ground::default()
+        ..Platform::default()
     }
 }
 
@@ -331,7 +331,7 @@ async fn refuses_a_snapshot_of_another_format() {
 
     std::fs::write(&file, ours).unwrap();
     let stored = SnapshotDir::open(&ground(), &snapshots, None).unwrap();
-    let Stored { meta, state } = stored.load().unwrap().unwrap();
+    let SnapshotContent { meta, state } = stored.load().unwrap().unwrap();
     let mut state = state.to_vec();
     state[8] = 4;
     stored.store(&meta, &state).unwrap();

@@ -15,16 +15,16 @@ const MANY_ATTEMPTS: u32 = (1 << 6) - 1;
 /// Final state and location of an ended allocation, packed: two bits of state, six of the attempt, the rest the segment
 /// number. The value 0 stands for an allocation that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended(u32);
+pub(crate) struct EndedEntry(u32);
 
-impl Ended {
+impl EndedEntry {
     pub(super) fn new(state: AllocationState, attempt: u32, segment: u32) -> Self {
         let state = match state {
             AllocationState::Completed => 1,
             AllocationState::Failed => 2,
             _ => 3,
         };
-        Ended((segment << 8) | (attempt.min(MANY_ATTEMPTS) << 2) | state)
+        EndedEntry((segment << 8) | (attempt.min(MANY_ATTEMPTS) << 2) | state)
     }
 
     /// Final state: completed, failed or cancelled.
@@ -48,7 +48,7 @@ impl Ended {
     }
 }
 
-/// Sparse array of [`Ended`] entries, indexed by allocation id.
+/// Sparse array of [`EndedEntry`] entries, indexed by allocation id.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Index {
@@ -57,13 +57,13 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn get(&self, id: AllocationId) -> Option<Ended> {
+    pub(crate) fn get(&self, id: AllocationId) -> Option<EndedEntry> {
         let at = usize::try_from(id.0).ok()?;
         let packed = *self.blocks.get(&(at / BLOCK))?.get(at % BLOCK)?;
-        (packed != 0).then_some(Ended(packed))
+        (packed != 0).then_some(EndedEntry(packed))
     }
 
-    pub(super) fn set(&mut self, id: AllocationId, ended: Ended) {
+    pub(super) fn set(&mut self, id: AllocationId, ended: EndedEntry) {
         let Ok(at) = usize::try_from(id.0) else {
             return;
         };
@@ -73,7 +73,10 @@ impl Index {
     }
 
     /// Ended allocations with an id above `id`, in order of id.
-    pub(crate) fn after(&self, id: AllocationId) -> impl Iterator<Item = (AllocationId, Ended)> {
+    pub(crate) fn after(
+        &self,
+        id: AllocationId,
+    ) -> impl Iterator<Item = (AllocationId, EndedEntry)> {
         let from = usize::try_from(id.0.saturating_add(1)).unwrap_or(usize::MAX);
         let blocks = self.blocks.range(from / BLOCK..);
         let all = blocks.flat_map(|(block, packed)| {
@@ -81,7 +84,7 @@ impl Index {
             numbers.filter(|(_, packed)| **packed != 0)
         });
         all.skip_while(move |(at, _)| *at < from)
-            .map(|(at, packed)| (AllocationId(at as u64), Ended(*packed)))
+            .map(|(at, packed)| (AllocationId(at as u64), EndedEntry(*packed)))
     }
 }
 

@@ -4,7 +4,7 @@ use lattice_quorum_types::AllocationState;
 #[test]
 fn attempts_and_segments_are_told_as_far_as_they_fit() {
     let told = |attempt, segment| {
-        let ended = Ended::new(AllocationState::Failed, attempt, segment);
+        let ended = EndedEntry::new(AllocationState::Failed, attempt, segment);
         (ended.state(), ended.attempt(), ended.segment())
     };
     use AllocationState::Failed;

@@ -2,7 +2,7 @@
 
 use super::{
     Case, audited, invalid,
-    projects::{Insist, limits_set},
+    projects::{OvercommitMode, limits_set},
 };
 use crate::change::{Change, Verdict};
 use lattice_quorum_types::{
@@ -34,8 +34,8 @@ pub(super) fn update_tenant(
     }
     let record = &case.state.tree.require(tenant)?.record;
     let insist = match force {
-        true => Insist::ByForce,
-        false => Insist::No,
+        true => OvercommitMode::ByForce,
+        false => OvercommitMode::No,
     };
     let change = LimitChange {
         path: tenant.clone(),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     change::{Change, Direction, Verdict},
-    reservations::Wants,
+    reservations::NodeRequester,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Outcome, Refusal,
@@ -258,7 +258,7 @@ pub(super) fn check_reserved(
     let ran_ms = ran.map_or(0, |began| case.now.since(began));
     let left_ms = allocation.walltime_left_ms();
     let reservations = &case.state.reservations;
-    let wants = Wants {
+    let wants = NodeRequester {
         user: &allocation.user,
         project: &allocation.spec.project,
         now: case.now,

@@ -10,7 +10,7 @@ mod dependency_standing;
 
 use super::{Case, array::give_up_rest, transition::entering};
 use crate::{change::Change, dependency_index::has_mutex};
-use dependency_standing::Standing;
+use dependency_standing::WaitStanding;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, UnixMillis,
     allocation::StopCause,
@@ -31,7 +31,7 @@ pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
     if !changes.iter().any(|change| concerns_others(case, change)) {
         return;
     }
-    let mut desk = Desk::new(case, changes);
+    let mut desk = PendingRecords::new(case, changes);
     desk.settle_new();
     while let Some(id) = desk.changed.pop_front() {
         desk.pending.remove(&id);
@@ -67,7 +67,7 @@ fn concerns_others(case: Case<'_>, change: &Change) -> bool {
 }
 
 /// Records as the command leaves them, layered over the state.
-struct Desk<'a, 'c> {
+struct PendingRecords<'a, 'c> {
     case: Case<'a>,
     changes: &'c mut Vec<Change>,
     /// Position of each allocation's record among the changes.
@@ -80,7 +80,7 @@ struct Desk<'a, 'c> {
     dags: BTreeMap<DagId, Progress>,
 }
 
-impl<'a, 'c> Desk<'a, 'c> {
+impl<'a, 'c> PendingRecords<'a, 'c> {
     fn new(case: Case<'a>, changes: &'c mut Vec<Change>) -> Self {
         let mut desk = Self {
             case,
@@ -223,16 +223,16 @@ impl<'a, 'c> Desk<'a, 'c> {
             return;
         }
         match (self.standing(record), record.state) {
-            (Standing::Ready, Blocked) => {
+            (WaitStanding::Ready, Blocked) => {
                 let next = self.released(record);
                 self.put(AllocationChange::Released, next);
             }
-            (Standing::Waits, Pending) => {
+            (WaitStanding::Waits, Pending) => {
                 let next = entering(self.case, record, Blocked);
                 self.put(AllocationChange::Held, next);
             }
-            (Standing::Ready | Standing::Waits, _) => {}
-            (Standing::Never(cause), _) => {
+            (WaitStanding::Ready | WaitStanding::Waits, _) => {}
+            (WaitStanding::Never(cause), _) => {
                 let next = self.never(record, cause);
                 self.put(AllocationChange::Ended, next);
             }

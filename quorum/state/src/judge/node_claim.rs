@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     change::{Change, Verdict},
-    reservations::Wants,
+    reservations::NodeRequester,
 };
 use lattice_quorum_types::{
     NodeId, ProjectPath, Refusal, UnixMillis,
@@ -117,7 +117,7 @@ fn claimable<'a>(
         return Err(Refusal::NodesTaken { nodes: taken });
     }
     // A node claim has no end time.
-    let wants = Wants {
+    let wants = NodeRequester {
         user: &case.principal.name,
         project,
         now: case.now,

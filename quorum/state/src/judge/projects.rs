@@ -63,7 +63,7 @@ pub(super) fn create(
         let before = rules.faults(&above.path, &above.limits, &sums);
         sums.add(&limits);
         let after = rules.faults(&above.path, &above.limits, &sums);
-        faults.extend(unanswered(&before, after, Insist::No));
+        faults.extend(unanswered(&before, after, OvercommitMode::No));
     }
     if !faults.is_empty() {
         return Err(Refusal::LimitConflict { faults });
@@ -79,7 +79,7 @@ pub(super) fn create(
 
 /// Whether limits may be set although they overcommit a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Insist {
+pub(super) enum OvercommitMode {
     /// Overcommitting limits are rejected.
     No,
     /// An administrator forces the limits and is accountable for them.
@@ -88,9 +88,13 @@ pub(super) enum Insist {
 
 /// Faults that reject a change of limits. A fault that existed before and gets no worse was forced once. Such a fault
 /// rejects neither closed projects nor changes that reduce the fault.
-fn unanswered(before: &[LimitFault], after: Vec<LimitFault>, insist: Insist) -> Vec<LimitFault> {
+fn unanswered(
+    before: &[LimitFault],
+    after: Vec<LimitFault>,
+    insist: OvercommitMode,
+) -> Vec<LimitFault> {
     let stands = |fault: &LimitFault| {
-        let is_forced = insist == Insist::ByForce && fault.may_be_forced();
+        let is_forced = insist == OvercommitMode::ByForce && fault.may_be_forced();
         !is_forced && !before.iter().any(|before| fault.is_no_worse_than(before))
     };
     after.into_iter().filter(stands).collect()
@@ -206,7 +210,7 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
 pub(super) fn set_limits(
     case: Case<'_>,
     changes: &[LimitChange],
-    insist: Insist,
+    insist: OvercommitMode,
 ) -> Result<Verdict, Refusal> {
     for LimitChange { path, .. } in changes {
         case.state.tree.require(path)?;
@@ -219,9 +223,9 @@ pub(super) fn set_limits(
 pub(super) fn limits_set(
     case: Case<'_>,
     changes: &[LimitChange],
-    insist: Insist,
+    insist: OvercommitMode,
 ) -> Result<Verdict, Refusal> {
-    if insist == Insist::ByForce && case.principal.power != Privilege::Admin {
+    if insist == OvercommitMode::ByForce && case.principal.power != Privilege::Admin {
         let needs = "the role admin: by force limits overbook a level";
         return Err(forbidden(case.principal, needs.to_owned()));
     }
@@ -265,7 +269,7 @@ pub(super) fn limits_set(
         let before = rules.faults(path, &record.limits, child_limits);
         let after = rules.faults(path, &limits, children);
         let overcommitted = !after.is_empty();
-        if !unanswered(&before, after.clone(), Insist::No).is_empty() {
+        if !unanswered(&before, after.clone(), OvercommitMode::No).is_empty() {
             forced.push(path.clone());
         }
         faults.extend(unanswered(&before, after, insist));

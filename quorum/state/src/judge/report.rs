@@ -5,7 +5,7 @@ use super::{
     attempt::{leave, note_exit, settle},
     force, invalid, job_checkpoint, nodes, short_exit, short_words, wrong_state,
 };
-use crate::{archive::Ended, change::Verdict};
+use crate::{archive::EndedEntry, change::Verdict};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, Refusal,
     allocation::{RankExit, RankPhase},
@@ -88,7 +88,7 @@ pub(super) fn report(
 
 /// Judges a report for an allocation that has ended and has no record in memory. Every rank of its last attempt has
 /// ended, so a report for that attempt is a repeat.
-fn report_of_old(id: AllocationId, attempt: u32, ended: Ended) -> Result<Verdict, Refusal> {
+fn report_of_old(id: AllocationId, attempt: u32, ended: EndedEntry) -> Result<Verdict, Refusal> {
     match ended.attempt() {
         Some(current) if attempt != current || attempt == 0 => Err(Refusal::StaleAttempt {
             id,

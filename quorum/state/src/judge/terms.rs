@@ -185,23 +185,23 @@ pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, 
 }
 
 /// Allocation named in a dependency.
-struct Awaited {
+struct AwaitedAllocation {
     /// `None`: the allocation ended long ago, and its record is no longer in memory.
     is_array: Option<bool>,
     ended: Option<AllocationState>,
 }
 
-fn awaited(case: Case<'_>, on: AllocationId) -> Result<Awaited, Refusal> {
+fn awaited(case: Case<'_>, on: AllocationId) -> Result<AwaitedAllocation, Refusal> {
     let state = case.state;
     let is_array = |record: &Allocation| record.spec.terms.array.is_some();
     if let Some(record) = state.hot.get(&on) {
-        return Ok(Awaited {
+        return Ok(AwaitedAllocation {
             is_array: Some(is_array(record)),
             ended: None,
         });
     }
     if let Some(ended) = state.archive.ended(on) {
-        return Ok(Awaited {
+        return Ok(AwaitedAllocation {
             is_array: state.archive.get(on).map(is_array),
             ended: Some(ended.state()),
         });
@@ -213,7 +213,7 @@ fn awaited(case: Case<'_>, on: AllocationId) -> Result<Awaited, Refusal> {
     let cancelled = index
         .zip(tally)
         .is_some_and(|(index, tally)| tally.cancelled.contains(index));
-    Ok(Awaited {
+    Ok(AwaitedAllocation {
         is_array: Some(false),
         ended: cancelled.then_some(AllocationState::Cancelled),
     })

@@ -16,7 +16,7 @@ use lattice_quorum_types::{
     limit::{LimitPatch, Patch, Resource},
     limit_policy::LimitFault,
 };
-use quota::{Actor, Ceilings, Kind, Quorum, Refused, Standing, Value, Violated};
+use quota::{Actor, Ceilings, Kind, ProjectState, Quorum, Refused, Value, Violated};
 use std::{
     collections::BTreeMap,
     pin::pin,
@@ -25,12 +25,12 @@ use std::{
 
 /// The state machine without a cluster.
 #[derive(Default)]
-struct Alone {
+struct LocalState {
     cluster: Cluster,
     allocations: BTreeMap<String, AllocationId>,
 }
 
-impl Alone {
+impl LocalState {
     fn ask(&mut self, actor: &Actor, command: Command) -> Result<(), Refused> {
         let (name, power) = match actor {
             Actor::System => ("system", Privilege::Admin),
@@ -55,7 +55,7 @@ impl Alone {
     }
 }
 
-impl Quorum for Alone {
+impl Quorum for LocalState {
     async fn create(
         &mut self,
         actor: &Actor,
@@ -162,9 +162,9 @@ impl Quorum for Alone {
         self.place(id)
     }
 
-    async fn standing(&mut self, at: &str) -> Option<Standing> {
+    async fn standing(&mut self, at: &str) -> Option<ProjectState> {
         let found = self.cluster.state.project(&path(at))?;
-        Some(Standing {
+        Some(ProjectState {
             max_nodes: found.limits.max_nodes,
             max_allocations: found.limits.max_concurrent_allocations,
             own: found.own.nodes,
@@ -289,7 +289,7 @@ fn every_case_of_the_file_comes_out_as_written() {
     let file = quota::read(&text).unwrap();
     let mut failed = Vec::new();
     for case in &file.cases {
-        if let Err(what) = now(quota::run(case, &mut Alone::default(), "")) {
+        if let Err(what) = now(quota::run(case, &mut LocalState::default(), "")) {
             failed.push(format!("{} ({}): {what}", case.id, case.title));
         }
     }

@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     event::{AllocationChange, EventKind},
     limit::{LimitPatch, Limits, Patch, SystemLimitPatch},
     limit_policy::LimitPolicy,
-    scale::{Metric, Pace, Scale},
+    scale::{Metric, Scale, ScalingPace},
     spec::{AllocationSpec, Requeue},
 };
 
@@ -496,7 +496,7 @@ fn a_service_runs_since_those_nodes_did_that_it_began_with() {
         max_nodes: 4,
         metric: Metric::Gpu,
         target_micro: 500_000,
-        pace: Pace::default(),
+        pace: ScalingPace::default(),
     });
     let id = c.submit(service).unwrap();
     c.assign(id).unwrap();

@@ -2,7 +2,9 @@
 
 use crate::common::{self, Cluster, limits, node};
 use bytes::Bytes;
-use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segments, State};
+use lattice_quorum_state::{
+    Bounds, Policy, SealedSegment, SegmentFault, SegmentId, Segments, State,
+};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, Refusal,
     allocation::RankExit,
@@ -77,7 +79,7 @@ fn late_words_of_what_is_sealed_are_judged_without_its_record() {
     assert_eq!(report(&mut c, never, 1, "n000"), Err(unknown));
 }
 
-struct Changed<'a>(&'a [Sealed], &'a dyn Fn(&[u8]) -> Option<Vec<u8>>);
+struct Changed<'a>(&'a [SealedSegment], &'a dyn Fn(&[u8]) -> Option<Vec<u8>>);
 
 impl Segments for Changed<'_> {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {

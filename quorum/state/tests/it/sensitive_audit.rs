@@ -3,7 +3,9 @@
 
 use crate::common::{Cluster, limits, node, path, spec};
 use bytes::Bytes;
-use lattice_quorum_state::{Bounds, Policy, Sealed, SegmentFault, SegmentId, Segments, State};
+use lattice_quorum_state::{
+    Bounds, Policy, SealedSegment, SegmentFault, SegmentId, Segments, State,
+};
 use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Outcome, ProjectPath, Revision,
     allocation::{RankExit, StopCause},
@@ -213,7 +215,7 @@ fn an_operator_who_asks_is_named_as_one_who_acts_on_others_too() {
     assert!(written.iter().all(|entry| entry.by.name == "olga"));
 }
 
-struct KeptSegments(Vec<Sealed>);
+struct KeptSegments(Vec<SealedSegment>);
 
 impl Segments for KeptSegments {
     fn read(&self, id: &SegmentId) -> Result<Bytes, SegmentFault> {

@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     Command,
     allocation::RankExit,
     command::{CheckpointAsked, Victim},
-    scale::{Metric, Pace, Scale},
+    scale::{Metric, Scale, ScalingPace},
     spec::{AllocationSpec, Requeue},
 };
 
@@ -26,7 +26,7 @@ fn service(requeue: Requeue) -> AllocationSpec {
         max_nodes: MOST,
         metric: Metric::Gpu,
         target_micro: 1,
-        pace: Pace::default(),
+        pace: ScalingPace::default(),
     });
     spec
 }

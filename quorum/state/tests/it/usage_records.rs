@@ -6,7 +6,7 @@ use lattice_quorum_types::{
     AllocationId, AllocationState, Applied, Command, NodeId, Refusal, UnixMillis,
     allocation::{RankExit, StopCause},
     audit::AuditAction,
-    budget::{Credit, HOUR_MS, Paused, RemainingCredit, SoftPatch, WHOLE_PPM},
+    budget::{Credit, HOUR_MS, PausedProject, RemainingCredit, SoftPatch, WHOLE_PPM},
     command::{Privilege, RankReport},
     event::EventKind,
     limit::{LimitPatch, Patch},
@@ -466,7 +466,7 @@ fn an_accounting_system_sets_limits_and_nothing_else() {
 }
 
 fn credit(c: &Cluster, holds_ms: u64, paused: &[(&str, &str)]) -> Credit {
-    let paused = paused.iter().map(|(project, vcluster)| Paused {
+    let paused = paused.iter().map(|(project, vcluster)| PausedProject {
         project: path(project),
         vcluster: lattice_quorum_types::VclusterName::new(*vcluster).unwrap(),
     });

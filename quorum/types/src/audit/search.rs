@@ -54,7 +54,7 @@ pub fn fits(on_page: usize, bytes: usize) -> bool {
 
 /// Fills a page from segments of entries, in the requested order.
 #[derive(Debug)]
-pub struct Finder<'a> {
+pub struct AuditPageBuilder<'a> {
     search: &'a AuditSearch,
     found: Vec<AuditEntry>,
     looked: usize,
@@ -62,7 +62,7 @@ pub struct Finder<'a> {
     next: Option<u64>,
 }
 
-impl<'a> Finder<'a> {
+impl<'a> AuditPageBuilder<'a> {
     /// Starts with an empty page.
     pub fn new(search: &'a AuditSearch) -> Self {
         Self {

@@ -23,7 +23,7 @@ pub const MAX_ELEMENTS: usize = 100_000;
 /// Indices of a job array, and the number of elements that may run at a time. A value has at least one index and is
 /// within the limits above.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Unchecked")]
+#[serde(try_from = "UncheckedSpec")]
 pub struct ArraySpec {
     indices: IndexSet,
     max_running: Option<u32>,
@@ -31,7 +31,7 @@ pub struct ArraySpec {
 
 /// Input that is not validated yet.
 #[derive(Deserialize)]
-struct Unchecked {
+struct UncheckedSpec {
     indices: IndexSet,
     max_running: Option<u32>,
 }
@@ -83,9 +83,9 @@ impl ArraySpec {
     }
 }
 
-impl TryFrom<Unchecked> for ArraySpec {
+impl TryFrom<UncheckedSpec> for ArraySpec {
     type Error = ArrayError;
-    fn try_from(unchecked: Unchecked) -> Result<Self, ArrayError> {
+    fn try_from(unchecked: UncheckedSpec) -> Result<Self, ArrayError> {
         Self::new(unchecked.indices, unchecked.max_running)
     }
 }

@@ -14,7 +14,7 @@ pub struct Scale {
     /// Target value of the metric, in millionths of its unit; above 0. A value above the target leads to one more node.
     pub target_micro: u64,
     /// Pace of scaling decisions. A field that is `None` has the vCluster's value.
-    pub pace: Pace,
+    pub pace: ScalingPace,
 }
 
 /// Metric that scaling follows.
@@ -35,7 +35,7 @@ pub enum Metric {
 /// Pace of scaling decisions. Times are milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Pace {
+pub struct ScalingPace {
     /// Time for which the metric must be above the target before a node is added.
     pub up_window_ms: Option<u64>,
     /// Time for which the metric must be below the lower threshold before a node is released.
@@ -90,7 +90,7 @@ impl Scale {
                 return fail("metric", reason);
             }
         }
-        let Pace {
+        let ScalingPace {
             up_window_ms,
             down_window_ms,
             cooldown_ms,

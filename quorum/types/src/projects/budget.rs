@@ -77,7 +77,7 @@ pub struct Credit {
     /// Whether the accounting system requests that this tenant's allocations rank behind those of other tenants.
     pub downscaled: bool,
     /// Projects and vClusters for which the accounting system requests that no new allocation starts.
-    pub paused: Vec<Paused>,
+    pub paused: Vec<PausedProject>,
 }
 
 impl Credit {
@@ -89,7 +89,8 @@ impl Credit {
 
     /// Checks whether new allocations of this project must not start in this vCluster.
     pub fn pauses(&self, project: &ProjectPath, vcluster: &VclusterName) -> bool {
-        let is_it = |paused: &Paused| paused.project == *project && paused.vcluster == *vcluster;
+        let is_it =
+            |paused: &PausedProject| paused.project == *project && paused.vcluster == *vcluster;
         self.paused.iter().any(is_it)
     }
 }
@@ -105,7 +106,7 @@ pub struct RemainingCredit {
 
 /// A project that must not start new allocations in a vCluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Paused {
+pub struct PausedProject {
     /// Path of the project.
     pub project: ProjectPath,
     /// The vCluster.

@@ -74,10 +74,10 @@ impl ChildSums {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitPolicy {
-    /// The [`Strict`] policy.
+    /// The [`StrictPolicy`] policy.
     #[default]
     Strict,
-    /// The [`Flat`] policy.
+    /// The [`FlatPolicy`] policy.
     Flat,
 }
 
@@ -96,8 +96,8 @@ impl LimitPolicy {
     /// Rules of the policy.
     pub fn rules(self) -> &'static dyn Rules {
         match self {
-            LimitPolicy::Strict => &Strict,
-            LimitPolicy::Flat => &Flat,
+            LimitPolicy::Strict => &StrictPolicy,
+            LimitPolicy::Flat => &FlatPolicy,
         }
     }
 }
@@ -165,14 +165,14 @@ pub trait Rules: Sync {
 }
 
 /// Strict policy: the limits of children add up to at most their parent's limit. As in
-/// [`Flat`], a tenant's `max_nodes` must be finite. A request must fit at the project and at every level above it.
-/// Default closed.
+/// [`FlatPolicy`], a tenant's `max_nodes` must be finite. A request must fit at the project and at every level above
+/// it. Default closed.
 #[derive(Debug, Clone, Copy)]
-pub struct Strict;
+pub struct StrictPolicy;
 
-impl Rules for Strict {
+impl Rules for StrictPolicy {
     fn faults(&self, path: &ProjectPath, limits: &Limits, children: &ChildSums) -> Vec<LimitFault> {
-        let mut faults = Flat.faults(path, limits, children);
+        let mut faults = FlatPolicy.faults(path, limits, children);
         for resource in Resource::ALL {
             let Some(limit) = limits.get(resource) else {
                 continue;
@@ -201,9 +201,9 @@ impl Rules for Strict {
 /// fit the project's own limits with its own usage, and the tenant's limits with the usage of the whole tenant. Default
 /// closed.
 #[derive(Debug, Clone, Copy)]
-pub struct Flat;
+pub struct FlatPolicy;
 
-impl Rules for Flat {
+impl Rules for FlatPolicy {
     fn faults(&self, path: &ProjectPath, limits: &Limits, _: &ChildSums) -> Vec<LimitFault> {
         if path.is_tenant() && limits.max_nodes.is_none() {
             let (path, resource) = (path.clone(), Resource::Nodes);

@@ -47,7 +47,7 @@ async fn a_graph_and_an_array_of_many_are_done() {
         .map(|n| format!("n{n:02}"))
         .collect();
     let site = Site::found(programs!(), &Plan::with_agents(nodes.clone())).await;
-    let work = Work::new(number("LATTICE_SCRIPT_KIB", 0));
+    let work = ManyJob::new(number("LATTICE_SCRIPT_KIB", 0));
     alone(&site, &work).await;
     if members > 0 {
         graph(&site, &work, members).await;
@@ -61,11 +61,11 @@ async fn a_graph_and_an_array_of_many_are_done() {
 }
 
 /// Job that each member runs.
-struct Work {
+struct ManyJob {
     script: String,
 }
 
-impl Work {
+impl ManyJob {
     /// A script of about this size that does nothing.
     fn new(kib: usize) -> Self {
         let line = format!("# {}\n", "-".repeat(61));
@@ -88,7 +88,7 @@ impl Work {
 }
 
 /// Single jobs on an idle cluster: time from the submit until the quorum has the start and the end.
-async fn alone(site: &Site, work: &Work) {
+async fn alone(site: &Site, work: &ManyJob) {
     let observer = site.observer();
     let mut rows = Vec::new();
     for _ in 0..ALONE {
@@ -125,7 +125,7 @@ async fn alone(site: &Site, work: &Work) {
     }
 }
 
-async fn graph(site: &Site, work: &Work, members: usize) {
+async fn graph(site: &Site, work: &ManyJob, members: usize) {
     let member = |place: usize| {
         let mut request = work.request();
         request.name = Some(format!("member-{place:04}"));
@@ -173,7 +173,7 @@ async fn graph(site: &Site, work: &Work, members: usize) {
     );
 }
 
-async fn array(site: &Site, work: &Work, elements: usize) {
+async fn array(site: &Site, work: &ManyJob, elements: usize) {
     let mut request = work.request();
     request.array = Some(format!("0-{}", elements - 1));
     let observer = site.observer();

@@ -8,7 +8,7 @@ mod service;
 
 use lattice_quorum_types::{AllocationId, Command, allocation::RankExit};
 use lattice_tests::{
-    quota::{self, Actor, Ceilings, Quorum, Refused, Standing},
+    quota::{self, Actor, Ceilings, ProjectState, Quorum, Refused},
     site::{Plan, Site},
     wait::eventually,
 };
@@ -185,9 +185,9 @@ impl Quorum for Cluster {
         self.place(id).await
     }
 
-    async fn standing(&mut self, path: &str) -> Option<Standing> {
+    async fn standing(&mut self, path: &str) -> Option<ProjectState> {
         let found = self.found(path).await?;
-        Some(Standing {
+        Some(ProjectState {
             max_nodes: found["limits"]["max_nodes"].as_u64(),
             max_allocations: found["limits"]["max_concurrent_allocations"].as_u64(),
             own: found["own"]["nodes"].as_u64().unwrap(),

@@ -8,10 +8,10 @@ use super::{
 };
 use lattice_cluster::LOOPBACK;
 use lattice_gossip::{Boot, CellConfig, Gossip, Health, MESSAGE_KIND, Published, Seed, Verdict};
-use lattice_mesh::{Clock as _, Expect, Mesh, MeshConfig, Role, Router, SystemClock};
+use lattice_mesh::{Clock as _, ExpectedIdentity, Mesh, MeshConfig, Role, Router, SystemClock};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{AllocationState, node::Lifecycle};
-use lattice_tests::wait::{Looks, PATIENCE, eventually};
+use lattice_tests::wait::{LivenessChecks, PATIENCE, eventually};
 use std::time::{Duration, Instant};
 
 const FORGED_BOOT: &str = "00000000-dead-beef-0000-000000000000";
@@ -59,8 +59,11 @@ impl Relay {
         let (stranger, inner) = (bind(Role::Agent, "n2"), bind(Role::Control, "relay"));
         // The only valid part: a certificate of n1.
         let outer = member(cluster, Role::Agent, "n1");
-        let to_control = outer.peer(cluster.control.mesh_addr(), Expect::role(Role::Control));
-        let to_stranger = inner.peer(stranger.local_addr(), Expect::role(Role::Agent));
+        let to_control = outer.peer(
+            cluster.control.mesh_addr(),
+            ExpectedIdentity::role(Role::Control),
+        );
+        let to_stranger = inner.peer(stranger.local_addr(), ExpectedIdentity::role(Role::Agent));
         let members: &[Role] = &[Role::Agent, Role::Control];
         let out = Router::new().messages(MESSAGE_KIND, members, move |_, bytes| {
             let _ = to_control.send_message(MESSAGE_KIND, bytes);
@@ -137,7 +140,7 @@ pub async fn what_gossip_claims_of_another_moves_nothing(cluster: &ClusterFixtur
 
     // Longer than control's timeout for a suspect node, on a machine that does not stall.
     let looks = Duration::from_secs(6).as_millis() / ROUND.as_millis();
-    let (begun, mut machine) = (Instant::now(), Looks::begin());
+    let (begun, mut machine) = (Instant::now(), LivenessChecks::begin());
     while u128::from(machine.counted()) < looks {
         assert!(begun.elapsed() < PATIENCE, "this machine stands still");
         let view = core.view();

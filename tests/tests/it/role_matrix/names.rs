@@ -4,8 +4,8 @@ use super::fixture::{CLUSTER, ClusterFixture, credentials};
 use lattice_agent_rpc::{AttemptKey, Report, ReportAnswer};
 use lattice_cluster::LOOPBACK;
 use lattice_mesh::{
-    CallError, EnrolError, EnrolRefused, Expect, Identity, JoinToken, Mesh, MeshConfig, Renew,
-    Role, enrol_with,
+    CallError, EnrolError, EnrolRefused, ExpectedIdentity, Identity, JoinToken, Mesh, MeshConfig,
+    Renew, Role, enrol_with,
 };
 use lattice_quorum_types::{
     AllocationState, Command, UnixMillis,
@@ -36,7 +36,10 @@ pub async fn a_report_of_anothers_rank_changes_nothing(cluster: &ClusterFixture)
     };
     let before = eventually("the job runs", || state(AllocationState::Running)).await;
     let n1 = member(cluster, Role::Agent, "n1");
-    let control = n1.peer(cluster.control.mesh_addr(), Expect::role(Role::Control));
+    let control = n1.peer(
+        cluster.control.mesh_addr(),
+        ExpectedIdentity::role(Role::Control),
+    );
     let at = UnixMillis(before.started_at.unwrap().0 + 1);
     for exit in [
         RankExit::Exited { code: 0 },
@@ -76,7 +79,7 @@ pub async fn a_report_of_anothers_rank_changes_nothing(cluster: &ClusterFixture)
 pub async fn a_renewal_gives_the_callers_own_name(cluster: &ClusterFixture) {
     for (role, id) in [(Role::Agent, "n1"), (Role::Control, "desk2")] {
         let caller = member(cluster, role, id);
-        let quorum = caller.peer(cluster.quorum.addr(), Expect::role(Role::Quorum));
+        let quorum = caller.peer(cluster.quorum.addr(), ExpectedIdentity::role(Role::Quorum));
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         let wanted = Identity::new(CLUSTER, Role::Agent, "n2").unwrap().uri();
@@ -142,7 +145,7 @@ pub async fn a_taken_name_is_not_given_again(cluster: &ClusterFixture) {
     }
     let holder = Mesh::bind(LOOPBACK, first.credentials, config.clone()).unwrap();
     let quorum = holder
-        .connect(addr, Expect::role(Role::Quorum))
+        .connect(addr, ExpectedIdentity::role(Role::Quorum))
         .await
         .unwrap();
     let good = token(cluster, true).await;
@@ -157,7 +160,7 @@ pub async fn a_taken_name_is_not_given_again(cluster: &ClusterFixture) {
 /// A quorum member's certificate has no administrator's permissions.
 pub async fn a_member_proposes_no_more_than_an_enrolment(cluster: &ClusterFixture) {
     let member = member(cluster, Role::Quorum, "9");
-    let quorum = member.peer(cluster.quorum.addr(), Expect::role(Role::Quorum));
+    let quorum = member.peer(cluster.quorum.addr(), ExpectedIdentity::role(Role::Quorum));
     let command = Command::Drain {
         node: super::fixture::node("n1"),
         reason: Some("a member says so".to_owned()),

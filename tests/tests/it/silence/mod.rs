@@ -10,13 +10,13 @@ mod watch;
 use faults::{ALL, BMC, Bench, DISK, DRIVER, FIFO, SOUND};
 use lattice_client::api::node::NodeView;
 use lattice_quorum_types::AllocationId;
-use lattice_tests::wait::Looks;
+use lattice_tests::wait::LivenessChecks;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 use table::Row;
-use watch::{Look, Watch, longest_silence};
+use watch::{LivenessObservation, Watch, longest_silence};
 
 /// Time of observation with all faults.
 const HOLD: Duration = Duration::from_secs(5);
@@ -114,7 +114,7 @@ async fn work(bench: &Bench) -> BTreeMap<&'static str, AllocationId> {
 }
 
 /// For the whole time from the failures to their end.
-fn nothing_reads_as_zero(looks: &[Look]) {
+fn nothing_reads_as_zero(looks: &[LivenessObservation]) {
     for (name, node) in looks.iter().flat_map(|look| look.nodes.iter()) {
         let facts = &node.facts;
         let power = node.power.as_ref();
@@ -133,7 +133,7 @@ fn nothing_reads_as_zero(looks: &[Look]) {
 }
 
 /// For the time in which a failure is known.
-fn stays_known(case: &Case, looks: &[Look]) {
+fn stays_known(case: &Case, looks: &[LivenessObservation]) {
     for look in looks {
         let node = &look.nodes[case.node];
         assert!(case.is_known(node), "{node:#?}");
@@ -146,7 +146,7 @@ fn stays_known(case: &Case, looks: &[Look]) {
 }
 
 /// Each reason appears on its node only, and the healthy node has none.
-fn reasons_are_distinct(looks: &[Look]) {
+fn reasons_are_distinct(looks: &[LivenessObservation]) {
     for look in looks {
         for case in &CASES {
             let mut others = look.nodes.values().filter(|node| node.name != case.node);
@@ -158,7 +158,7 @@ fn reasons_are_distinct(looks: &[Look]) {
 }
 
 /// All nodes answer control's pings, and their heartbeats move.
-fn all_live(looks: &[Look], machine: &mut Looks) {
+fn all_live(looks: &[LivenessObservation], machine: &mut LivenessChecks) {
     for look in looks.iter().filter(|look| machine.may_blame(look.at)) {
         for node in look.nodes.values() {
             assert_eq!(node.liveness, "alive", "{node:#?}");
@@ -184,7 +184,7 @@ fn all_live(looks: &[Look], machine: &mut Looks) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_in_silence_is_said_and_neither_zero_nor_healthy() {
     let bench = Bench::found().await;
-    let (mut machine, watch) = (Looks::begin(), Watch::start(&bench.site).await);
+    let (mut machine, watch) = (LivenessChecks::begin(), Watch::start(&bench.site).await);
     for node in ALL {
         watch.until(node, Instant::now(), is_whole).await;
     }

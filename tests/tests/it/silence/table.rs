@@ -1,6 +1,6 @@
 //! Observations as a table.
 
-use super::watch::{Look, longest_silence};
+use super::watch::{LivenessObservation, longest_silence};
 use serde_json::{Value as Json, json};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,9 +33,9 @@ impl Row {
         node: &'static str,
         fault: &'static str,
         class: Option<&str>,
-        looks: &[Look],
+        looks: &[LivenessObservation],
     ) -> Self {
-        let of = |look: &Look| look.nodes[node].clone();
+        let of = |look: &LivenessObservation| look.nodes[node].clone();
         let last = of(looks.last().unwrap());
         let state = |class| format!("{class} {}", last.classes[class].state);
         let incomplete = last

@@ -1,7 +1,7 @@
 //! Continuous observation of the nodes, by control's REST interface and by heartbeats in the gossip cell.
 
 use lattice_client::{Client, api::node::NodeView};
-use lattice_gossip::{Belief, Cell, CellConfig, Gossip, Published, Seed};
+use lattice_gossip::{Cell, CellConfig, Gossip, GossipLiveness, Published, Seed};
 use lattice_mesh::{Clock as _, Credentials, Mesh, MeshConfig, Role, Router, SystemClock};
 use lattice_tests::{
     site::{CELL, Site},
@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// Observation of all nodes at one time.
 #[derive(Clone)]
-pub struct Look {
+pub struct LivenessObservation {
     pub at: Instant,
     pub nodes: Arc<BTreeMap<String, NodeView>>,
     /// Nodes with a moving heartbeat in the gossip cell.
@@ -27,7 +27,7 @@ pub struct Look {
 
 /// Observes until it is dropped.
 pub struct Watch {
-    looks: Arc<Mutex<Vec<Look>>>,
+    looks: Arc<Mutex<Vec<LivenessObservation>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -90,7 +90,7 @@ impl Watch {
     }
 
     /// Observations of this period.
-    pub fn between(&self, from: Instant, to: Instant) -> Vec<Look> {
+    pub fn between(&self, from: Instant, to: Instant) -> Vec<LivenessObservation> {
         let looks = self.looks.lock().unwrap();
         let within = looks.iter().filter(|look| (from..=to).contains(&look.at));
         within.cloned().collect()
@@ -98,13 +98,13 @@ impl Watch {
 }
 
 /// Takes one observation. `None`: control did not answer.
-async fn look(api: &Client, cell: &Cell) -> Option<Look> {
+async fn look(api: &Client, cell: &Cell) -> Option<LivenessObservation> {
     let all = api.nodes().await.ok()?;
     let members = cell.members();
     let heard = members
         .iter()
-        .filter(|member| member.belief == Belief::Alive);
-    Some(Look {
+        .filter(|member| member.belief == GossipLiveness::Alive);
+    Some(LivenessObservation {
         at: Instant::now(),
         nodes: Arc::new(
             all.into_iter()
@@ -138,7 +138,7 @@ async fn join(site: &Site) -> Cell {
 }
 
 /// Longest time without a moving heartbeat of a node.
-pub fn longest_silence(node: &str, looks: &[Look]) -> Duration {
+pub fn longest_silence(node: &str, looks: &[LivenessObservation]) -> Duration {
     let mut heard_at = looks.first().unwrap().at;
     let mut longest = Duration::ZERO;
     for look in looks {

@@ -15,14 +15,14 @@ use std::{
 };
 
 /// A quorum with some history; its first follower has been killed.
-struct Damaged {
+struct DamagedQuorum {
     members: Members,
     client: QuorumClient,
     acknowledged: Vec<Acknowledged>,
     victim: VoterId,
 }
 
-impl Damaged {
+impl DamagedQuorum {
     async fn prepare() -> Self {
         let mut members = Members::prepare(PROGRAM, "snapshot_every: 100\n");
         members.start_all();
@@ -130,7 +130,7 @@ fn spoil(file: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_with_changed_bytes_is_refused_or_was_not_read_there() {
-    let mut quorum = Damaged::prepare().await;
+    let mut quorum = DamagedQuorum::prepare().await;
     let log = quorum.data().join("log.redb");
     let whole = fs::read(&log).unwrap();
     let at = |part: usize| whole.len() * part / 16;
@@ -147,7 +147,7 @@ async fn a_log_with_changed_bytes_is_refused_or_was_not_read_there() {
             // No relevant data was in the page: the member has all data.
             Ok(()) => {
                 caught_up(&quorum.client, quorum.victim).await;
-                let Damaged {
+                let DamagedQuorum {
                     members,
                     client,
                     acknowledged,
@@ -171,7 +171,7 @@ async fn a_log_with_changed_bytes_is_refused_or_was_not_read_there() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_without_its_end_is_refused() {
-    let mut quorum = Damaged::prepare().await;
+    let mut quorum = DamagedQuorum::prepare().await;
     let log = quorum.data().join("log.redb");
     let whole = fs::read(&log).unwrap();
     for kept in [whole.len() - 4096, whole.len() / 2, 100] {
@@ -183,7 +183,7 @@ async fn a_log_without_its_end_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_snapshots_are_refused_when_the_log_begins_behind_the_one_before() {
-    let mut quorum = Damaged::prepare().await;
+    let mut quorum = DamagedQuorum::prepare().await;
     let found = snapshots(&quorum.data());
     let newest = found.last().unwrap();
     let name = newest.file_name().unwrap().to_str().unwrap();
@@ -200,7 +200,7 @@ async fn damaged_snapshots_are_refused_when_the_log_begins_behind_the_one_before
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_without_its_log_or_of_another_member_is_refused() {
-    let mut quorum = Damaged::prepare().await;
+    let mut quorum = DamagedQuorum::prepare().await;
     let data = quorum.data();
     let (log, aside) = (data.join("log.redb"), data.with_extension("log"));
     fs::rename(&log, &aside).unwrap();
@@ -233,7 +233,7 @@ async fn a_directory_without_its_log_or_of_another_member_is_refused() {
     fs::write(&marker, own).unwrap();
     quorum.starts().await.unwrap();
     caught_up(&quorum.client, id).await;
-    let Damaged {
+    let DamagedQuorum {
         members,
         client,
         acknowledged,

@@ -7,14 +7,14 @@ use lattice_tests::{
     members::{IDS, Members, caught_up, led},
     netns::Network,
     recorder::{Recorder, prepare},
-    wait::Looks,
+    wait::LivenessChecks,
 };
 use std::time::{Duration, Instant};
 use tokio::sync::MutexGuard;
 
 /// Direction of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum CutDirection {
     /// No packets to or from the member, including those of clients.
     Off,
     /// The other members do not receive the member's packets; clients do.
@@ -26,16 +26,16 @@ enum Cut {
 /// Shortest cut: several times the duration of an election.
 const LASTS: Duration = Duration::from_secs(5);
 
-fn cut(members: &Members, cut: Cut, id: VoterId) {
+fn cut(members: &Members, cut: CutDirection, id: VoterId) {
     let (network, own) = (members.network(), members.host(id));
     match cut {
-        Cut::Off => network.unplug(own),
-        Cut::Mute => {
+        CutDirection::Off => network.unplug(own),
+        CutDirection::Mute => {
             for other in others(id) {
                 network.mute(own, members.host(other));
             }
         }
-        Cut::Deaf => {
+        CutDirection::Deaf => {
             for other in others(id) {
                 network.mute(members.host(other), own);
             }
@@ -43,16 +43,16 @@ fn cut(members: &Members, cut: Cut, id: VoterId) {
     }
 }
 
-fn heal(members: &Members, cut: Cut, id: VoterId) {
+fn heal(members: &Members, cut: CutDirection, id: VoterId) {
     let (network, own) = (members.network(), members.host(id));
     match cut {
-        Cut::Off => network.heal(own),
-        Cut::Mute => {
+        CutDirection::Off => network.heal(own),
+        CutDirection::Mute => {
             for other in others(id) {
                 network.unmute(own, members.host(other));
             }
         }
-        Cut::Deaf => {
+        CutDirection::Deaf => {
             for other in others(id) {
                 network.unmute(members.host(other), own);
             }
@@ -87,13 +87,13 @@ async fn quorum(name: &str) -> Option<Quorum> {
 
 /// A leader is replaced by a follower when the followers do not receive its packets, or it does not receive theirs. It
 /// returns without an election.
-async fn a_leader_is_replaced(how: Cut) {
+async fn a_leader_is_replaced(how: CutDirection) {
     let Some(mut q) = quorum("leader-cut").await else {
         return;
     };
     let (mut cost, mut free) = (0, 0);
     while free == 0 {
-        let mut machine = Looks::begin();
+        let mut machine = LivenessChecks::begin();
         let (leader, term) = led(&q.client, &IDS).await;
         cut(&q.members, how, leader);
         let begun = Instant::now();
@@ -128,17 +128,17 @@ async fn a_leader_is_replaced(how: Cut) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_cut_off_is_replaced() {
-    a_leader_is_replaced(Cut::Off).await;
+    a_leader_is_replaced(CutDirection::Off).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_followers_do_not_hear_is_replaced() {
-    a_leader_is_replaced(Cut::Mute).await;
+    a_leader_is_replaced(CutDirection::Mute).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_does_not_hear_its_followers_is_replaced() {
-    a_leader_is_replaced(Cut::Deaf).await;
+    a_leader_is_replaced(CutDirection::Deaf).await;
 }
 
 /// A cut follower causes no election, neither during the cut nor afterwards.
@@ -147,10 +147,10 @@ async fn a_follower_that_is_cut_in_any_way_deposes_nobody() {
     let Some(mut q) = quorum("follower-cut").await else {
         return;
     };
-    for how in [Cut::Off, Cut::Mute, Cut::Deaf] {
+    for how in [CutDirection::Off, CutDirection::Mute, CutDirection::Deaf] {
         let mut cost = 0;
         loop {
-            let mut machine = Looks::begin();
+            let mut machine = LivenessChecks::begin();
             let (leader, term) = led(&q.client, &IDS).await;
             let follower = others(leader)[0];
             cut(&q.members, how, follower);

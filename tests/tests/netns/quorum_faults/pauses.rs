@@ -1,7 +1,7 @@
 //! Pauses: SIGSTOP for ten seconds: of the leader, which must not act as leader afterwards, and of a follower.
 
 use super::{PROGRAM, all_there_whoever_leads, others};
-use lattice_mesh::{CallError, Expect, Mesh, Peer, Role};
+use lattice_mesh::{CallError, ExpectedIdentity, Mesh, Peer, Role};
 use lattice_quorum_client::QuorumClient;
 use lattice_quorum_types::{
     NodeId,
@@ -11,7 +11,7 @@ use lattice_quorum_types::{
 use lattice_tests::{
     members::{IDS, Members, caught_up, led},
     recorder::{Recorder, admin, prepare, settle},
-    wait::Looks,
+    wait::LivenessChecks,
 };
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ async fn a_leader_that_stood_still_answers_nothing_old_and_accepts_nothing() {
     let meshes: Vec<_> = (0..READERS)
         .map(|reader| members.mesh(&format!("r{reader}")))
         .collect();
-    let peer = |mesh: &Mesh| mesh.peer(members.addr(leader), Expect::role(Role::Quorum));
+    let peer = |mesh: &Mesh| mesh.peer(members.addr(leader), ExpectedIdentity::role(Role::Quorum));
     let peers: Vec<_> = meshes.iter().map(peer).collect();
     for peer in &peers {
         assert_eq!(ask(peer).await.unwrap().unwrap(), "before");
@@ -124,7 +124,7 @@ async fn a_follower_that_stood_still_costs_nothing() {
     // A stalled machine may cause an election at any time.
     let mut cost = 0;
     for _ in 0..5 {
-        let mut machine = Looks::begin();
+        let mut machine = LivenessChecks::begin();
         recorder.writes(100).await;
         let (leader, term) = led(&client, &IDS).await;
         let follower = others(leader)[0];

@@ -42,7 +42,7 @@ type Operation = RegisterOperation<String>;
 type Checker = WGLChecker<RegisterSpecification<String>>;
 
 /// Calls and responses in order of time: a call is recorded before it is sent, a response after its arrival.
-type Noted = Arc<Mutex<Vec<(usize, Action<Operation>)>>>;
+type CallHistory = Arc<Mutex<Vec<(usize, Action<Operation>)>>>;
 
 fn register(n: usize) -> NodeId {
     NodeId::new(format!("r{n}")).unwrap()
@@ -73,7 +73,13 @@ async fn read(client: &QuorumClient, node: &NodeId) -> String {
 }
 
 /// Alternates between writing a unique value and reading.
-async fn run(client: QuorumClient, n: usize, process: usize, noted: Noted, stop: Arc<AtomicBool>) {
+async fn run(
+    client: QuorumClient,
+    n: usize,
+    process: usize,
+    noted: CallHistory,
+    stop: Arc<AtomicBool>,
+) {
     let node = register(n);
     for round in 0_u64.. {
         if stop.load(Ordering::Relaxed) {
@@ -135,7 +141,7 @@ async fn histories_of_registers_are_linearizable_while_leaders_are_killed_and_st
         .collect();
     let (mut histories, mut running) = (Vec::new(), Vec::new());
     for n in 0..REGISTERS {
-        let noted = Noted::default();
+        let noted = CallHistory::default();
         histories.push(noted.clone());
         for (process, client) in clients.iter().enumerate() {
             let (noted, stop) = (noted.clone(), stop.clone());

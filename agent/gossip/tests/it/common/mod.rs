@@ -1,7 +1,7 @@
 //! Members of one cluster in one process, on loopback.
 
 use lattice_gossip::{
-    Belief, Cell, CellConfig, CellStats, Gossip, JoinError, Published, Seed, Snapshot,
+    Cell, CellConfig, CellStats, Gossip, GossipLiveness, JoinError, Published, Seed, Snapshot,
 };
 use lattice_mesh::{
     Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock, Validity,
@@ -114,7 +114,7 @@ pub fn alive(snapshot: &Snapshot) -> usize {
     snapshot.alive().count()
 }
 
-pub fn belief(snapshot: &Snapshot, role: Role, id: &str) -> Option<Belief> {
+pub fn belief(snapshot: &Snapshot, role: Role, id: &str) -> Option<GossipLiveness> {
     let member = snapshot.members.get(&identity(role, id))?;
     Some(member.belief)
 }

@@ -234,8 +234,8 @@ fn happened(history: &mut History, at: u64) -> Line {
     let module = format!("m{at}");
     history.enter(
         "boot-1",
-        lattice_conformance::history::Folded {
-            what: lattice_conformance::history::Happening::Driver { module },
+        lattice_conformance::history::FoldedLine {
+            what: lattice_conformance::history::EventKind::Driver { module },
             at,
             first_at: at,
             count: 1,

@@ -24,7 +24,7 @@ impl Scene {
 
     fn obstacle(&self) -> String {
         match self.part.look().unwrap() {
-            Sight::Open { obstacle, .. } => obstacle.unwrap_or_default(),
+            PartState::Open { obstacle, .. } => obstacle.unwrap_or_default(),
             other => panic!("{other:?}"),
         }
     }
@@ -63,13 +63,13 @@ fn a_job_is_told_where_everything_goes_in_lines_that_a_shell_reads() {
 fn it_is_whole_when_a_file_says_its_number() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
-    let open = |progress| Sight::Open {
+    let open = |progress| PartState::Open {
         progress,
         obstacle: None,
     };
     assert_eq!(scene.part.look().unwrap(), open(None));
     scene.write(PROGRESS, "");
-    let Sight::Open {
+    let PartState::Open {
         progress: Some(first),
         ..
     } = scene.part.look().unwrap()
@@ -84,7 +84,7 @@ fn it_is_whole_when_a_file_says_its_number() {
     );
     assert!(first.0 > 0);
     scene.write(COMPLETE, "3\n");
-    assert_eq!(scene.part.look().unwrap(), Sight::Complete);
+    assert_eq!(scene.part.look().unwrap(), PartState::Complete);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_job_says_why_there_is_none() {
     assert!(scene.obstacle().starts_with("failed does not count"));
     scene.write(FAILED, "3 no space\nleft on it\n");
     let sight = scene.part.look().unwrap();
-    assert_eq!(sight, Sight::Failed("no space left on it".to_owned()));
+    assert_eq!(sight, PartState::Failed("no space left on it".to_owned()));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn answers_that_were_there_before_the_question_are_removed() {
         scene.write(name, "3");
     }
     scene.part.prepare().unwrap();
-    let none = Sight::Open {
+    let none = PartState::Open {
         progress: None,
         obstacle: None,
     };

@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     array::ArraySpec,
     checkpoint::CheckpointMode,
     id::ReservationName,
-    scale::{Metric, Pace, Scale},
+    scale::{Metric, Scale, ScalingPace},
     terms::{CheckpointTerms, CheckpointTrigger, Condition, Dependency, Terms},
 };
 use serde::{Deserialize, Serialize};
@@ -318,7 +318,7 @@ fn scale(body: &ScaleBody) -> Result<Scale, FieldError> {
             },
         },
         target_micro: (target * MICRO).round() as u64,
-        pace: Pace {
+        pace: ScalingPace {
             up_window_ms: length(&body.up_window, "scale.up_window")?,
             down_window_ms: length(&body.down_window, "scale.down_window")?,
             cooldown_ms: length(&body.cooldown, "scale.cooldown")?,
@@ -345,7 +345,7 @@ impl From<&CheckpointTerms> for CheckpointBody {
 
 impl From<&Scale> for ScaleBody {
     fn from(scale: &Scale) -> Self {
-        let Pace {
+        let ScalingPace {
             up_window_ms,
             down_window_ms,
             cooldown_ms,

@@ -1,17 +1,17 @@
 //! GPU options of Slurm, translated to GPUs per node.
 
-use super::values::{Job, Word, Words};
+use super::values::{Job, SubmitFlag, Translation};
 
 /// Model, if one is named, and number of GPUs.
 type Gpus<'a> = (Option<&'a str>, u32);
 
-fn words((model, count): Gpus<'_>) -> Vec<Word> {
+fn words((model, count): Gpus<'_>) -> Vec<SubmitFlag> {
     // Zero GPUs: no request, and no GPUs are hidden from the job.
     if count == 0 {
         return Vec::new();
     }
-    let count = Word::new("gpus-per-node", count.to_string());
-    let model = model.map(|model| Word::new("gpu-model", model));
+    let count = SubmitFlag::new("gpus-per-node", count.to_string());
+    let model = model.map(|model| SubmitFlag::new("gpu-model", model));
     [count].into_iter().chain(model).collect()
 }
 
@@ -33,12 +33,12 @@ fn counted(text: &str) -> Result<Gpus<'_>, String> {
     Ok((model, count.parse().map_err(|_| wrong())?))
 }
 
-pub(super) fn per_node(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn per_node(_: &Job<'_>, text: &str) -> Translation {
     counted(text).map(words)
 }
 
 /// Reads `gpu`, `gpu:4`, `gpu:a100` or `gpu:a100:4`.
-pub(super) fn resources(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn resources(_: &Job<'_>, text: &str) -> Translation {
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
     }
@@ -65,7 +65,7 @@ pub(super) fn resources(_: &Job<'_>, text: &str) -> Words {
 }
 
 /// Reads the number of GPUs of all nodes together; each node gets the same number.
-pub(super) fn in_all(job: &Job<'_>, text: &str) -> Words {
+pub(super) fn in_all(job: &Job<'_>, text: &str) -> Translation {
     let (model, count) = counted(text)?;
     let nodes = job.nodes_in_all;
     match count.is_multiple_of(nodes.max(1)) {

@@ -1,47 +1,47 @@
 //! Patterns in output file names of Slurm, translated.
 
-use super::values::{Job, Word, Words};
+use super::values::{Job, SubmitFlag, Translation};
 
 /// Translates `--output`: also for standard error, if that has no file of its own, as in sbatch.
-pub(super) fn output(job: &Job<'_>, text: &str) -> Words {
+pub(super) fn output(job: &Job<'_>, text: &str) -> Translation {
     let file = pattern(job, text)?;
-    let both = (!job.has_error).then(|| Word {
+    let both = (!job.has_error).then(|| SubmitFlag {
         with: Some("output"),
-        ..Word::new("error", file.clone())
+        ..SubmitFlag::new("error", file.clone())
     });
-    Ok([Word::new("output", file)]
+    Ok([SubmitFlag::new("output", file)]
         .into_iter()
         .chain(both)
         .collect())
 }
 
-pub(super) fn error(job: &Job<'_>, text: &str) -> Words {
-    Ok(vec![Word::new("error", pattern(job, text)?)])
+pub(super) fn error(job: &Job<'_>, text: &str) -> Translation {
+    Ok(vec![SubmitFlag::new("error", pattern(job, text)?)])
 }
 
 /// Meaning of a letter after `%`.
-enum Stands {
+enum PatternMeaning {
     For(&'static str),
     Name,
     Not(&'static str),
 }
 
 /// One rank runs on each node, so the rank and the relative node number are equal.
-const PATTERN: [(char, Stands); 11] = [
-    ('%', Stands::For("%%")),
-    ('j', Stands::For("%j")),
-    ('N', Stands::For("%n")),
-    ('n', Stands::For("%r")),
-    ('t', Stands::For("%r")),
-    ('x', Stands::Name),
-    ('A', Stands::For("%A")),
-    ('a', Stands::For("%a")),
+const PATTERN: [(char, PatternMeaning); 11] = [
+    ('%', PatternMeaning::For("%%")),
+    ('j', PatternMeaning::For("%j")),
+    ('N', PatternMeaning::For("%n")),
+    ('n', PatternMeaning::For("%r")),
+    ('t', PatternMeaning::For("%r")),
+    ('x', PatternMeaning::Name),
+    ('A', PatternMeaning::For("%A")),
+    ('a', PatternMeaning::For("%a")),
     (
         'b',
-        Stands::Not("a part of an index is not known; leave it out"),
+        PatternMeaning::Not("a part of an index is not known; leave it out"),
     ),
-    ('u', Stands::Not("write your name itself")),
-    ('J', Stands::Not("there are no steps; write %j")),
+    ('u', PatternMeaning::Not("write your name itself")),
+    ('J', PatternMeaning::Not("there are no steps; write %j")),
 ];
 
 /// Translates the letters of a file name.
@@ -69,9 +69,9 @@ fn pattern(job: &Job<'_>, text: &str) -> Result<String, String> {
             )),
         };
         match PATTERN.iter().find(|(known, _)| Some(*known) == letter) {
-            Some((_, Stands::For(ours))) => file += ours,
-            Some((_, Stands::Not(why))) => return fail(why),
-            Some((_, Stands::Name)) => match job.name {
+            Some((_, PatternMeaning::For(ours))) => file += ours,
+            Some((_, PatternMeaning::Not(why))) => return fail(why),
+            Some((_, PatternMeaning::Name)) => match job.name {
                 None => return fail("the job has no name; give --job-name"),
                 Some(name) if name.contains('/') => {
                     return fail("the name has a / in it; write the file itself");

@@ -2,10 +2,10 @@
 
 use super::{
     Fault, Line, fault, gpus, in_words, pattern, shell_split,
-    values::{self, Job, Word},
+    values::{self, Job, SubmitFlag},
 };
 use Argument::{Bare, Optional, Required};
-use Meaning::{Always, Flag, Read, Refused};
+use OptionTranslation::{Always, Flag, Read, Refused};
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 
 /// Whether an option has a value.
@@ -17,11 +17,11 @@ pub(super) enum Argument {
 }
 
 /// Translation of an option.
-pub(super) enum Meaning {
+pub(super) enum OptionTranslation {
     /// Equivalent flag, with the same value.
     Flag(&'static str),
     /// Function that translates the value.
-    Read(fn(&Job<'_>, &str) -> Result<Vec<Word>, String>),
+    Read(fn(&Job<'_>, &str) -> Result<Vec<SubmitFlag>, String>),
     /// The requested behaviour is always in effect.
     Always,
     /// Not supported: the reason, and what to do instead.
@@ -33,10 +33,15 @@ pub(super) struct SlurmOption {
     pub long: &'static str,
     short: Option<char>,
     argument: Argument,
-    meaning: Meaning,
+    meaning: OptionTranslation,
 }
 
-const fn row(short: &str, long: &'static str, argument: Argument, meaning: Meaning) -> SlurmOption {
+const fn row(
+    short: &str,
+    long: &'static str,
+    argument: Argument,
+    meaning: OptionTranslation,
+) -> SlurmOption {
     let short = match short.as_bytes() {
         [letter] => Some(*letter as char),
         _ => None,
@@ -52,39 +57,41 @@ const fn row(short: &str, long: &'static str, argument: Argument, meaning: Meani
 /// With this option, lines of other batch systems are comments.
 pub(super) const IGNORE_PBS: &str = "ignore-pbs";
 
-const PROCESSES: Meaning = Refused(
+const PROCESSES: OptionTranslation = Refused(
     "one process is started on each node, with all that the node has; start more of them from the script, and leave \
      it out",
 );
-const BINDING: Meaning = Refused(
+const BINDING: OptionTranslation = Refused(
     "processes are not bound, nodes are allocated whole; let the program bind itself, and leave it \
      out",
 );
-const PROCESSORS: Meaning =
+const PROCESSORS: OptionTranslation =
     Refused("nodes are not chosen by their processors; name such nodes by a feature, --constraint");
-const WHOLE: Meaning = Refused("nodes are allocated whole, and are never shared; leave it out");
-const BURST_BUFFER: Meaning =
+const WHOLE: OptionTranslation =
+    Refused("nodes are allocated whole, and are never shared; leave it out");
+const BURST_BUFFER: OptionTranslation =
     Refused("burst buffers are not supported; let the script move its files, and leave it out");
-const ACCOUNT: Meaning =
+const ACCOUNT: OptionTranslation =
     Refused("jobs run as the submitting user, named by the token; leave it out");
-const COMMAND_LINE: Meaning = Refused("it belongs on the command line; see lattice submit --help");
-const CLUSTER: Meaning = Refused(
+const COMMAND_LINE: OptionTranslation =
+    Refused("it belongs on the command line; see lattice submit --help");
+const CLUSTER: OptionTranslation = Refused(
     "only the cluster of the context file is used; leave it out, and give --context on the command \
      line",
 );
-const PRIORITY: Meaning =
+const PRIORITY: OptionTranslation =
     Refused("priority is a class here; write #LATTICE --class, 0 to 10 (5 when it is left out)");
-const GROUPS: Meaning = Refused(
+const GROUPS: OptionTranslation = Refused(
     "nodes are of as few groups as possible anyway; leave it out, or write #LATTICE --spread",
 );
-const BOOT: Meaning = Refused("nodes are not rebooted for a job; leave it out");
-const SETTING: Meaning = Refused(
+const BOOT: OptionTranslation = Refused("nodes are not rebooted for a job; leave it out");
+const SETTING: OptionTranslation = Refused(
     "that is not set for a job; leave it out, or set it in the \
     script",
 );
-const GPU_SETTING: Meaning =
+const GPU_SETTING: OptionTranslation =
     Refused("that is not set for a job; leave it out, and give --gpus-per-node");
-const CONTAINER: Meaning =
+const CONTAINER: OptionTranslation =
     Refused("no container is started; start it in the script, and leave it out");
 
 /// All options, by name.
@@ -363,9 +370,9 @@ pub(super) static OPTIONS: &[SlurmOption] = &[
 
 impl SlurmOption {
     /// Translates the option to flags of `lattice submit`.
-    pub fn read(&self, value: &str, job: &Job<'_>) -> Result<Vec<Word>, String> {
+    pub fn read(&self, value: &str, job: &Job<'_>) -> Result<Vec<SubmitFlag>, String> {
         match self.meaning {
-            Flag(flag) => Ok(vec![Word::new(flag, value)]),
+            Flag(flag) => Ok(vec![SubmitFlag::new(flag, value)]),
             Read(read) => read(job, value),
             Always => Ok(Vec::new()),
             Refused(reason) => Err(reason.to_owned()),

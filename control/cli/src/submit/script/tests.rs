@@ -12,7 +12,7 @@ fn said(line: &str) -> CommandLineFlags {
 }
 
 /// Returns the flags, or all mistakes, one per line.
-fn judged(file: &str, text: &str, outside: &Outside<'_>) -> Result<Vec<Directive>, String> {
+fn judged(file: &str, text: &str, outside: &ScriptContext<'_>) -> Result<Vec<Directive>, String> {
     let header = super::read(text, outside);
     let told = header.faults.iter();
     let told: Vec<String> = told.map(|fault| format!("{file}:{fault}")).collect();
@@ -24,7 +24,7 @@ fn judged(file: &str, text: &str, outside: &Outside<'_>) -> Result<Vec<Directive
 
 fn read(text: &str, said: &CommandLineFlags) -> Result<Vec<Directive>, String> {
     let (file, name) = ("job.sh", Some("job.sh"));
-    judged(file, text, &Outside { name, said })
+    judged(file, text, &ScriptContext { name, said })
 }
 
 /// Returns the words that Slurm's options translate to, or the first mistake.
@@ -324,7 +324,7 @@ fn files_are_named_in_our_letters() {
     }
     refused("-o %x -J a/b", "--output", "the name has a / in it");
     let text = "#SBATCH -o %x\n";
-    let stdin = Outside {
+    let stdin = ScriptContext {
         name: None,
         said: &said(""),
     };
@@ -614,7 +614,7 @@ fn lines_that_nobody_would_read_are_refused() {
 fn outcome(file: &str, text: &str) -> String {
     let said = said("");
     let name = Some(file);
-    let lines: Vec<String> = match judged(file, text, &Outside { name, said: &said }) {
+    let lines: Vec<String> = match judged(file, text, &ScriptContext { name, said: &said }) {
         Ok(all) => all
             .iter()
             .map(|one| format!("{}: {}", one.place(), one.given.words.join(" ")))

@@ -1,19 +1,19 @@
 //! Values of Slurm's options, translated.
 
-use super::{Directive, Outside};
+use super::{Directive, ScriptContext};
 use lattice_api::duration;
 use lattice_quorum_types::hostlist;
 
 /// Flag of `lattice submit`, with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct SubmitFlag {
     pub flag: &'static str,
     pub value: Option<String>,
     /// Flag that this one accompanies.
     pub with: Option<&'static str>,
 }
 
-impl Word {
+impl SubmitFlag {
     pub fn new(flag: &'static str, value: impl Into<String>) -> Self {
         Self {
             flag,
@@ -24,7 +24,7 @@ impl Word {
 }
 
 /// Translated flags, or what is wrong with the value.
-pub(super) type Words = Result<Vec<Word>, String>;
+pub(super) type Translation = Result<Vec<SubmitFlag>, String>;
 
 /// Values of other options that the translation of an option depends on.
 pub(super) struct Job<'a> {
@@ -47,7 +47,7 @@ impl<'a> Job<'a> {
     pub fn of(
         their: impl Fn(&str) -> Option<&'a str>,
         ours: &'a [Directive],
-        outside: &Outside<'a>,
+        outside: &ScriptContext<'a>,
     ) -> Self {
         let our = |flag: &str| {
             let found = ours.iter().find(|directive| directive.given.flag == flag)?;
@@ -86,9 +86,9 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-pub(super) fn nodes(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn nodes(_: &Job<'_>, text: &str) -> Translation {
     match is_number(text) {
-        true => Ok(vec![Word::new("nodes", text)]),
+        true => Ok(vec![SubmitFlag::new("nodes", text)]),
         false if text.contains('-') => Err(format!(
             "{text:?}: a range is not supported; write one number"
         )),
@@ -98,7 +98,7 @@ pub(super) fn nodes(_: &Job<'_>, text: &str) -> Words {
     }
 }
 
-pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Words {
+pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Translation {
     let list = hosts(text)?;
     let listed = count(text).unwrap_or(0);
     match job.nodes {
@@ -110,20 +110,20 @@ pub(super) fn nodelist(job: &Job<'_>, text: &str) -> Words {
             "it names {listed} nodes, and --nodes is {nodes}; give the same number, or write \
              #LATTICE --nodelist, of which --nodes many are used"
         )),
-        Some(_) => Ok(vec![Word::new("nodelist", list)]),
+        Some(_) => Ok(vec![SubmitFlag::new("nodelist", list)]),
         None => Ok(vec![
-            Word::new("nodelist", list),
+            SubmitFlag::new("nodelist", list),
             // All of the named nodes are requested, as in sbatch.
-            Word {
+            SubmitFlag {
                 with: Some("nodelist"),
-                ..Word::new("nodes", listed.to_string())
+                ..SubmitFlag::new("nodes", listed.to_string())
             },
         ]),
     }
 }
 
-pub(super) fn exclude(_: &Job<'_>, text: &str) -> Words {
-    Ok(vec![Word::new("exclude", hosts(text)?)])
+pub(super) fn exclude(_: &Job<'_>, text: &str) -> Translation {
+    Ok(vec![SubmitFlag::new("exclude", hosts(text)?)])
 }
 
 /// Checks a hostlist; a file name is rejected.
@@ -139,7 +139,7 @@ fn hosts(text: &str) -> Result<&str, String> {
 
 /// Reads `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
 /// `days-hours:minutes:seconds`. 0 and UNLIMITED mean no limit, as without `--time`.
-pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn time(_: &Job<'_>, text: &str) -> Translation {
     let is_unlimited = ["unlimited", "infinite", "-1"]
         .iter()
         .any(|none| text.eq_ignore_ascii_case(none));
@@ -167,13 +167,13 @@ pub(super) fn time(_: &Job<'_>, text: &str) -> Words {
         _ => text.to_owned(),
     };
     match duration::parse(&ours) {
-        Ok(_) => Ok(vec![Word::new("walltime", ours)]),
+        Ok(_) => Ok(vec![SubmitFlag::new("walltime", ours)]),
         Err(error) => Err(fail(error.reason)),
     }
 }
 
 /// Reads the memory per node: a number with K, M, G or T (powers of 1,024); without a unit, M.
-pub(super) fn memory(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn memory(_: &Job<'_>, text: &str) -> Translation {
     let wrong = || format!("{text:?} is not a valid size; write it like 512G, 16000M or 1T");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -190,12 +190,12 @@ pub(super) fn memory(_: &Job<'_>, text: &str) -> Words {
     match mib.ok_or_else(wrong)? {
         // 0 means all memory of a node, which an allocation always gets.
         0 => Ok(Vec::new()),
-        mib => Ok(vec![Word::new("memory", format!("{mib}MiB"))]),
+        mib => Ok(vec![SubmitFlag::new("memory", format!("{mib}MiB"))]),
     }
 }
 
 /// Reads `a`, or `a&b`.
-pub(super) fn features(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn features(_: &Job<'_>, text: &str) -> Translation {
     let refused = |what: &str| {
         Err(format!(
             "{text:?}: {what} is not supported; every node has all features, as in a&b"
@@ -213,23 +213,23 @@ pub(super) fn features(_: &Job<'_>, text: &str) -> Words {
         true => Err(format!("{text:?}: a feature is missing; write it like a&b")),
         false => Ok(names
             .into_iter()
-            .map(|name| Word::new("feature", name))
+            .map(|name| SubmitFlag::new("feature", name))
             .collect()),
     }
 }
 
-pub(super) fn vcluster(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn vcluster(_: &Job<'_>, text: &str) -> Translation {
     match text.contains(',') {
         true => Err(format!(
             "{text:?}: a job runs in one vCluster; name one of them"
         )),
-        false => Ok(vec![Word::new("vcluster", text)]),
+        false => Ok(vec![SubmitFlag::new("vcluster", text)]),
     }
 }
 
-pub(super) fn folder(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn folder(_: &Job<'_>, text: &str) -> Translation {
     match text.starts_with('/') {
-        true => Ok(vec![Word::new("chdir", text)]),
+        true => Ok(vec![SubmitFlag::new("chdir", text)]),
         false => Err(format!(
             "{text:?}: a relative path is not known on the nodes; write the absolute path"
         )),
@@ -237,7 +237,7 @@ pub(super) fn folder(_: &Job<'_>, text: &str) -> Words {
 }
 
 /// Reads `NONE`, or `NAME=VALUE` pairs separated by commas.
-pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn export(_: &Job<'_>, text: &str) -> Translation {
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());
     }
@@ -252,7 +252,7 @@ pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
         }
         match pair.split_once('=') {
             Some((name, value)) if !name.is_empty() && !value.contains(['\'', '"']) => {
-                words.push(Word::new("env", pair));
+                words.push(SubmitFlag::new("env", pair));
             }
             Some(_) => {
                 return Err(format!(
@@ -269,24 +269,24 @@ pub(super) fn export(_: &Job<'_>, text: &str) -> Words {
     Ok(words)
 }
 
-pub(super) fn hold(_: &Job<'_>, _: &str) -> Words {
-    Ok(vec![Word {
+pub(super) fn hold(_: &Job<'_>, _: &str) -> Translation {
+    Ok(vec![SubmitFlag {
         flag: "hold",
         value: None,
         with: None,
     }])
 }
 
-pub(super) fn requeue(_: &Job<'_>, _: &str) -> Words {
-    Ok(vec![Word::new("requeue", "always")])
+pub(super) fn requeue(_: &Job<'_>, _: &str) -> Translation {
+    Ok(vec![SubmitFlag::new("requeue", "always")])
 }
 
-pub(super) fn no_requeue(_: &Job<'_>, _: &str) -> Words {
-    Ok(vec![Word::new("requeue", "never")])
+pub(super) fn no_requeue(_: &Job<'_>, _: &str) -> Translation {
+    Ok(vec![SubmitFlag::new("requeue", "never")])
 }
 
 /// Accepts the one value that is always in effect.
-fn only(text: &str, so: &str, why: &str) -> Words {
+fn only(text: &str, so: &str, why: &str) -> Translation {
     match text.eq_ignore_ascii_case(so) {
         true => Ok(Vec::new()),
         false => Err(format!("{text:?}: {why}")),
@@ -297,7 +297,7 @@ const ONE_PROCESS: &str = "one process is started on each node, with all that th
                            the script, and leave it out";
 
 /// Accepts only a number of processes equal to the number of nodes.
-pub(super) fn processes(job: &Job<'_>, text: &str) -> Words {
+pub(super) fn processes(job: &Job<'_>, text: &str) -> Translation {
     let nodes = job.nodes_here.unwrap_or(1);
     match job.is_unknown || text.parse() == Ok(nodes) {
         true => Ok(Vec::new()),
@@ -308,17 +308,17 @@ pub(super) fn processes(job: &Job<'_>, text: &str) -> Words {
     }
 }
 
-pub(super) fn processes_of_a_node(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn processes_of_a_node(_: &Job<'_>, text: &str) -> Translation {
     only(text, "1", ONE_PROCESS)
 }
 
-pub(super) fn one_processor(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn one_processor(_: &Job<'_>, text: &str) -> Translation {
     let why = "a process has all processors of its node, however many those are; leave it out, or name such nodes by \
                a feature, --constraint";
     only(text, "1", why)
 }
 
-pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Translation {
     only(
         text,
         "",
@@ -326,7 +326,7 @@ pub(super) fn exclusive(_: &Job<'_>, text: &str) -> Words {
     )
 }
 
-pub(super) fn ended_with_its_dependency(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn ended_with_its_dependency(_: &Job<'_>, text: &str) -> Translation {
     only(
         text,
         "yes",
@@ -334,7 +334,7 @@ pub(super) fn ended_with_its_dependency(_: &Job<'_>, text: &str) -> Words {
     )
 }
 
-pub(super) fn no_mail(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn no_mail(_: &Job<'_>, text: &str) -> Translation {
     only(
         text,
         "none",
@@ -342,7 +342,7 @@ pub(super) fn no_mail(_: &Job<'_>, text: &str) -> Words {
     )
 }
 
-pub(super) fn appended(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn appended(_: &Job<'_>, text: &str) -> Translation {
     only(
         text,
         "append",
@@ -350,7 +350,7 @@ pub(super) fn appended(_: &Job<'_>, text: &str) -> Words {
     )
 }
 
-pub(super) fn all_nodes_ready(_: &Job<'_>, text: &str) -> Words {
+pub(super) fn all_nodes_ready(_: &Job<'_>, text: &str) -> Translation {
     only(
         text,
         "1",

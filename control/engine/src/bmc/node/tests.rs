@@ -9,7 +9,7 @@ fn node() -> Node {
     let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty}";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
     let name = NodeId::new("gpu001").unwrap();
-    Node::new(name, Selector::Only, Wrong::new(table))
+    Node::new(name, Selector::Only, BmcHealth::new(table))
 }
 
 fn tells(setting: Reading<&str>, health: &str) -> BmcReport {
@@ -36,8 +36,8 @@ fn tells(setting: Reading<&str>, health: &str) -> BmcReport {
     }
 }
 
-fn look(at: u64) -> Look {
-    Look {
+fn look(at: u64) -> ReadingCause {
+    ReadingCause {
         at: UnixMillis(at),
         cause: Cause::Periodic,
     }
@@ -92,7 +92,10 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
     // From here on a change is read twice before it counts, as usual.
     let (next, looked) = node.take(&tells(Reading::Present("d"), "OK"), &look(9));
     let differs = vec![Class::Bios];
-    assert_eq!((next, looked), (Next::Confirm, Looked::Read { differs }));
+    assert_eq!(
+        (next, looked),
+        (NextReadingStep::Confirm, RequestedReading::Read { differs })
+    );
     assert_eq!(bios(&node), told);
 }
 
@@ -104,9 +107,15 @@ fn what_a_bmc_names_is_confirmed_and_cleared_while_a_class_does_not_hold_still()
     for (at, seed, health, codes) in [(6, "c", "Critical", &critical), (7, "b", "OK", &Vec::new())]
     {
         let report = tells(Reading::Present(seed), health);
-        assert_eq!(node.looked(&report), Looked::Read { differs: vec![] });
+        assert_eq!(
+            node.looked(&report),
+            RequestedReading::Read { differs: vec![] }
+        );
         let (next, _) = node.take(&report, &look(at));
-        assert_eq!((next, named(&node)), (Next::Rest, (codes.clone(), true)));
+        assert_eq!(
+            (next, named(&node)),
+            (NextReadingStep::Rest, (codes.clone(), true))
+        );
     }
 }
 
@@ -117,7 +126,7 @@ fn after_silence_the_first_change_is_doubted_and_the_reason_stays() {
     node.take(&tells(Reading::failed("no answer"), "OK"), &look(1));
     let silent = bios(&node);
     let (next, _) = node.take(&tells(Reading::Present("b"), "OK"), &look(2));
-    assert_eq!((next, named(&node).1), (Next::Confirm, false));
+    assert_eq!((next, named(&node).1), (NextReadingStep::Confirm, false));
     assert_eq!(bios(&node), silent);
 }
 

@@ -1,8 +1,8 @@
 //! BMC events, read by control together with the other values.
 
 use super::*;
-use crate::history::{BmcDid, Item, Listing, What};
-use lattice_redfish::{DeedOf, DeedSeverity};
+use crate::history::{EventContent, HistoryItem, Listing, ReportedBmcEvent};
+use lattice_redfish::{BmcEventKind, BmcEventSeverity};
 use serde_json::json;
 
 const MANAGER: &str = "/redfish/v1/Managers/iDRAC.Embedded.1";
@@ -25,22 +25,22 @@ async fn started(tree: Tree) -> (FakeBmc, tempfile::TempDir, PathBuf) {
 
 impl BmcFixture {
     /// Events of the BMC, oldest first.
-    async fn deeds(&self) -> Vec<BmcDid> {
+    async fn deeds(&self) -> Vec<ReportedBmcEvent> {
         let items = self
             .history
             .list("gpu001".to_owned(), Listing::default(), 1_000);
         let items = items.await.unwrap().into_iter().rev();
         let of = |item| match item {
-            Item::Event(happened) => match happened.what {
-                What::Bmc(did) => Some(*did),
+            HistoryItem::Event(happened) => match happened.what {
+                EventContent::Bmc(did) => Some(*did),
                 _ => None,
             },
-            Item::Change(_) => None,
+            HistoryItem::Change(_) => None,
         };
         items.filter_map(of).collect()
     }
 
-    async fn until_deeds(&self, count: usize) -> Vec<BmcDid> {
+    async fn until_deeds(&self, count: usize) -> Vec<ReportedBmcEvent> {
         let ends_at = Instant::now() + Duration::from_secs(60);
         loop {
             let deeds = self.deeds().await;
@@ -86,7 +86,7 @@ async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_re
     let deeds = fixture.until_deeds(1).await;
     let told = fixture.until_entries("gpu001", 2).await;
     assert_eq!(change(&told[1]).1, "7.10.50.00");
-    let DeedOf::Task {
+    let BmcEventKind::Task {
         name,
         state,
         started_at,
@@ -145,7 +145,7 @@ async fn new_entries_are_told_whatever_the_clock_and_a_bmc_without_lists_tells_n
     assert!(bmc.add(IML, flashed));
     let deeds = fixture.until_deeds(2).await;
     assert_eq!(deeds.len(), 2, "{deeds:#?}");
-    assert_eq!(deeds[0].deed.severity, DeedSeverity::Critical);
+    assert_eq!(deeds[0].deed.severity, BmcEventSeverity::Critical);
     assert_eq!((deeds[0].deed.at, deeds[1].deed.at), (None, Some(192_000)));
     assert_eq!(deeds[1].believed(), None);
 

@@ -45,7 +45,10 @@ async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node(
     // Every value except power answers, and an operator requests a reading.
     bmc.break_path("/redfish/v1/Chassis*", Fault::Slow { ms: 600_000 });
     let looked = fixture.readings.look(&id("gpu001"), "ada", LONG).await;
-    assert!(matches!(looked, Some(Looked::Read { .. })), "{looked:?}");
+    assert!(
+        matches!(looked, Some(RequestedReading::Read { .. })),
+        "{looked:?}"
+    );
     let hung = seen(&fixture.readings).unwrap();
     assert!(!hung.power.draw.is_known(), "{hung:?}");
     let requests = bmc.counters().requests;

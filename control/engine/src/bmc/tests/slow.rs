@@ -1,6 +1,6 @@
 //! A BMC with complete readings that take longer than a request waits.
 
-use super::{super::reading_requests::Ask, *};
+use super::{super::reading_requests::ReadingRequest, *};
 use tokio::sync::mpsc;
 
 #[tokio::test]
@@ -17,12 +17,15 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
     let node = id("gpu001");
     fixture.until("who reads it", |r| r.parts(&node)).await;
     let look = |who: &'static str, within| fixture.readings.look(&node, who, within);
-    let read = Some(Looked::Read { differs: vec![] });
+    let read = Some(RequestedReading::Read { differs: vec![] });
     assert_eq!(look("ada", LONG).await, read);
     let first = fixture.readings.parts(&node).unwrap().read_at;
     bmc.break_path("/redfish/v1/Chassis*", Fault::Slow { ms: 300 });
     let within = Duration::from_millis(100);
-    assert_eq!(look("ada", within).await, Some(Looked::Late { within }));
+    assert_eq!(
+        look("ada", within).await,
+        Some(RequestedReading::Late { within })
+    );
     let is_over = |r: &Readings| (r.parts(&node)?.read_at > first).then_some(());
     fixture.until("the end of that look", is_over).await;
     let requests = bmc.counters().requests;
@@ -30,7 +33,10 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
     assert_eq!(bmc.counters().requests, requests, "no other look was made");
     // The reading answers one request only, and only of the same principal.
     for who in ["ada", "ben"] {
-        assert_eq!(look(who, within).await, Some(Looked::Late { within }));
+        assert_eq!(
+            look(who, within).await,
+            Some(RequestedReading::Late { within })
+        );
         assert_eq!(look(who, LONG).await, read, "{who}");
     }
     assert!(bmc.counters().requests > requests);
@@ -39,7 +45,7 @@ async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
 /// A BMC reader that answers as a test requires.
 struct Reader {
     readings: Readings,
-    asks: mpsc::Receiver<Ask>,
+    asks: mpsc::Receiver<ReadingRequest>,
 }
 
 impl Reader {
@@ -53,7 +59,7 @@ impl Reader {
     async fn answers(&mut self, who: &str) {
         let ask = self.asks.recv().await.unwrap();
         assert_eq!(ask.who, who);
-        let _ = ask.answer.send(Looked::Read { differs: vec![] });
+        let _ = ask.answer.send(RequestedReading::Read { differs: vec![] });
     }
 }
 
@@ -64,11 +70,11 @@ async fn a_question_that_was_not_taken_is_asked_anew() {
     let node = id("gpu001");
     let mut reader = Reader::of(&node);
     let readings = reader.readings.clone();
-    let late = Some(Looked::Late { within: SHORT });
+    let late = Some(RequestedReading::Late { within: SHORT });
     assert_eq!(readings.look(&node, "ada", SHORT).await, late);
     // There is no room for another request while the first one waits.
     assert_eq!(readings.look(&node, "ben", SHORT).await, late);
-    let read = Some(Looked::Read { differs: vec![] });
+    let read = Some(RequestedReading::Read { differs: vec![] });
     let answers = tokio::spawn(async move {
         for who in ["ada", "ben"] {
             reader.answers(who).await;
@@ -89,7 +95,7 @@ async fn who_goes_away_finds_the_look_when_they_are_back() {
     let look = tokio::time::timeout(SHORT, readings.look(&node, "ada", LONG));
     assert!(look.await.is_err());
     reader.answers("ada").await;
-    let read = Some(Looked::Read { differs: vec![] });
+    let read = Some(RequestedReading::Read { differs: vec![] });
     assert_eq!(readings.look(&node, "ada", SHORT).await, read);
 }
 
@@ -99,8 +105,8 @@ async fn a_look_that_sees_a_fault_first_does_not_confirm_it() {
     let mut reader = Reader::of(&node);
     let readings = reader.readings.clone();
     readings.put_parts(node.clone(), Parts::naming([]));
-    let late = Some(Looked::Late { within: SHORT });
-    let read = Some(Looked::Read { differs: vec![] });
+    let late = Some(RequestedReading::Late { within: SHORT });
+    let read = Some(RequestedReading::Read { differs: vec![] });
     assert_eq!(readings.look(&node, "ada", SHORT).await, late);
     readings.put_parts(node.clone(), Parts::naming([Parts::critical()]));
     reader.answers("ada").await;

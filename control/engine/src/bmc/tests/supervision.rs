@@ -12,7 +12,7 @@ fn silent(readings: &Readings) -> Option<String> {
     Some(silent.evidence.clone())
 }
 
-async fn asked(fixture: &BmcFixture) -> Looked {
+async fn asked(fixture: &BmcFixture) -> RequestedReading {
     let node = id(NODE);
     fixture.readings.look(&node, "ada", LONG).await.unwrap()
 }
@@ -35,12 +35,15 @@ async fn a_file_of_authorities_that_goes_is_the_reason_until_it_is_back() {
     assert!(why.contains("No such file"), "{why}");
     let power = fixture.readings.power(&id(NODE)).unwrap();
     assert_eq!(power.power.draw, Reading::failed(why.clone()));
-    assert_eq!(asked(&fixture).await, Looked::Silent { why });
+    assert_eq!(asked(&fixture).await, RequestedReading::Silent { why });
 
     let made = rcgen::generate_simple_self_signed(["b".to_owned()]).unwrap();
     fs::write(&ca, made.cert.pem()).unwrap();
     // Before the end of the minute after which an attempt is made without a request.
-    assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
+    assert!(matches!(
+        asked(&fixture).await,
+        RequestedReading::Read { .. }
+    ));
     fixture
         .until("no silence", |r| silent(r).is_none().then_some(()))
         .await;
@@ -68,7 +71,10 @@ async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
     assert!(why.contains("panicked"), "{why}");
     assert_eq!(bmc.counters().sessions, 0);
     breaks.store(false, Ordering::Relaxed);
-    assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
+    assert!(matches!(
+        asked(&fixture).await,
+        RequestedReading::Read { .. }
+    ));
     fixture
         .until("no silence", |r| silent(r).is_none().then_some(()))
         .await;
@@ -110,13 +116,19 @@ async fn what_was_named_outlasts_a_worker_that_breaks_down_until_the_bmc_says_th
     // The worker restarts, and its first reading gets no answer.
     breaks.store(false, Ordering::Relaxed);
     bmc.break_path("*", Fault::Reset);
-    assert!(matches!(asked(&fixture).await, Looked::Silent { .. }));
+    assert!(matches!(
+        asked(&fixture).await,
+        RequestedReading::Silent { .. }
+    ));
     let another = |r: &Readings| silent(r).filter(|now| *now != why);
     fixture.until("its own silence", another).await;
     assert!(is_named(&fixture.readings));
     health("OK");
     bmc.heal();
-    assert!(matches!(asked(&fixture).await, Looked::Read { .. }));
+    assert!(matches!(
+        asked(&fixture).await,
+        RequestedReading::Read { .. }
+    ));
     fixture
         .until("it is over", |r| {
             (silent(r).is_none() && !is_named(r)).then_some(())

@@ -1,6 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::history::{Item, Listing};
+use crate::history::{HistoryItem, Listing};
 
 const MINUTE: u64 = 60_000;
 /// 2026-11-22.
@@ -14,11 +14,11 @@ fn lists(names: &[&str]) -> BTreeSet<ResourcePath> {
     names.iter().map(|name| list(name)).collect()
 }
 
-fn logged(identity: u64, at: Option<u64>, severity: DeedSeverity, message: &str) -> Deed {
-    Deed {
+fn logged(identity: u64, at: Option<u64>, severity: BmcEventSeverity, message: &str) -> BmcEvent {
+    BmcEvent {
         identity,
         list: list("IML"),
-        of: DeedOf::Log {
+        of: BmcEventKind::Log {
             log: "IML".to_owned(),
         },
         systems: vec!["1".to_owned()],
@@ -29,43 +29,47 @@ fn logged(identity: u64, at: Option<u64>, severity: DeedSeverity, message: &str)
     }
 }
 
-fn warning(identity: u64, at: u64) -> Deed {
+fn warning(identity: u64, at: u64) -> BmcEvent {
     let message = format!("warning {identity}");
-    logged(identity, Some(at), DeedSeverity::Warning, &message)
+    logged(identity, Some(at), BmcEventSeverity::Warning, &message)
 }
 
-fn task(identity: u64, at: u64) -> Deed {
-    Deed {
+fn task(identity: u64, at: u64) -> BmcEvent {
+    BmcEvent {
         list: list("Tasks"),
-        of: DeedOf::Task {
+        of: BmcEventKind::Task {
             name: "BIOS Update".to_owned(),
             state: "completed".to_owned(),
             started_at: Some(at - 5 * MINUTE),
         },
-        ..logged(identity, Some(at), DeedSeverity::Ok, "done")
+        ..logged(identity, Some(at), BmcEventSeverity::Ok, "done")
     }
 }
 
 /// State of a BMC that was read before.
-fn known() -> Remembered {
-    Remembered {
+fn known() -> ReportedEvents {
+    ReportedEvents {
         lists: lists(&["IML", "Tasks"]),
-        ..Remembered::default()
+        ..ReportedEvents::default()
     }
 }
 
-fn chosen(before: Remembered, deeds: &[Deed], now: u64) -> (Remembered, Vec<BmcDid>) {
+fn chosen(
+    before: ReportedEvents,
+    deeds: &[BmcEvent],
+    now: u64,
+) -> (ReportedEvents, Vec<ReportedBmcEvent>) {
     choose(before, (&lists(&["IML", "Tasks"]), deeds), now).unwrap()
 }
 
-fn shown(store: &HistoryStore) -> Vec<(u64, BmcDid)> {
+fn shown(store: &HistoryStore) -> Vec<(u64, ReportedBmcEvent)> {
     let items = store.list("gpu001", &Listing::default(), 10_000).unwrap();
     let items = items.into_iter().rev().map(|item| match item {
-        Item::Event(happened) => match happened.what {
-            What::Bmc(did) => (happened.when, *did),
+        HistoryItem::Event(happened) => match happened.what {
+            EventContent::Bmc(did) => (happened.when, *did),
             other => panic!("{other:?}"),
         },
-        Item::Change(told) => panic!("{told:?}"),
+        HistoryItem::Change(told) => panic!("{told:?}"),
     });
     items.collect()
 }
@@ -77,7 +81,7 @@ fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
     let deeds = [task(1, NOW - MINUTE), warning(2, NOW - 2 * MINUTE)];
     let read = lists(&["IML", "Tasks"]);
     let store = HistoryStore::open(&path).unwrap();
-    let add = |store: &HistoryStore, deeds: &[Deed], now| {
+    let add = |store: &HistoryStore, deeds: &[BmcEvent], now| {
         store.append_deeds("gpu001", (&read, deeds), now).unwrap()
     };
     assert_eq!(add(&store, &deeds, NOW), 2);
@@ -101,13 +105,13 @@ fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
 #[test]
 fn a_list_that_is_read_for_the_first_time_tells_its_newest_and_nothing_without_a_time() {
     let day = 86_400_000;
-    let mut deeds: Vec<Deed> = (1..=100)
+    let mut deeds: Vec<BmcEvent> = (1..=100)
         .map(|id| warning(id, NOW - (101 - id) * day))
         .collect();
-    deeds.push(logged(200, None, DeedSeverity::Critical, "no time"));
-    deeds.push(logged(201, Some(5), DeedSeverity::Critical, "1970"));
+    deeds.push(logged(200, None, BmcEventSeverity::Critical, "no time"));
+    deeds.push(logged(201, Some(5), BmcEventSeverity::Critical, "1970"));
     deeds.push(warning(202, NOW + day));
-    let (kept, lines) = chosen(Remembered::default(), &deeds, NOW);
+    let (kept, lines) = chosen(ReportedEvents::default(), &deeds, NOW);
     // An hour allows thirty lines.
     assert_eq!(lines.len(), MOST_HOURLY);
     assert!(lines.iter().all(|did| did.believed().is_some()));
@@ -119,11 +123,11 @@ fn a_list_that_is_read_for_the_first_time_tells_its_newest_and_nothing_without_a
         None
     );
     // A list that is new on a known BMC.
-    let before = Remembered {
+    let before = ReportedEvents {
         lists: lists(&["Tasks"]),
-        ..Remembered::default()
+        ..ReportedEvents::default()
     };
-    let old = logged(201, Some(5), DeedSeverity::Critical, "1970");
+    let old = logged(201, Some(5), BmcEventSeverity::Critical, "1970");
     let (_, lines) = chosen(before, &[old, task(300, NOW)], NOW);
     assert_eq!(lines.len(), 1);
 }
@@ -131,10 +135,15 @@ fn a_list_that_is_read_for_the_first_time_tells_its_newest_and_nothing_without_a
 #[test]
 fn a_clock_that_cannot_be_right_puts_an_entry_where_it_was_read() {
     let deeds = [
-        logged(1, Some(192_000), DeedSeverity::Critical, "1970"),
-        logged(2, None, DeedSeverity::Critical, "no time"),
-        logged(3, Some(NOW + 3_600_000), DeedSeverity::Critical, "tomorrow"),
-        logged(4, Some(NOW - MINUTE), DeedSeverity::Critical, "right"),
+        logged(1, Some(192_000), BmcEventSeverity::Critical, "1970"),
+        logged(2, None, BmcEventSeverity::Critical, "no time"),
+        logged(
+            3,
+            Some(NOW + 3_600_000),
+            BmcEventSeverity::Critical,
+            "tomorrow",
+        ),
+        logged(4, Some(NOW - MINUTE), BmcEventSeverity::Critical, "right"),
     ];
     let (_, lines) = chosen(known(), &deeds, NOW);
     let places: Vec<_> = lines
@@ -158,21 +167,21 @@ fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_crit
         logged(
             id,
             Some(NOW - 200 * 1_000 + id * 1_000),
-            DeedSeverity::Warning,
+            BmcEventSeverity::Warning,
             "fan",
         )
     };
-    let storm: Vec<Deed> = (1..=100).map(same).collect();
+    let storm: Vec<BmcEvent> = (1..=100).map(same).collect();
     let (kept, lines) = chosen(known(), &storm, NOW);
     assert_eq!(lines.len(), 1);
     assert_eq!((lines[0].count, lines[0].deed.at), (100, storm[99].at));
     assert_eq!(lines[0].first_at, storm[0].at);
 
-    let mut many: Vec<Deed> = (1_000..1_200).map(|id| warning(id, NOW)).collect();
+    let mut many: Vec<BmcEvent> = (1_000..1_200).map(|id| warning(id, NOW)).collect();
     many.push(logged(
         1,
         Some(NOW),
-        DeedSeverity::Critical,
+        BmcEventSeverity::Critical,
         "uncorrectable",
     ));
     many.push(task(2, NOW));
@@ -182,7 +191,7 @@ fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_crit
     assert_eq!(lines.len(), MOST_HOURLY - 1 + 2);
     let critical = lines
         .iter()
-        .find(|did| did.deed.severity == DeedSeverity::Critical);
+        .find(|did| did.deed.severity == BmcEventSeverity::Critical);
     assert_eq!(
         critical.unwrap().left_out,
         171,
@@ -190,7 +199,7 @@ fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_crit
     );
     let tasks = lines
         .iter()
-        .filter(|did| matches!(did.deed.of, DeedOf::Task { .. }));
+        .filter(|did| matches!(did.deed.of, BmcEventKind::Task { .. }));
     assert_eq!(tasks.map(|did| did.left_out).collect::<Vec<_>>(), [0]);
     // An hour later new lines are allowed.
     let (_, lines) = chosen(kept, &[warning(6_000, NOW)], NOW + HOUR_MS + 2);
@@ -201,24 +210,24 @@ fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_crit
 fn what_is_remembered_and_what_is_kept_are_bounded_and_tasks_are_kept_apart() {
     let mut kept = known();
     for round in 0..20_u64 {
-        let deeds: Vec<Deed> = (0..500).map(|id| warning(round * 500 + id, NOW)).collect();
+        let deeds: Vec<BmcEvent> = (0..500).map(|id| warning(round * 500 + id, NOW)).collect();
         kept = chosen(kept, &deeds, NOW + round).0;
     }
     assert_eq!(kept.known.len(), MOST_REMEMBERED);
 
     let store = HistoryStore::in_memory().unwrap();
     let read = lists(&["IML", "Tasks"]);
-    let add = |deeds: &[Deed], now| store.append_deeds("gpu001", (&read, deeds), now).unwrap();
+    let add = |deeds: &[BmcEvent], now| store.append_deeds("gpu001", (&read, deeds), now).unwrap();
     add(&[], NOW);
     add(&[task(1, NOW)], NOW);
     for hour in 1..=60 {
-        let deeds: Vec<Deed> = (0..40).map(|id| warning(hour * 100 + id, NOW)).collect();
+        let deeds: Vec<BmcEvent> = (0..40).map(|id| warning(hour * 100 + id, NOW)).collect();
         add(&deeds, NOW + hour * HOUR_MS);
     }
     let shown = shown(&store);
     let tasks = shown
         .iter()
-        .filter(|(_, did)| matches!(did.deed.of, DeedOf::Task { .. }));
+        .filter(|(_, did)| matches!(did.deed.of, BmcEventKind::Task { .. }));
     assert_eq!(tasks.count(), 1);
     let most = crate::history::line_kind::MOST_BMC_LOGGED;
     assert!(

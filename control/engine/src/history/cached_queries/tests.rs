@@ -42,14 +42,14 @@ async fn told(history: &History, records: Vec<Record>) {
     append.await.unwrap();
 }
 
-async fn asked(history: &History) -> Option<Since> {
+async fn asked(history: &History) -> Option<UnchangedSince> {
     let asked = vec![(NODE.to_owned(), Class::Nic, KEY.to_owned())];
     history.since_all(asked).await.pop().unwrap()
 }
 
-fn at(at: u64) -> Option<Since> {
+fn at(at: u64) -> Option<UnchangedSince> {
     let at_least = false;
-    Some(Since { at, at_least })
+    Some(UnchangedSince { at, at_least })
 }
 
 #[tokio::test]

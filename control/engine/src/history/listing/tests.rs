@@ -1,12 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::history::{
-    Cursor, DrainTurn, FromBmc, Note, Noted,
+    Cursor, DrainTurn, FromBmc, NodeObservation, TimedObservations,
     line_kind::{MOST_CHANGES, MOST_EVENTS, MOST_LIVENESS, MOST_TURNS},
 };
 use lattice_conformance::{
     ClassMark,
-    history::{Cause, Entry, Event, Happening, Record},
+    history::{Cause, Entry, Event, EventKind, Record},
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -37,14 +37,14 @@ fn event(seq: u64, at: u64) -> Record {
         count: 1,
         first_at: None,
         left_out: 0,
-        event: Happening::Driver {
+        event: EventKind::Driver {
             module: format!("m{seq}"),
         },
     })
 }
 
-fn drained() -> Noted {
-    Noted::Drain {
+fn drained() -> NodeObservation {
+    NodeObservation::Drain {
         turn: DrainTurn::Set,
         owner: "service:health".to_owned(),
         reason: "gpu.xid.79".to_owned(),
@@ -53,7 +53,7 @@ fn drained() -> Noted {
 }
 
 fn note(store: &HistoryStore, node: &str, when: u64) {
-    let note = Note {
+    let note = TimedObservations {
         node: node.to_owned(),
         happened: vec![(when, drained())],
         compared: None,
@@ -69,7 +69,7 @@ fn append(store: &HistoryStore, last: u64, records: &[Record]) -> u64 {
     store.append(NODE, read(7, last), records, NOW).unwrap()
 }
 
-fn whens(items: &[Item]) -> Vec<u64> {
+fn whens(items: &[HistoryItem]) -> Vec<u64> {
     items.iter().map(|item| item.place().when).collect()
 }
 
@@ -168,7 +168,9 @@ fn a_flood_of_events_costs_no_change_and_has_a_bound() {
     let many: Vec<Record> = (2..3 * MOST_EVENTS as u64).map(|n| event(n, n)).collect();
     append(&store, 3 * MOST_EVENTS as u64, &many);
     let all = store.list(NODE, &Listing::default(), usize::MAX).unwrap();
-    let changes = all.iter().filter(|item| matches!(item, Item::Change(_)));
+    let changes = all
+        .iter()
+        .filter(|item| matches!(item, HistoryItem::Change(_)));
     assert_eq!((all.len(), changes.count()), (MOST_EVENTS + 1, 1));
     assert_eq!(
         whens(&all)[0],
@@ -205,7 +207,7 @@ fn each_teller_has_places_of_its_own() {
     let turns: Vec<FromBmc> = turns.collect();
     store.append_bmc(NODE, &turns, NOW).unwrap();
     let alive = |when| {
-        let noted = Noted::Liveness {
+        let noted = NodeObservation::Liveness {
             is_alive: true,
             reason: None,
             left_out: 0,
@@ -213,7 +215,7 @@ fn each_teller_has_places_of_its_own() {
         };
         (when, noted)
     };
-    let liveness = Note {
+    let liveness = TimedObservations {
         node: NODE.to_owned(),
         happened: (1_000..9_000).map(alive).collect(),
         compared: None,
@@ -280,7 +282,7 @@ fn a_change_that_an_older_control_could_not_read_is_a_change_after_its_upgrade()
         assert_eq!(changes[0].told.entry.class, Class::Nic);
         let all = store.list(NODE, &Listing::default(), 9).unwrap();
         assert_eq!(whens(&all), [2_000, 1_000, 600]);
-        assert!(matches!(&all[1], Item::Change(_)));
+        assert!(matches!(&all[1], HistoryItem::Change(_)));
     }
 }
 
@@ -312,12 +314,12 @@ fn what_a_newer_agent_tells_is_kept_until_it_is_understood() {
     let kinds: Vec<&str> = all
         .iter()
         .map(|item| match item {
-            Item::Event(happened) => happened.what.kind(),
-            Item::Change(_) => CHANGE_KIND,
+            HistoryItem::Event(happened) => happened.what.kind(),
+            HistoryItem::Change(_) => CHANGE_KIND,
         })
         .collect();
     assert_eq!(kinds, ["driver", "flood"]);
-    assert!(matches!(&all[0], Item::Event(h) if matches!(h.what, What::Event(_))));
+    assert!(matches!(&all[0], HistoryItem::Event(h) if matches!(h.what, EventContent::Event(_))));
 }
 
 #[test]
@@ -326,7 +328,7 @@ fn what_is_compared_and_how_far_the_audit_was_read_outlive_a_restart_with_what_w
     let path = folder.path().join("history.redb");
     let store = HistoryStore::open(&path).unwrap();
     assert_eq!(store.noted().unwrap(), (BTreeMap::new(), None));
-    let noted = Note {
+    let noted = TimedObservations {
         node: NODE.to_owned(),
         happened: vec![(5_000, drained())],
         compared: Some(b"state".to_vec()),

@@ -6,7 +6,7 @@ use crate::{
     inputs::{
         Source,
         energy::{self, Series},
-        fetch::{OnDisk, Web},
+        fetch::{DiskFile, Web},
     },
     scheduling_config::{EnergyPriceConfig, seconds},
 };
@@ -59,7 +59,7 @@ impl Prices {
     async fn read(&self, core: &Core, read: &watch::Sender<Option<Series>>) {
         let (most, deadline) = (energy::MOST_BYTES, self.deadline);
         let mut file = match &self.origin {
-            Origin::File(path) => Some(OnDisk::new(path.clone(), deadline, most)),
+            Origin::File(path) => Some(DiskFile::new(path.clone(), deadline, most)),
             Origin::Url(..) => None,
         };
         loop {

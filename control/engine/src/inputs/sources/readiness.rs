@@ -6,7 +6,7 @@ use crate::{
     inputs::{
         self, Source, answer,
         fetch::Web,
-        readiness::{self, AskError, Lines, News, Turns},
+        readiness::{self, AskError, Lines, ReadinessChange, ReadinessSchedule},
     },
     scheduling_config::{DataReadinessConfig, filled, seconds},
 };
@@ -25,11 +25,11 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Readiness {
     pub(crate) web: Web,
     pub(crate) template: String,
-    pub(crate) pace: readiness::Pace,
+    pub(crate) pace: readiness::RequestPace,
     pub(crate) tick: Duration,
 }
 
-type Answered = (AllocationId, Result<Option<Fraction>, AskError>);
+type ReadinessAnswer = (AllocationId, Result<Option<Fraction>, AskError>);
 
 impl Readiness {
     pub(super) fn new(config: &DataReadinessConfig, client: &Client) -> Result<Self, SourceError> {
@@ -38,7 +38,7 @@ impl Readiness {
         Ok(Self {
             web: web(client, key, token, deadline_s, answer::MOST_BYTES)?,
             template: config.url.clone(),
-            pace: readiness::Pace {
+            pace: readiness::RequestPace {
                 refresh: seconds(config.refresh_s),
                 max_age: seconds(config.max_age_s),
                 at_a_time: config.at_a_time,
@@ -49,8 +49,9 @@ impl Readiness {
     }
 
     pub async fn follow(self, core: &Core) {
-        let mut turns = Turns::new(self.pace);
-        let mut asking: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
+        let mut turns = ReadinessSchedule::new(self.pace);
+        let mut asking: FuturesUnordered<BoxFuture<'static, ReadinessAnswer>> =
+            FuturesUnordered::new();
         let mut tick = Instant::now();
         let mut lines = Lines::new(tick);
         loop {
@@ -85,20 +86,20 @@ impl Readiness {
         }
     }
 
-    fn tell(&self, news: &News) {
+    fn tell(&self, news: &ReadinessChange) {
         let source = Source::DataReadiness;
         match news {
-            News::Fails(allocation, error) => {
+            ReadinessChange::Fails(allocation, error) => {
                 let failure = format!("{}: {error}", bare(&self.template));
                 tracing::warn!(%source, %allocation, %failure, "data readiness unavailable");
             }
-            News::Recovered(allocation) => {
+            ReadinessChange::Recovered(allocation) => {
                 tracing::info!(%source, %allocation, "data readiness available again");
             }
         }
     }
 
-    fn publish(&self, core: &Core, turns: &mut Turns) {
+    fn publish(&self, core: &Core, turns: &mut ReadinessSchedule) {
         let (ready, now) = (turns.ready(Instant::now()), core.now());
         let failing = turns.failing();
         let failure = |error| format!("{}: {error}", bare(&self.template));
@@ -118,7 +119,7 @@ impl Readiness {
         });
     }
 
-    fn ask(&self, of: &Allocation) -> BoxFuture<'static, Answered> {
+    fn ask(&self, of: &Allocation) -> BoxFuture<'static, ReadinessAnswer> {
         let url = filled(&self.template, |name| match name {
             "id" => Some(of.id.to_string()),
             "project" => Some(of.spec.project.to_string()),

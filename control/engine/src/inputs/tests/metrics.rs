@@ -1,9 +1,9 @@
 //! Metrics from a server that replies as the Prometheus API documents, and from a real Prometheus.
 
-use super::site::{DEADLINE, Does, OFTEN, PATIENCE, Site, web_within};
+use super::site::{DEADLINE, OFTEN, PATIENCE, ServiceBehaviour, Site, web_within};
 use crate::inputs::{
     fetch::FetchError,
-    metrics::{MOST_BYTES, Metrics, Missing},
+    metrics::{MOST_BYTES, Metrics, UnknownMetricReason},
 };
 use lattice_quorum_types::AllocationId;
 use reqwest::Url;
@@ -23,8 +23,8 @@ fn of(base: Url) -> Metrics {
     Metrics::new(web_within(DEADLINE, None, MOST_BYTES), base)
 }
 
-async fn said(text: &str) -> Result<f64, Missing> {
-    let site = Site::that(Does::Says(text.to_owned())).await;
+async fn said(text: &str) -> Result<f64, UnknownMetricReason> {
+    let site = Site::that(ServiceBehaviour::Says(text.to_owned())).await;
     of(site.url("/")).query("up", ID).await
 }
 
@@ -48,20 +48,20 @@ async fn one_number_is_taken_and_everything_else_is_missing() {
     assert_eq!(said(scalar).await, Ok(1.5));
     assert_eq!(said(&vector(&sample("a", "0.75"))).await, Ok(0.75));
     assert_eq!(said(&vector(&sample("a", "2e-3"))).await, Ok(0.002));
-    assert_eq!(said(&vector("")).await, Err(Missing::Nothing));
+    assert_eq!(said(&vector("")).await, Err(UnknownMetricReason::Nothing));
     let two = format!("{},{}", sample("a", "1"), sample("b", "2"));
     assert_eq!(
         said(&vector(&two)).await,
-        Err(Missing::Several { count: 2 })
+        Err(UnknownMetricReason::Several { count: 2 })
     );
     for found in ["NaN", "+Inf", "-Inf"] {
         let found = found.to_owned();
         let answer = said(&vector(&sample("a", &found))).await;
-        assert_eq!(answer, Err(Missing::NotFinite { found }));
+        assert_eq!(answer, Err(UnknownMetricReason::NotFinite { found }));
     }
     let histogram = r#"{"metric":{},"histogram":[1435781451.781,{"count":"1","sum":"2"}]}"#;
     let no_number = |found: &str| {
-        Err(Missing::NoNumber {
+        Err(UnknownMetricReason::NoNumber {
             found: found.to_owned(),
         })
     };
@@ -76,7 +76,7 @@ async fn one_number_is_taken_and_everything_else_is_missing() {
 #[tokio::test]
 async fn what_is_no_answer_of_prometheus_is_told_as_such() {
     let refused = r#"{"status":"error","errorType":"bad_data","error":"1:3: parse error"}"#;
-    let is = Err(Missing::Refused {
+    let is = Err(UnknownMetricReason::Refused {
         kind: "bad_data".to_owned(),
         reason: "1:3: parse error".to_owned(),
     });
@@ -89,23 +89,30 @@ async fn what_is_no_answer_of_prometheus_is_told_as_such() {
         &vector(&sample("a", "much")),
     ] {
         let answer = said(text).await;
-        assert!(matches!(answer, Err(Missing::Other { .. })), "{answer:?}");
+        assert!(
+            matches!(answer, Err(UnknownMetricReason::Other { .. })),
+            "{answer:?}"
+        );
     }
-    let site = Site::that(Does::Fails(503)).await;
-    let status = |status| Err(Missing::Unanswered(FetchError::Status { status }));
+    let site = Site::that(ServiceBehaviour::Fails(503)).await;
+    let status = |status| {
+        Err(UnknownMetricReason::Unanswered(FetchError::Status {
+            status,
+        }))
+    };
     assert_eq!(of(site.url("/")).query("up", ID).await, status(503));
-    site.now(Does::Fails(404));
+    site.now(ServiceBehaviour::Fails(404));
     assert_eq!(of(site.url("/")).query("up", ID).await, status(404));
-    site.now(Does::Hangs);
+    site.now(ServiceBehaviour::Hangs);
     let after = DEADLINE;
-    let late = Err(Missing::Unanswered(FetchError::Late { after }));
+    let late = Err(UnknownMetricReason::Unanswered(FetchError::Late { after }));
     assert_eq!(of(site.url("/")).query("up", ID).await, late);
 }
 
 #[tokio::test]
 async fn the_query_is_one_piece_of_the_url_and_names_the_allocation() {
     let path = "/base/api/v1/query?query=avg%28load%7Ballocation%3D%2242%22%7D%29+%26+1";
-    let site = Site::that(Does::Hangs).await;
+    let site = Site::that(ServiceBehaviour::Hangs).await;
     let metrics = of(site.url("/base/"));
     let query = r#"avg(load{allocation="$allocation"}) & 1"#;
     assert!(metrics.query(query, ID).await.is_err());
@@ -113,20 +120,20 @@ async fn the_query_is_one_piece_of_the_url_and_names_the_allocation() {
 }
 
 /// A real Prometheus that scrapes only itself.
-struct Real {
+struct RealPrometheus {
     child: Child,
     base: Url,
     _folder: tempfile::TempDir,
 }
 
-impl Drop for Real {
+impl Drop for RealPrometheus {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Real {
+impl RealPrometheus {
     /// `None` if Prometheus is not installed; with `LATTICE_REQUIRE_PEERS` that is a failure.
     async fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
@@ -168,7 +175,7 @@ impl Real {
 
 #[tokio::test]
 async fn a_real_prometheus_is_understood() {
-    let Some(real) = Real::start().await else {
+    let Some(real) = RealPrometheus::start().await else {
         return;
     };
     let web = web_within(Duration::from_secs(5), None, MOST_BYTES);
@@ -184,22 +191,22 @@ async fn a_real_prometheus_is_understood() {
     let none = metrics
         .query(r#"up{allocation="$allocation"}"#, other)
         .await;
-    assert_eq!(none, Err(Missing::Nothing));
+    assert_eq!(none, Err(UnknownMetricReason::Nothing));
     assert_eq!(metrics.query("scalar(up) * 1.5", ID).await, Ok(1.5));
     let nan = metrics.query("vector(0) / 0", ID).await;
     let found = "NaN".to_owned();
-    assert_eq!(nan, Err(Missing::NotFinite { found }));
+    assert_eq!(nan, Err(UnknownMetricReason::NotFinite { found }));
     let several = metrics.query("{job='itself'}", ID).await;
     assert!(
-        matches!(several, Err(Missing::Several { .. })),
+        matches!(several, Err(UnknownMetricReason::Several { .. })),
         "{several:?}"
     );
     let range = metrics.query("up[1m]", ID).await;
     let found = "matrix".to_owned();
-    assert_eq!(range, Err(Missing::NoNumber { found }));
+    assert_eq!(range, Err(UnknownMetricReason::NoNumber { found }));
     let wrong = metrics.query("up{", ID).await;
     assert!(
-        matches!(&wrong, Err(Missing::Refused { kind, .. }) if kind == "bad_data"),
+        matches!(&wrong, Err(UnknownMetricReason::Refused { kind, .. }) if kind == "bad_data"),
         "{wrong:?}"
     );
 }

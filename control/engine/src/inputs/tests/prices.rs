@@ -1,6 +1,8 @@
 //! Prices over real sockets and from files, with failing sources.
 
-use super::site::{Asking, DEADLINE, Does, Hand, OFTEN, Site, asking, core, empty, web};
+use super::site::{
+    DEADLINE, ManualClock, OFTEN, ReadingControl, ServiceBehaviour, Site, asking, core, empty, web,
+};
 use crate::{
     inputs::{
         Source,
@@ -10,7 +12,7 @@ use crate::{
 };
 use std::{fs, sync::Arc};
 
-fn prices(clock: &Hand, origin: Origin) -> Asking {
+fn prices(clock: &ManualClock, origin: Origin) -> ReadingControl {
     let asked = SourceRequest::Prices(Prices {
         origin,
         refresh: OFTEN,
@@ -26,11 +28,11 @@ fn price(view: &View) -> Option<f64> {
 
 #[tokio::test]
 async fn prices_go_on_while_their_source_fails_hangs_and_talks_nonsense() {
-    let clock = Hand::at_noon();
+    let clock = ManualClock::at_noon();
     let now = clock.seconds();
     let series = |price: i64, next: i64| {
         let (from, later, end) = (now - 10, now + 60, now + 3_600);
-        Does::Says(format!(
+        ServiceBehaviour::Says(format!(
             "timestamp,price\n{from},{price}\n{later},{next}\n{end},\n"
         ))
     };
@@ -42,19 +44,19 @@ async fn prices_go_on_while_their_source_fails_hangs_and_talks_nonsense() {
     control.shows("another", |v| price(v) == Some(81.0)).await;
     let source = Source::EnergyPrice;
     for (does, part) in [
-        (Does::Fails(503), "status 503"),
+        (ServiceBehaviour::Fails(503), "status 503"),
         (
-            Does::Says("<html>login</html>".to_owned()),
+            ServiceBehaviour::Says("<html>login</html>".to_owned()),
             "line 1: price: is missing",
         ),
-        (Does::Says(String::new()), "it has no price"),
+        (ServiceBehaviour::Says(String::new()), "it has no price"),
         (
-            Does::Redirects(site.url.clone()),
+            ServiceBehaviour::Redirects(site.url.clone()),
             "redirects are not followed",
         ),
-        (Does::Drips, "no answer within 0.3 s"),
-        (Does::Fails(500), "status 500"),
-        (Does::Hangs, "no answer within 0.3 s"),
+        (ServiceBehaviour::Drips, "no answer within 0.3 s"),
+        (ServiceBehaviour::Fails(500), "status 500"),
+        (ServiceBehaviour::Hangs, "no answer within 0.3 s"),
     ] {
         site.now(does.clone());
         control.fails(&source, part).await;
@@ -81,10 +83,10 @@ async fn prices_go_on_while_their_source_fails_hangs_and_talks_nonsense() {
 
 #[tokio::test]
 async fn a_series_that_ended_is_unknown_and_told_as_such() {
-    let clock = Hand::at_noon();
+    let clock = ManualClock::at_noon();
     let now = clock.seconds();
     let over = format!("{},10\n{},20\n", now - 100, now - 50);
-    let site = Site::that(Does::Says(over)).await;
+    let site = Site::that(ServiceBehaviour::Says(over)).await;
     let control = prices(&clock, Origin::Url(web(None, 1 << 20), site.url("/")));
     let source = Source::EnergyPrice;
     control.fails(&source, "it ended at ").await;
@@ -95,7 +97,7 @@ async fn a_series_that_ended_is_unknown_and_told_as_such() {
 async fn a_file_of_prices_that_is_spoiled_or_gone_leaves_the_last_good_ones_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.csv");
-    let clock = Hand::at_noon();
+    let clock = ManualClock::at_noon();
     let now = clock.seconds();
     let good = |price: i64| format!("{},{price}\n{},\n", now - 10, now + 3_600);
     fs::write(&path, good(-7)).unwrap();

@@ -3,7 +3,7 @@
 use crate::inputs::{
     answer::AnswerError,
     fetch::FetchError,
-    readiness::{AskError, Lines, News, Pace, Turns, read, said},
+    readiness::{AskError, Lines, ReadinessChange, ReadinessSchedule, RequestPace, read, said},
 };
 use lattice_placement::Fraction;
 use lattice_quorum_types::AllocationId;
@@ -15,8 +15,8 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_secs(5);
 const NOBODY: [u64; 0] = [];
 
-fn turns() -> Turns {
-    Turns::new(Pace {
+fn turns() -> ReadinessSchedule {
+    ReadinessSchedule::new(RequestPace {
         refresh: REFRESH,
         max_age: MAX_AGE,
         at_a_time: 2,
@@ -32,7 +32,7 @@ fn part(millionths: u32) -> Fraction {
     Fraction::millionths(millionths)
 }
 
-fn asked(turns: &mut Turns, now: Instant) -> Vec<u64> {
+fn asked(turns: &mut ReadinessSchedule, now: Instant) -> Vec<u64> {
     std::iter::from_fn(|| turns.next(now))
         .map(|id| id.0)
         .collect()
@@ -166,7 +166,7 @@ fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
         })
     };
     turns.follow(&ids([1, 2]), now);
-    let round = |turns: &mut Turns, now, of_bad| {
+    let round = |turns: &mut ReadinessSchedule, now, of_bad| {
         assert_eq!(asked(turns, now), [1, 2]);
         let told = turns.came(good, Ok(Some(part(1))), now);
         assert_eq!(told, None);
@@ -178,7 +178,7 @@ fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
         told
     };
     let first = round(&mut turns, now, Err(nonsense()));
-    assert_eq!(first, Some(News::Fails(bad, nonsense())));
+    assert_eq!(first, Some(ReadinessChange::Fails(bad, nonsense())));
     assert_eq!(turns.failing(), 1);
     for again in [Err(nonsense()), Err(LATE), Err(disliked())] {
         now += REFRESH;
@@ -187,12 +187,12 @@ fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
     }
     now += REFRESH;
     let recovered = round(&mut turns, now, Ok(None));
-    assert_eq!(recovered, Some(News::Recovered(bad)));
+    assert_eq!(recovered, Some(ReadinessChange::Recovered(bad)));
     assert_eq!(turns.failing(), 0);
     // An allocation that leaves takes its failure with it.
     now += REFRESH;
     let told = round(&mut turns, now, Err(LATE));
-    assert_eq!(told, Some(News::Fails(bad, LATE)));
+    assert_eq!(told, Some(ReadinessChange::Fails(bad, LATE)));
     turns.follow(&ids([1]), now);
     assert_eq!(turns.failing(), 0);
 }
@@ -215,7 +215,7 @@ fn a_source_that_fails_about_all_is_down_and_told_once() {
         }
     }
     // Reported before the source counted as down.
-    let fails = |id| News::Fails(AllocationId(id), LATE);
+    let fails = |id| ReadinessChange::Fails(AllocationId(id), LATE);
     assert_eq!(told, [fails(1), fails(2)]);
     assert_eq!(turns.failing(), 10);
     assert_eq!(turns.source(), None, "nothing was learnt since");
@@ -246,7 +246,10 @@ fn who_is_gone_when_its_turn_comes_says_nothing_of_the_source() {
         reason: reason.clone(),
     };
     let told = turns.came(AllocationId(2), Err(no_url()), now);
-    assert_eq!(told, Some(News::Fails(AllocationId(2), no_url())));
+    assert_eq!(
+        told,
+        Some(ReadinessChange::Fails(AllocationId(2), no_url()))
+    );
     assert_eq!(turns.source(), None);
     assert_eq!(asked(&mut turns, now), [3]);
 }

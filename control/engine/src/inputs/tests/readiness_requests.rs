@@ -1,10 +1,10 @@
 //! Data readiness requested over real sockets.
 
-use super::site::{Does, LONG, OFTEN, Site, asking, web};
+use super::site::{LONG, OFTEN, ServiceBehaviour, Site, asking, web};
 use crate::{
     inputs::{
         Source,
-        readiness::Pace,
+        readiness::RequestPace,
         sources::{Readiness, SourceRequest},
     },
     tasks::testing::world::World,
@@ -21,7 +21,7 @@ fn readiness(site: &Site, max_age: Duration) -> SourceRequest {
             "{}/ready?allocation={{id}}&project={{project}}&user={{user}}",
             site.url
         ),
-        pace: Pace {
+        pace: RequestPace {
             refresh: OFTEN,
             max_age,
             at_a_time: 4,
@@ -52,17 +52,17 @@ async fn each_that_waits_is_asked_about_by_its_own_names() {
         (of(first), r#"{"fraction": 0.8}"#),
         (of(second), r#"{"fraction": null}"#),
     ]);
-    let site = Site::that(Does::SaysOf(texts.clone())).await;
+    let site = Site::that(ServiceBehaviour::SaysOf(texts.clone())).await;
     let control = asking(world.core.clone(), readiness(&site, LONG));
     control
         .shows("the first", |v| ready(v) == eighty_of(first))
         .await;
     let source = Source::DataReadiness;
     // The source hangs: the last reply stays in use.
-    site.now(Does::Hangs);
+    site.now(ServiceBehaviour::Hangs);
     control.fails(&source, "no answer within 0.3 s").await;
     assert_eq!(ready(&control.view()), eighty_of(first));
-    site.now(Does::SaysOf(texts));
+    site.now(ServiceBehaviour::SaysOf(texts));
     control.answers(&source).await;
     // An allocation that has started is not requested any more.
     world.assign(first, "b1");
@@ -77,7 +77,7 @@ async fn what_was_said_is_forgotten_when_the_source_hangs_for_long() {
     let world = World::new();
     let first = world.waits(Requeue::Never);
     world.fold();
-    let said = Does::SaysOf([(of(first), r#"{"fraction": 0.8}"#)].into());
+    let said = ServiceBehaviour::SaysOf([(of(first), r#"{"fraction": 0.8}"#)].into());
     let site = Site::that(said.clone()).await;
     let control = asking(
         world.core.clone(),
@@ -86,7 +86,7 @@ async fn what_was_said_is_forgotten_when_the_source_hangs_for_long() {
     control
         .shows("the first", |v| ready(v) == eighty_of(first))
         .await;
-    site.now(Does::Hangs);
+    site.now(ServiceBehaviour::Hangs);
     control
         .shows("it is forgotten", |v| ready(v).is_empty())
         .await;
@@ -106,7 +106,7 @@ async fn an_allocation_that_the_source_dislikes_does_not_make_it_fail() {
         (of(good), r#"{"fraction": 0.8}"#),
         (of(bad), r#"{"fraction": 8}"#),
     ]);
-    let site = Site::that(Does::SaysOf(texts)).await;
+    let site = Site::that(ServiceBehaviour::SaysOf(texts)).await;
     let control = asking(world.core.clone(), readiness(&site, LONG));
     control
         .shows("the good", |v| ready(v) == eighty_of(good))

@@ -53,7 +53,7 @@ pub(super) const DEADLINE: Duration = Duration::from_millis(300);
 
 /// Behaviour of a site's service for a request.
 #[derive(Debug, Clone)]
-pub(super) enum Does {
+pub(super) enum ServiceBehaviour {
     Says(String),
     /// Replies by path and query.
     SaysOf(BTreeMap<String, &'static str>),
@@ -71,7 +71,7 @@ pub(super) enum Does {
 
 #[derive(Clone)]
 pub(super) struct Site {
-    does: Arc<Mutex<Does>>,
+    does: Arc<Mutex<ServiceBehaviour>>,
     asked: Arc<Mutex<Vec<String>>>,
     pub(super) url: String,
     _serving: Arc<Serving>,
@@ -86,7 +86,7 @@ impl Drop for Serving {
 }
 
 impl Site {
-    pub(super) async fn that(does: Does) -> Self {
+    pub(super) async fn that(does: ServiceBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let does = Arc::new(Mutex::new(does));
@@ -102,7 +102,7 @@ impl Site {
         }
     }
 
-    pub(super) fn now(&self, does: Does) {
+    pub(super) fn now(&self, does: ServiceBehaviour) {
         *self.does.lock().unwrap() = does;
     }
 
@@ -128,7 +128,7 @@ impl Site {
     }
 }
 
-type Shared = (Arc<Mutex<Does>>, Arc<Mutex<Vec<String>>>);
+type Shared = (Arc<Mutex<ServiceBehaviour>>, Arc<Mutex<Vec<String>>>);
 
 async fn answer(State((does, asked)): State<Shared>, request: Request) -> Response {
     let path = request.uri().path_and_query().unwrap().to_string();
@@ -137,23 +137,26 @@ async fn answer(State((does, asked)): State<Shared>, request: Request) -> Respon
     let shown = request.headers().get(AUTHORIZATION);
     let shows = |token| shown.is_some_and(|shown| shown == format!("Bearer {token}").as_str());
     match does {
-        Does::Says(text) => text.into_response(),
-        Does::SaysOf(texts) => match texts.get(&path) {
+        ServiceBehaviour::Says(text) => text.into_response(),
+        ServiceBehaviour::SaysOf(texts) => match texts.get(&path) {
             Some(text) => (*text).into_response(),
             None => StatusCode::NOT_FOUND.into_response(),
         },
-        Does::Fails(status) => StatusCode::from_u16(status).unwrap().into_response(),
-        Does::Hangs => std::future::pending().await,
-        Does::Drips => {
+        ServiceBehaviour::Fails(status) => StatusCode::from_u16(status).unwrap().into_response(),
+        ServiceBehaviour::Hangs => std::future::pending().await,
+        ServiceBehaviour::Drips => {
             let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
             Body::from_stream(first.chain(stream::pending())).into_response()
         }
-        Does::Redirects(to) => (StatusCode::FOUND, [("location", to)]).into_response(),
-        Does::SaysTo(token, text) | Does::SaysTogetherTo(token, text, _) if shows(token) => {
+        ServiceBehaviour::Redirects(to) => (StatusCode::FOUND, [("location", to)]).into_response(),
+        ServiceBehaviour::SaysTo(token, text)
+        | ServiceBehaviour::SaysTogetherTo(token, text, _)
+            if shows(token) =>
+        {
             text.into_response()
         }
-        Does::SaysTo(..) => StatusCode::UNAUTHORIZED.into_response(),
-        Does::SaysTogetherTo(_, _, others) => {
+        ServiceBehaviour::SaysTo(..) => StatusCode::UNAUTHORIZED.into_response(),
+        ServiceBehaviour::SaysTogetherTo(_, _, others) => {
             others.wait().await;
             StatusCode::UNAUTHORIZED.into_response()
         }
@@ -171,9 +174,9 @@ pub(super) fn web_within(deadline: Duration, token_file: Option<&Path>, most: us
 
 /// A clock that advances only on request.
 #[derive(Clone)]
-pub(super) struct Hand(Arc<AtomicU64>);
+pub(super) struct ManualClock(Arc<AtomicU64>);
 
-impl Hand {
+impl ManualClock {
     /// 2026-11-23T12:00:00Z.
     pub(super) fn at_noon() -> Self {
         Self(Arc::new(AtomicU64::new(1_795_435_200_000)))
@@ -188,7 +191,7 @@ impl Hand {
     }
 }
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> UnixMillis {
         UnixMillis(self.0.load(Ordering::Relaxed))
     }
@@ -259,17 +262,17 @@ pub(super) fn empty() -> Arc<ScriptedQuorum> {
 }
 
 /// A control that reads one source.
-pub(super) struct Asking {
+pub(super) struct ReadingControl {
     core: Arc<Core>,
     _task: Serving,
 }
 
-pub(super) fn asking(core: Arc<Core>, asked: SourceRequest) -> Asking {
+pub(super) fn asking(core: Arc<Core>, asked: SourceRequest) -> ReadingControl {
     let _task = Serving(tokio::spawn(asked.follow(core.clone())));
-    Asking { core, _task }
+    ReadingControl { core, _task }
 }
 
-impl Asking {
+impl ReadingControl {
     pub(super) fn view(&self) -> Arc<View> {
         self.core.view()
     }

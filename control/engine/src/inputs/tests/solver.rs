@@ -6,7 +6,7 @@ use crate::{
     tasks::testing::{allocation, entry},
     view::View,
 };
-use lattice_conformance::{Facts, NodeDocument, Reading};
+use lattice_conformance::{NodeDocument, NodeResources, Reading};
 use lattice_placement::{Factors, Fraction, Planner, Policy, StorageView};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand, view::Hot,
@@ -230,10 +230,10 @@ fn what_is_known_moves_the_factors_and_what_is_not_weighs_as_unknown() {
         node: "gpu001".to_owned(),
         topology_group: None,
         identity: Default::default(),
-        facts: Facts {
+        facts: NodeResources {
             gpu_count: Reading::Present(4),
             gpu_memory_bytes: Reading::Present(15_000_000_000),
-            ..Facts::default()
+            ..NodeResources::default()
         },
     };
     let node = crate::NodeEntry {

@@ -1,7 +1,8 @@
 //! Bandwidth of a storage system used by others, requested over real sockets.
 
 use super::site::{
-    Asking, DEADLINE, Does, LONG, OFTEN, ScriptedQuorum, Site, asking, core, empty, web_within,
+    DEADLINE, LONG, OFTEN, ReadingControl, ScriptedQuorum, ServiceBehaviour, Site, asking, core,
+    empty, web_within,
 };
 use crate::{
     core::{Core, Wakes},
@@ -57,7 +58,7 @@ fn budgeted(core: Arc<Core>) -> Arc<Core> {
 }
 
 /// A control that has read a state without allocations.
-fn follows(used: Utilisation) -> Asking {
+fn follows(used: Utilisation) -> ReadingControl {
     let core = budgeted(core(empty(), Arc::new(SystemClock)));
     tokio::spawn(fold::follow(core.clone()));
     asking(core, SourceRequest::Utilisation(used))
@@ -70,26 +71,34 @@ fn others(view: &View) -> Option<u64> {
 
 #[tokio::test]
 async fn a_failure_or_two_of_the_query_change_nothing() {
-    let site = Site::that(Does::Says(SAID.to_owned())).await;
+    let site = Site::that(ServiceBehaviour::Says(SAID.to_owned())).await;
     let control = follows(utilisation(&site, LONG));
     control
         .shows("the first", |v| others(v) == Some(120_000))
         .await;
     for (does, part) in [
-        (Does::Fails(500), "status 500"),
-        (Does::Says("{}".to_owned()), "nothing at /now/used"),
+        (ServiceBehaviour::Fails(500), "status 500"),
         (
-            Does::Says(r#"{"now": {"used": null}}"#.to_owned()),
+            ServiceBehaviour::Says("{}".to_owned()),
+            "nothing at /now/used",
+        ),
+        (
+            ServiceBehaviour::Says(r#"{"now": {"used": null}}"#.to_owned()),
             "the value is unknown",
         ),
-        (Does::Says(format!("{:2000}", 1)), "longer than 1024 bytes"),
-        (Does::Hangs, "no answer within"),
+        (
+            ServiceBehaviour::Says(format!("{:2000}", 1)),
+            "longer than 1024 bytes",
+        ),
+        (ServiceBehaviour::Hangs, "no answer within"),
     ] {
         site.now(does);
         control.fails(&scratch(), part).await;
         assert_eq!(others(&control.view()), Some(120_000), "{part}");
     }
-    site.now(Does::Says(r#"{"now": {"used": "0.5"}}"#.to_owned()));
+    site.now(ServiceBehaviour::Says(
+        r#"{"now": {"used": "0.5"}}"#.to_owned(),
+    ));
     control
         .shows("it is back", |v| others(v) == Some(500))
         .await;
@@ -98,12 +107,12 @@ async fn a_failure_or_two_of_the_query_change_nothing() {
 
 #[tokio::test]
 async fn what_others_use_is_forgotten_when_its_source_fails_for_long() {
-    let site = Site::that(Does::Says(SAID.to_owned())).await;
+    let site = Site::that(ServiceBehaviour::Says(SAID.to_owned())).await;
     let control = follows(utilisation(&site, Duration::from_millis(200)));
     control
         .shows("the first", |v| others(v) == Some(120_000))
         .await;
-    site.now(Does::Fails(500));
+    site.now(ServiceBehaviour::Fails(500));
     // From now on no new reply arrives.
     control.fails(&scratch(), "status 500").await;
     control
@@ -112,7 +121,7 @@ async fn what_others_use_is_forgotten_when_its_source_fails_for_long() {
     let counted = |view: &View| view.inputs.storage["scratch"].counted_mb_s();
     assert_eq!(counted(&control.view()), 120_000);
     assert_eq!(others(&control.view()), None);
-    site.now(Does::Says(SAID.to_owned()));
+    site.now(ServiceBehaviour::Says(SAID.to_owned()));
     control
         .shows("it is back", |v| others(v) == Some(120_000))
         .await;
@@ -121,7 +130,7 @@ async fn what_others_use_is_forgotten_when_its_source_fails_for_long() {
 /// The value is dropped when it is too old, and not only when the request times out.
 #[tokio::test]
 async fn what_others_use_is_forgotten_in_time_though_a_question_hangs() {
-    let site = Site::that(Does::Says(SAID.to_owned())).await;
+    let site = Site::that(ServiceBehaviour::Says(SAID.to_owned())).await;
     let control = follows(Utilisation {
         web: web_within(LONG, None, 1 << 10),
         ..utilisation(&site, Duration::from_secs(1))
@@ -129,7 +138,7 @@ async fn what_others_use_is_forgotten_in_time_though_a_question_hangs() {
     control
         .shows("the first", |v| others(v) == Some(120_000))
         .await;
-    site.now(Does::Hangs);
+    site.now(ServiceBehaviour::Hangs);
     control
         .shows("it is forgotten", |v| others(v).is_none())
         .await;
@@ -150,7 +159,7 @@ async fn our_own_traffic_is_not_taken_for_others_before_the_state_is_known() {
     });
     let core = budgeted(core(store.clone(), Arc::new(SystemClock)));
     tokio::spawn(fold::follow(core.clone()));
-    let site = Site::that(Does::Says(SAID.to_owned())).await;
+    let site = Site::that(ServiceBehaviour::Says(SAID.to_owned())).await;
     let control = asking(
         core,
         SourceRequest::Utilisation(Utilisation {

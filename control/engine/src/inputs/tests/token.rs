@@ -1,6 +1,6 @@
 //! Tokens for sources, and checks of the configuration.
 
-use super::site::{DEADLINE, Does, PATIENCE, Site, web_within};
+use super::site::{DEADLINE, PATIENCE, ServiceBehaviour, Site, web_within};
 use crate::{
     inputs::{
         fetch::{FetchError, Trust, Web, client},
@@ -56,7 +56,7 @@ async fn a_renewed_token_is_shown_by_all_who_ask_at_once() {
     let token = TokenFile::with("first");
     let asker = web(Some(&token.path));
     let together = Arc::new(Barrier::new(ASK));
-    let does = Does::SaysTogetherTo("second", "2".to_owned(), together);
+    let does = ServiceBehaviour::SaysTogetherTo("second", "2".to_owned(), together);
     let site = Site::that(does).await;
     let url = site.url("/");
     token.put("second");
@@ -82,7 +82,7 @@ async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
     let mut mkfifo = std::process::Command::new("mkfifo");
     let made = mkfifo.args(["-m", "600"]).arg(&token.path).status();
     assert!(made.unwrap().success());
-    let site = Site::that(Does::SaysTo("second", "2".to_owned())).await;
+    let site = Site::that(ServiceBehaviour::SaysTo("second", "2".to_owned())).await;
     let url = site.url("/");
     for _ in 0..3 {
         for answer in join_all((0..4).map(|_| asker.get(&url))).await {
@@ -118,10 +118,10 @@ async fn a_token_s_file_that_hangs_is_read_once_however_many_ask() {
 #[tokio::test]
 async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
     let token = TokenFile::with("first\n");
-    let site = Site::that(Does::SaysTo("first", "1".to_owned())).await;
+    let site = Site::that(ServiceBehaviour::SaysTo("first", "1".to_owned())).await;
     let (asker, url) = (web(Some(&token.path)), site.url("/"));
     assert_eq!(asker.get(&url).await, Ok(b"1".to_vec()));
-    site.now(Does::SaysTo("second", "2".to_owned()));
+    site.now(ServiceBehaviour::SaysTo("second", "2".to_owned()));
     let refused = Err(FetchError::Status { status: 401 });
     assert_eq!(asker.get(&url).await, refused);
     token.put("second");

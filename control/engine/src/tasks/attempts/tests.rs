@@ -42,7 +42,7 @@ fn with(change: impl FnOnce(&mut NodeEntry)) -> View {
 
 #[test]
 fn only_ranks_that_run_are_looked_for() {
-    let expected = Running::from([(id("a"), BTreeSet::from([KEY]))]);
+    let expected = RunningAttempts::from([(id("a"), BTreeSet::from([KEY]))]);
     assert_eq!(running(&view(AllocationState::Running, 1)), expected);
     assert_eq!(running(&view(AllocationState::Starting, 1)), expected);
     assert!(running(&view(AllocationState::Stopping, 1)).is_empty());

@@ -2,10 +2,10 @@
 
 use super::signed_attestation::SignedAttestation;
 use crate::{
-    baselines::Chosen,
+    baselines::BaselineChoice,
     view::{NodeEntry, View},
 };
-use lattice_conformance::{ClassMark, Digest, Earlier};
+use lattice_conformance::{ClassMark, Digest, EarlierDigest};
 use lattice_quorum_types::{
     attestation::{BaselineVersion, ClassAttestation, Completed, Proof, SchemaDigest},
     baseline::Sensitive,
@@ -26,7 +26,7 @@ pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> 
     });
     let chosen = view.baselines.of(&entry.id, entry.cohort().as_ref());
     let conforms = chosen.into_iter().filter_map(|(class, chosen)| {
-        let Chosen::One(kept) = chosen else {
+        let BaselineChoice::One(kept) = chosen else {
             return None;
         };
         let rule = kept.record.definition.classes.get(class.name())?;
@@ -44,7 +44,7 @@ pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> 
     }
 }
 
-fn class_claim(mark: ClassMark, earlier: Option<Earlier>) -> Option<ClassAttestation> {
+fn class_claim(mark: ClassMark, earlier: Option<EarlierDigest>) -> Option<ClassAttestation> {
     let ClassMark::Complete { schema, digest } = mark else {
         return None;
     };

@@ -4,8 +4,8 @@ use super::proof::schema_digest;
 use crate::{baselines, core::Core, view::NodeEntry};
 use bytes::Bytes;
 use lattice_agent_rpc::GetAttestation;
-use lattice_conformance::{Class, Earlier};
-use lattice_mesh::{Role, Signed};
+use lattice_conformance::{Class, EarlierDigest};
+use lattice_mesh::{Role, StatementSignature};
 use lattice_quorum_types::{NodeId, UnixMillis, attestation::Attestation};
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ pub(super) async fn read(core: &Core, node: &NodeId) -> Result<SignedAttestation
     let answer = asked.await.map_err(|error| error.to_string())?;
     let answer = answer.map_err(|reason| format!("it cannot attest: {reason}"))?;
     let malformed = |error: postcard::Error| format!("its attestation cannot be read: {error}");
-    let (claim, signed): (Bytes, Signed) = postcard::from_bytes(&answer).map_err(malformed)?;
+    let (claim, signed): (Bytes, StatementSignature) =
+        postcard::from_bytes(&answer).map_err(malformed)?;
     let now = core.now();
     let mesh = core.agents.mesh();
     let signer = mesh.verify_signed(Attestation::CONTEXT, &claim, &signed, now);
@@ -86,7 +87,7 @@ pub(super) fn differs(attestation: &Attestation, entry: &NodeEntry) -> Option<St
         let gossiped = entry.said(*class).and_then(|mark| mark.digest());
         let claimed = attestation.classes.get(class.name());
         let beside = entry.seen.as_ref().and_then(|seen| seen.earlier.get(class));
-        let is_claimed = |earlier: &Earlier| {
+        let is_claimed = |earlier: &EarlierDigest| {
             let claimed = claimed.and_then(|said| said.earlier);
             claimed == Some(schema_digest(earlier.schema, earlier.digest))
         };

@@ -19,7 +19,7 @@ const PERCENT: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     /// Nodes drained under this lease.
-    drained: BTreeMap<NodeId, Drained>,
+    drained: BTreeMap<NodeId, DrainedNode>,
     /// Whether the brake was held at the last look.
     was_held: bool,
     /// Revision at which this control engaged the brake. An earlier view does not show the brake.
@@ -29,7 +29,7 @@ pub(crate) struct Brake {
 
 /// A node drained under this lease.
 #[derive(Debug, Clone, Copy)]
-struct Drained {
+struct DrainedNode {
     at: UnixMillis,
     revision: Revision,
     cause: Cause,
@@ -80,7 +80,7 @@ impl Brake {
         (revision, at): (Revision, UnixMillis),
         counts: bool,
     ) {
-        let drained = Drained {
+        let drained = DrainedNode {
             at,
             revision,
             cause,

@@ -22,14 +22,14 @@ use crate::{
     core::Core,
     tasks::{
         faults,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::View,
 };
 use brake::Brake;
 pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
-use node_queries::{Asking, DrainIntent, NodeAnswer, candidates, is_member};
+use node_queries::{DrainIntent, NodeAnswer, NodeQueries, candidates, is_member};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Longest time between two passes.
@@ -58,15 +58,15 @@ pub struct AutoDrainReport {
 #[derive(Debug)]
 pub struct AutoDrain {
     core: Arc<Core>,
-    asking: Asking,
+    asking: NodeQueries,
     brake: Brake,
 }
 
 impl Reconciler for AutoDrain {
     const NAME: &'static str = "autodrain";
 
-    fn pace(&self) -> Pace {
-        Pace {
+    fn pace(&self) -> ReconcilerPace {
+        ReconcilerPace {
             period: PERIOD,
             spacing: SPACING,
         }
@@ -92,7 +92,7 @@ impl Reconciler for AutoDrain {
 impl AutoDrain {
     pub fn new(core: Arc<Core>) -> Self {
         Self {
-            asking: Asking::new(core.clone()),
+            asking: NodeQueries::new(core.clone()),
             core,
             brake: Brake::default(),
         }

@@ -56,14 +56,14 @@ pub(super) struct NodeAnswer {
 
 /// Condition after which a node is queried again.
 #[derive(Debug)]
-enum Wait {
+enum RequeryCondition {
     /// The pause is over, or the suspicion against the node has changed.
     Pause { until: Instant, was_suspect: bool },
     /// A view that includes this revision is available. An earlier view still contains the cleared reason.
     Shown(Revision),
 }
 
-impl Wait {
+impl RequeryCondition {
     fn is_over(&self, bmcs: &Readings, view: &View, now: Instant, of: &(Cause, NodeId)) -> bool {
         match self {
             Self::Pause { until, was_suspect } => {
@@ -78,9 +78,9 @@ impl Wait {
 
 /// Queries under way and answers received.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct NodeQueries {
     core: Arc<Core>,
-    waits: BTreeMap<(Cause, NodeId), Wait>,
+    waits: BTreeMap<(Cause, NodeId), RequeryCondition>,
     /// Queries under way.
     under_way: BTreeMap<(Cause, NodeId), DrainIntent>,
     asks: JoinSet<NodeAnswer>,
@@ -88,7 +88,7 @@ pub(super) struct Asking {
     heard: Vec<NodeAnswer>,
 }
 
-impl Asking {
+impl NodeQueries {
     pub(super) fn new(core: Arc<Core>) -> Self {
         Self {
             core,
@@ -185,7 +185,7 @@ impl Asking {
 
     /// Schedules the next query of this node after `pause`.
     pub(super) fn again(&mut self, heard: &NodeAnswer, pause: Duration) {
-        let wait = Wait::Pause {
+        let wait = RequeryCondition::Pause {
             until: Instant::now() + pause,
             was_suspect: heard.was_suspect,
         };
@@ -194,7 +194,8 @@ impl Asking {
 
     /// Marks the cause as cleared in revision `written`. A later query for another purpose waits for nothing else.
     pub(super) fn settled(&mut self, heard: &NodeAnswer, written: Revision) {
-        self.waits.insert(key(heard), Wait::Shown(written));
+        self.waits
+            .insert(key(heard), RequeryCondition::Shown(written));
     }
 
     /// Whether the node was queried and waits for the next query.

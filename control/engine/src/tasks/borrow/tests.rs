@@ -13,7 +13,7 @@ use lattice_quorum_types::{
     command::{ExpectedNode, RankReport},
     node::Lifecycle,
     progress::RankCheckpoint,
-    scale::{Metric, Pace, Scale},
+    scale::{Metric, Scale, ScalingPace},
     scheduler::{CheckpointPatch, SchedulerPatch, Setting, SharingPatch},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     terms::{CheckpointTerms, CheckpointTrigger, Terms},
@@ -295,7 +295,7 @@ async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank
         max_nodes: 2,
         metric: Metric::Cpu,
         target_micro: 500_000,
-        pace: Pace::default(),
+        pace: ScalingPace::default(),
     };
     let terms = Terms {
         scale: Some(scale),

@@ -12,7 +12,7 @@ use crate::{
     core::Core,
     tasks::{
         activation::due,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::View,
 };
@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
 
 /// Each change of a writing job wakes a pass; repeated requests follow the pauses of [`Part`].
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(2),
 };
@@ -86,7 +86,7 @@ struct RankReportTime {
 impl Reconciler for Checkpoints {
     const NAME: &'static str = "checkpoints";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 

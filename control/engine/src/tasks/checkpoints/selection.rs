@@ -4,7 +4,7 @@ use crate::{core::Core, view::View};
 use lattice_placement::{
     Fraction, factors,
     movement::checkpoint::{
-        Decision, Failures, Holding, Input, Policy, Storage, Timing, Waiting, decide,
+        Decision, Failures, HeldResources, Input, Policy, Storage, Timing, WaitingUrgency, decide,
     },
 };
 use lattice_quorum_types::{
@@ -27,12 +27,12 @@ pub(super) fn due(core: &Core, view: &View) -> Vec<Command> {
         return Vec::new();
     }
     let now = core.now();
-    let mut policies: BTreeMap<&VclusterName, (Policy, Waiting)> = BTreeMap::new();
+    let mut policies: BTreeMap<&VclusterName, (Policy, WaitingUrgency)> = BTreeMap::new();
     for held in &savers {
         let vcluster = &held.spec.vcluster;
         policies.entry(vcluster).or_insert_with(|| {
             let policy = view.movement_of(vcluster).checkpoint;
-            let waiting = Waiting::new(policy.urgent_after_ms);
+            let waiting = WaitingUrgency::new(policy.urgent_after_ms);
             (policy, waiting)
         });
     }
@@ -80,7 +80,7 @@ fn is_reclaimed(view: &View, held: &Allocation) -> bool {
 fn input<'a>(
     view: &View,
     held: &Allocation,
-    (waiting, backlog): (&'a Waiting, Fraction),
+    (waiting, backlog): (&'a WaitingUrgency, Fraction),
     node_bytes: u64,
     now: UnixMillis,
 ) -> Input<'a> {
@@ -104,7 +104,7 @@ fn input<'a>(
         },
         sensitive: held.spec.sensitive,
         class: held.spec.class,
-        holding: Holding::of(&facts, node_bytes),
+        holding: HeldResources::of(&facts, node_bytes),
         checkpoint_ms: held.spec.demand.checkpoint_ms,
         started_at: began_at,
         ends_at: began_at.zip(walltime_ms).map(|(began, ms)| began.after(ms)),

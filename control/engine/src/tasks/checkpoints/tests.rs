@@ -7,7 +7,7 @@ use crate::{
 };
 use lattice_agent_rpc::WriteCheckpoint;
 use lattice_mesh::Router;
-use lattice_placement::movement::preempt::Saves;
+use lattice_placement::movement::preempt::CheckpointAbility;
 use lattice_quorum_types::{
     AllocationState, Revision, VclusterName,
     checkpoint::CheckpointMode,
@@ -120,19 +120,23 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
         exposition.text()
     };
     assert_eq!(due().await, 1);
-    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(matches!(saves(), CheckpointAbility::In { .. }));
     assert!(!told().contains(OUT));
 
     // A checkpoint to another directory on request gives no information about the usual storage.
     one_to(&world, &mut checkpoints, id, "/elsewhere".to_owned()).await;
     assert_eq!(world.allocation(id).progress.failed_checkpoints, 1);
-    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(matches!(saves(), CheckpointAbility::In { .. }));
     assert!(!told().contains(OUT));
 
     one(&world, &mut checkpoints, id).await;
     assert_eq!(world.allocation(id).progress.failed_checkpoints, 2);
     assert_eq!(due().await, 0, "requests are paused");
-    assert_eq!(saves(), Saves::NotNow, "who must go is not asked for one");
+    assert_eq!(
+        saves(),
+        CheckpointAbility::NotNow,
+        "who must go is not asked for one"
+    );
     assert!(told().contains(OUT), "{}", told());
 
     // An operator may request one all the same.
@@ -140,7 +144,7 @@ async fn a_place_that_cannot_be_written_to_is_left_alone_until_one_is_whole() {
     one(&world, &mut checkpoints, id).await;
     assert_eq!(world.allocation(id).progress.kept.unwrap().number, 3);
     assert_eq!(due().await, 1);
-    assert!(matches!(saves(), Saves::In { .. }));
+    assert!(matches!(saves(), CheckpointAbility::In { .. }));
     assert!(!told().contains(OUT), "{}", told());
 }
 

@@ -37,7 +37,7 @@ enum FetchRequest {
 }
 
 /// Result of a fetch.
-enum Came {
+enum FetchResult {
     Document {
         found: Documented,
         /// The document came from the history and need not be stored again.
@@ -49,7 +49,7 @@ enum Came {
 
 /// An item that was fetched without success and is still wanted.
 #[derive(Debug)]
-struct InVain {
+struct FailedItem {
     again_at: Instant,
     pause: Duration,
     /// Hash of the nodes that named the item and of their liveness. A change makes a new fetch worthwhile.
@@ -59,14 +59,14 @@ struct InVain {
 /// Fetches of documents and records; see the module.
 pub(super) struct Fetches {
     core: Arc<Core>,
-    under_way: FuturesUnordered<BoxFuture<'static, (FetchRequest, Came)>>,
+    under_way: FuturesUnordered<BoxFuture<'static, (FetchRequest, FetchResult)>>,
     /// Items under way or queued, with the hash of the nodes that name them.
     asked_for: BTreeMap<FetchRequest, u64>,
     /// Items not fetched before.
     queue: VecDeque<FetchRequest>,
     /// Items to fetch again; they wait behind new items.
     again: VecDeque<FetchRequest>,
-    in_vain: BTreeMap<FetchRequest, InVain>,
+    in_vain: BTreeMap<FetchRequest, FailedItem>,
     /// Documents that have arrived but are not yet attached to their nodes, each with whether it came from the history.
     documents: Vec<(Documented, bool)>,
     /// Records that arrived since the last count.
@@ -108,9 +108,9 @@ impl Fetches {
         };
         let named_by = self.asked_for.remove(&wanted).unwrap_or_default();
         match came {
-            Came::Document { found, was_kept } => self.documents.push((found, was_kept)),
-            Came::Record => self.records += 1,
-            Came::Nothing => {}
+            FetchResult::Document { found, was_kept } => self.documents.push((found, was_kept)),
+            FetchResult::Record => self.records += 1,
+            FetchResult::Nothing => {}
         }
         // A successful item is listed as well: if it is still missing, the cache did not keep it. Otherwise the next
         // call to `ask` removes it.
@@ -118,7 +118,7 @@ impl Fetches {
         let pause = before.map_or(FIRST_PAUSE, |before| {
             before.pause.saturating_mul(2).min(LONGEST_PAUSE)
         });
-        let vain = InVain {
+        let vain = FailedItem {
             again_at: Instant::now() + pause,
             pause,
             named_by,
@@ -213,8 +213,8 @@ impl Fetches {
                         document(&core, &view, node, *digest).await
                     }
                     FetchRequest::Record(digest) => match record(&core, &view, *digest).await {
-                        true => Came::Record,
-                        false => Came::Nothing,
+                        true => FetchResult::Record,
+                        false => FetchResult::Nothing,
                     },
                 };
                 (wanted, came)
@@ -304,13 +304,13 @@ fn naming<'v>(
 }
 
 /// Document that a node announces, from the history or from the node.
-async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> Came {
+async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> FetchResult {
     let found = |document| (node.clone(), (digest, document));
     let name = node.to_string();
     let kept = core.history.documents(vec![name.clone()]).await;
     let kept = kept.ok().and_then(|mut kept| kept.remove(&name));
     if let Some((_, document)) = kept.filter(|(is, _)| *is == digest) {
-        return Came::Document {
+        return FetchResult::Document {
             found: found(Arc::new(document)),
             was_kept: true,
         };
@@ -320,11 +320,11 @@ async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> Ca
         .fetch_document(&core.agents, view, digest, node);
     match fetched.await {
         // A document is valid only for the node it names, whichever node gossips its digest.
-        Ok(document) if document.node == node.as_str() => Came::Document {
+        Ok(document) if document.node == node.as_str() => FetchResult::Document {
             found: found(document),
             was_kept: false,
         },
-        _ => Came::Nothing,
+        _ => FetchResult::Nothing,
     }
 }
 

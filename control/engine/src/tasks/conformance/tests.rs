@@ -8,7 +8,7 @@ use crate::{
         id,
         world::{NODE, World},
     },
-    view::United,
+    view::MergedMark,
 };
 use lattice_conformance::{
     Class, NodeDocument, Reading,
@@ -110,7 +110,7 @@ async fn who_gossips_nothing_is_what_it_was() {
     let view = world.core.view();
     // The BMC still reports a class.
     let mut unheard = NodeEntry::new(id(NODE));
-    let of_bmc = United {
+    let of_bmc = MergedMark {
         base: None,
         mark: ClassRecord::new(Class::Bmc).state().mark(),
         earlier: None,
@@ -220,7 +220,7 @@ async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
     observed_state::cell(&world.core, "c0", cell);
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     let is_judged = async {
-        let is_b = |d: &drift::Drifted| d.node == id("b");
+        let is_b = |d: &drift::DriftedNode| d.node == id("b");
         while !world.core.view().judged.drifted.iter().any(is_b) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,6 +1,6 @@
 //! Agent calls for one rank, and whether a launch may have arrived.
 
-use super::{Need, Target, workload};
+use super::{NeededCall, Target, workload};
 use crate::{core::Core, error::AgentError, sanitize, view::View};
 use lattice_agent_rpc::{
     AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
@@ -16,7 +16,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Result of a call.
 #[derive(Debug)]
-pub(super) enum Called {
+pub(super) enum CallResult {
     Answered,
     Failed(AgentError),
     Refused(LaunchRefused),
@@ -31,7 +31,7 @@ pub(super) async fn call_agent(
     target: &Target,
     epoch: u64,
     may_run: &mut bool,
-) -> Called {
+) -> CallResult {
     let mut inputs = core.inputs();
     loop {
         let view = core.view();
@@ -46,9 +46,9 @@ pub(super) async fn call_agent(
         };
         let call = async {
             match target.need {
-                Need::Launch => launch(core, &view, allocation, target, epoch, may_run).await,
-                Need::Terminate => terminate(core, &view, target, epoch).await,
-                Need::Walltime {
+                NeededCall::Launch => launch(core, &view, allocation, target, epoch, may_run).await,
+                NeededCall::Terminate => terminate(core, &view, target, epoch).await,
+                NeededCall::Walltime {
                     number,
                     walltime_ms,
                 } => {
@@ -82,18 +82,18 @@ async fn launch(
     target: &Target,
     epoch: u64,
     may_run: &mut bool,
-) -> Called {
+) -> CallResult {
     let assigned = allocation.ranks.get(target.rank as usize);
     let boot = assigned.and_then(|rank| rank.boot.clone());
     if !*may_run && let Some(expected) = &boot {
         let asked = core.agents.call(view, &target.node, &Ping, PING_TIMEOUT);
         let current = match asked.await {
             Ok(pong) => pong.boot_id,
-            Err(error) => return Called::Failed(error),
+            Err(error) => return CallResult::Failed(error),
         };
         if sanitize::is_boot_id(&current) && current != *expected {
             let expected = expected.clone();
-            return Called::Refused(LaunchRefused::OtherBoot { expected, current });
+            return CallResult::Refused(LaunchRefused::OtherBoot { expected, current });
         }
     }
     let request = Launch {
@@ -125,36 +125,36 @@ fn present(allocation: &Allocation) -> Vec<NodeId> {
     stay.map(|rank| rank.node.clone()).collect()
 }
 
-async fn terminate(core: &Core, view: &View, target: &Target, epoch: u64) -> Called {
+async fn terminate(core: &Core, view: &View, target: &Target, epoch: u64) -> CallResult {
     let key = target.key;
     let request = Terminate { key, epoch };
     let asked = core.agents.call(view, &target.node, &request, CALL_TIMEOUT);
     called(asked.await)
 }
 
-async fn set_walltime(core: &Core, view: &View, node: &NodeId, request: SetWalltime) -> Called {
+async fn set_walltime(core: &Core, view: &View, node: &NodeId, request: SetWalltime) -> CallResult {
     match core.agents.call(view, node, &request, CALL_TIMEOUT).await {
-        Ok(Ok(WalltimeStatus::InForce { .. })) => Called::Answered,
+        Ok(Ok(WalltimeStatus::InForce { .. })) => CallResult::Answered,
         Ok(Ok(WalltimeStatus::Gone)) => {
             let allocation = request.key.allocation;
             tracing::info!(%node, %allocation, "new walltime received after the rank ended");
-            Called::Answered
+            CallResult::Answered
         }
         Ok(Err(WalltimeRefused::StaleEpoch { given, current })) => {
-            Called::Refused(LaunchRefused::StaleEpoch { given, current })
+            CallResult::Refused(LaunchRefused::StaleEpoch { given, current })
         }
         Ok(Err(WalltimeRefused::JournalFailed { reason })) => {
-            Called::Refused(LaunchRefused::JournalFailed { reason })
+            CallResult::Refused(LaunchRefused::JournalFailed { reason })
         }
-        Err(error) => Called::Failed(error),
+        Err(error) => CallResult::Failed(error),
     }
 }
 
-fn called(answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> Called {
+fn called(answered: Result<Result<AttemptStatus, LaunchRefused>, AgentError>) -> CallResult {
     match answered {
-        Ok(Ok(_)) => Called::Answered,
-        Ok(Err(refused)) => Called::Refused(refused),
-        Err(error) => Called::Failed(error),
+        Ok(Ok(_)) => CallResult::Answered,
+        Ok(Err(refused)) => CallResult::Refused(refused),
+        Err(error) => CallResult::Failed(error),
     }
 }
 

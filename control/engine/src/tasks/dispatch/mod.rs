@@ -18,11 +18,11 @@ use crate::{
     tasks::{
         activation::due,
         lease::Lease,
-        reconciler::{Pace, Reconciler},
+        reconciler::{Reconciler, ReconcilerPace},
     },
     view::View,
 };
-use call::{Called, call_agent};
+use call::{CallResult, call_agent};
 use lattice_agent_rpc::{AttemptKey, LaunchRefused};
 use lattice_mesh::backoff;
 use lattice_quorum_types::{
@@ -30,7 +30,7 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     command::Fence,
 };
-use refused::{Boots, Refused};
+use refused::{Boots, RefusedLaunch};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -43,7 +43,7 @@ use tokio::{
 };
 
 /// Many events arrive together when ranks report; one pass handles them.
-const PACE: Pace = Pace {
+const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(1),
     spacing: Duration::from_millis(2),
 };
@@ -59,7 +59,7 @@ const MAX_CALLS: usize = 256;
 
 /// Call that a rank needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Need {
+enum NeededCall {
     Launch,
     Terminate,
     /// Send a changed walltime, counted from the start of the rank, with the change number of the attempt.
@@ -75,7 +75,7 @@ struct Target {
     key: AttemptKey,
     rank: u32,
     node: NodeId,
-    need: Need,
+    need: NeededCall,
 }
 
 /// State of the calls for one target.
@@ -99,7 +99,7 @@ enum Progress {
 
 /// Since when this dispatcher is the only one.
 #[derive(Debug, Clone, Copy)]
-struct Alone {
+struct SoleSince {
     /// Epoch of the lease under which this dispatcher acts.
     epoch: u64,
     /// No other dispatcher has launched attempts assigned after this revision, and this one has lost no state about
@@ -116,16 +116,16 @@ pub(crate) struct DispatchReport {
     pub(crate) begun: usize,
 }
 
-type Joined = Result<(Target, Called, bool), JoinError>;
+type Joined = Result<(Target, CallResult, bool), JoinError>;
 
 /// Dispatch reconciler; see the module.
 #[derive(Debug)]
 pub struct Dispatch {
     core: Arc<Core>,
     lease: Arc<Lease>,
-    alone: Option<Alone>,
+    alone: Option<SoleSince>,
     progress: BTreeMap<Target, Calls>,
-    calls: JoinSet<(Target, Called, bool)>,
+    calls: JoinSet<(Target, CallResult, bool)>,
     places: Arc<Semaphore>,
     boots: Arc<Boots>,
 }
@@ -133,7 +133,7 @@ pub struct Dispatch {
 impl Reconciler for Dispatch {
     const NAME: &'static str = "dispatch";
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> ReconcilerPace {
         PACE
     }
 
@@ -257,7 +257,7 @@ impl Dispatch {
         self.forget();
         let granted = self.lease.granted_at(epoch);
         let since = granted.map(|granted| granted.max(seen));
-        self.alone = Some(Alone { epoch, since });
+        self.alone = Some(SoleSince { epoch, since });
     }
 
     fn begin(&mut self, target: Target, allocation: Arc<Allocation>, fence: Fence, launched: bool) {
@@ -268,10 +268,10 @@ impl Dispatch {
             let _place = places.acquire_owned().await;
             let mut may_run = launched;
             let called = call_agent(&core, &allocation, &target, fence.epoch, &mut may_run).await;
-            if let (Called::Refused(refused), Need::Launch) = (&called, target.need)
+            if let (CallResult::Refused(refused), NeededCall::Launch) = (&called, target.need)
                 && !matches!(refused, LaunchRefused::StaleEpoch { .. })
             {
-                let what = Refused {
+                let what = RefusedLaunch {
                     target: &target,
                     refused,
                     never_started: !may_run,
@@ -283,7 +283,7 @@ impl Dispatch {
     }
 
     /// Schedules the next call for a target.
-    fn note(&mut self, target: Target, called: Called, may_run: bool) {
+    fn note(&mut self, target: Target, called: CallResult, may_run: bool) {
         let Some(Calls {
             progress: Progress::UnderWay,
             failures,
@@ -292,11 +292,11 @@ impl Dispatch {
         else {
             return;
         };
-        let is_walltime = matches!(target.need, Need::Walltime { .. });
+        let is_walltime = matches!(target.need, NeededCall::Walltime { .. });
         let (pause, failures) = match called {
-            Called::Answered if is_walltime => return self.is_done(target),
-            Called::Answered => (SETTLE, 0),
-            Called::Failed(error) => {
+            CallResult::Answered if is_walltime => return self.is_done(target),
+            CallResult::Answered => (SETTLE, 0),
+            CallResult::Failed(error) => {
                 if failures == 0 {
                     let (node, allocation) = (&target.node, target.key.allocation);
                     let need = target.need;
@@ -305,15 +305,15 @@ impl Dispatch {
                 let failures = failures.saturating_add(1);
                 (backoff(MIN_BACKOFF, MAX_BACKOFF, failures), failures)
             }
-            Called::Refused(LaunchRefused::StaleEpoch { given, current }) => {
+            CallResult::Refused(LaunchRefused::StaleEpoch { given, current }) => {
                 let node = &target.node;
                 tracing::warn!(given, current, %node, "agent reports another dispatcher");
                 self.lease.is_doubted(given);
                 (MAX_BACKOFF, failures)
             }
             // The allocation is already being stopped.
-            Called::Refused(_) if target.need == Need::Launch => (SETTLE, 0),
-            Called::Refused(refused) => {
+            CallResult::Refused(_) if target.need == NeededCall::Launch => (SETTLE, 0),
+            CallResult::Refused(refused) => {
                 let refused = sanitize::shortened(refused.to_string());
                 let (node, need) = (&target.node, target.need);
                 tracing::warn!(%node, ?need, refused, "agent cannot carry out the request; trying again");
@@ -339,7 +339,7 @@ impl Dispatch {
 
 /// Whether no other dispatcher can have launched a rank of this allocation. While all its ranks are only assigned, its
 /// last change was the assignment.
-fn is_new(alone: Option<Alone>, allocation: &Allocation) -> bool {
+fn is_new(alone: Option<SoleSince>, allocation: &Allocation) -> bool {
     let mut ranks = allocation.ranks.iter();
     allocation.state == AllocationState::Starting
         && ranks.all(|rank| rank.phase == RankPhase::Assigned)
@@ -372,24 +372,26 @@ fn wanted(view: &View) -> BTreeSet<Target> {
 
 /// Returns the call that a rank needs. A running allocation launches ranks when it grows and ends ranks when it
 /// shrinks.
-fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<Need> {
+fn needs(allocation: &Allocation, phase: &RankPhase) -> Option<NeededCall> {
     let state = allocation.state;
     let is_stopping = state == AllocationState::Stopping;
     match phase {
         _ if !state.holds() => None,
-        RankPhase::Assigned if !is_stopping => Some(Need::Launch),
-        RankPhase::Leaving { .. } => Some(Need::Terminate),
-        RankPhase::Assigned | RankPhase::Running { .. } if is_stopping => Some(Need::Terminate),
+        RankPhase::Assigned if !is_stopping => Some(NeededCall::Launch),
+        RankPhase::Leaving { .. } => Some(NeededCall::Terminate),
+        RankPhase::Assigned | RankPhase::Running { .. } if is_stopping => {
+            Some(NeededCall::Terminate)
+        }
         RankPhase::Running { .. } => walltime(allocation),
         _ => None,
     }
 }
 
 /// Returns the walltime change that the launch of a rank may not have carried.
-fn walltime(allocation: &Allocation) -> Option<Need> {
+fn walltime(allocation: &Allocation) -> Option<NeededCall> {
     let number = allocation.progress.walltime_changes;
     let walltime_ms = allocation.walltime_left_ms().filter(|_| number > 0)?;
-    Some(Need::Walltime {
+    Some(NeededCall::Walltime {
         number,
         walltime_ms,
     })

@@ -46,7 +46,7 @@ impl Boots {
 }
 
 /// A refused launch, as the dispatcher sees it.
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedLaunch<'a> {
     pub(super) target: &'a Target,
     pub(super) refused: &'a LaunchRefused,
     /// No launch of this rank can have started a process.
@@ -61,9 +61,9 @@ pub(super) async fn act(
     lease: &Lease,
     fence: Fence,
     boots: &Boots,
-    what: Refused<'_>,
+    what: RefusedLaunch<'_>,
 ) {
-    let Refused {
+    let RefusedLaunch {
         target, refused, ..
     } = what;
     let id = target.key.allocation;
@@ -120,7 +120,7 @@ async fn other_boot(
     core: &Core,
     fence: Fence,
     boots: &Boots,
-    what: &Refused<'_>,
+    what: &RefusedLaunch<'_>,
     (then, now): (&str, &str),
 ) {
     let Target { node, key, .. } = what.target;

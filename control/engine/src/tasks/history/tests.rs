@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    history::Then,
+    history::PastClassState,
     preimages::MOST_PREIMAGE_BYTES,
     tasks::testing::{
         id,
@@ -67,7 +67,7 @@ fn goes_to(world: &World, bytes: usize) -> Digest {
     digest
 }
 
-async fn then(world: &World) -> Then {
+async fn then(world: &World) -> PastClassState {
     let then = world.core.history.at(NODE.to_owned(), Class::Nic, u64::MAX);
     then.await.unwrap()
 }
@@ -83,11 +83,11 @@ async fn a_record_longer_than_an_honest_one_leaves_its_entry_without_it() {
         let read = ReadHistories::new(world.core.clone()).reconcile().await;
         assert_eq!((read.entries, read.failed), (1, 0));
         match (then(&world).await, is_kept) {
-            (Then::Known { record, .. }, true) => {
+            (PastClassState::Known { record, .. }, true) => {
                 assert_eq!(record.state().digest(), Some(digest));
             }
-            (Then::Lost { digest: lost }, false) => assert_eq!(lost, digest),
-            (Then::Known { .. }, false) => panic!("one of {bytes} bytes is kept"),
+            (PastClassState::Lost { digest: lost }, false) => assert_eq!(lost, digest),
+            (PastClassState::Known { .. }, false) => panic!("one of {bytes} bytes is kept"),
             (other, _) => panic!("{other:?}"),
         }
     }
@@ -104,7 +104,7 @@ async fn records_beyond_what_is_kept_within_an_hour_leave_their_entries_without_
     };
     reads.budgets.insert(id(NODE), spent);
     assert_eq!(reads.reconcile().await.entries, 1);
-    assert_eq!(then(&world).await, Then::Lost { digest });
+    assert_eq!(then(&world).await, PastClassState::Lost { digest });
     // Records kept before count in the next round as well.
     let (more, small) = record(100);
     world.says.lock().unwrap().preimages = vec![small.encode()];
@@ -115,7 +115,7 @@ async fn records_beyond_what_is_kept_within_an_hour_leave_their_entries_without_
     };
     world.has_journal(page(1, &[entry(2, to, Vec::new())]));
     assert_eq!(reads.reconcile().await.entries, 1);
-    assert!(matches!(then(&world).await, Then::Known { .. }));
+    assert!(matches!(then(&world).await, PastClassState::Known { .. }));
     assert!(reads.budgets[&id(NODE)].bytes > spent.bytes);
 }
 

@@ -5,7 +5,7 @@ use super::{Compared, RecordedState, cut};
 use crate::{
     baselines::ParsedBaseline,
     core::Core,
-    history::{Note, Noted},
+    history::{NodeObservation, TimedObservations},
     view::{NodeEntry, View},
 };
 use lattice_api::audit::{summary, word};
@@ -28,7 +28,7 @@ const MOST_LINES: usize = 100_000;
 
 /// Notes derived from the next audit entries.
 pub(super) struct Audited {
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<TimedObservations>,
     pub(super) lines: usize,
     pub(super) compared: BTreeMap<NodeId, Compared>,
     /// Sequence number up to which the audit was read.
@@ -46,14 +46,14 @@ pub(super) async fn audited(
     let Ok(Answer::Audit(entries)) = core.read(Query::Audit { after, limit }).await else {
         return None;
     };
-    let mut concerned = Concerned {
+    let mut concerned = ConcernedNodes {
         core,
         view: core.view(),
         known,
         is_settled,
         compared: BTreeMap::new(),
     };
-    let mut happened: BTreeMap<String, Vec<(u64, Noted)>> = BTreeMap::new();
+    let mut happened: BTreeMap<String, Vec<(u64, NodeObservation)>> = BTreeMap::new();
     let (mut read, mut lines) = (after, 0);
     for entry in &entries {
         if lines >= MOST_LINES {
@@ -72,7 +72,7 @@ pub(super) async fn audited(
     let compared = concerned.compared;
     let notes = happened.into_iter().map(|(node, happened)| {
         let compared = NodeId::new(&node).ok().and_then(|id| compared.get(&id));
-        Note {
+        TimedObservations {
             compared: compared.and_then(|compared| serde_json::to_vec(compared).ok()),
             node,
             happened,
@@ -87,8 +87,8 @@ pub(super) async fn audited(
     })
 }
 
-fn noted(entry: &AuditEntry) -> Noted {
-    Noted::Audit {
+fn noted(entry: &AuditEntry) -> NodeObservation {
+    NodeObservation::Audit {
         number: entry.number,
         action: word(&entry.action).to_owned(),
         by: cut(&entry.by.name),
@@ -121,7 +121,7 @@ pub(super) fn not_told(view: &View, known: &RecordedState) -> BTreeMap<NodeId, C
 }
 
 /// Determines the nodes that an audit entry concerns.
-struct Concerned<'a> {
+struct ConcernedNodes<'a> {
     core: &'a Core,
     view: Arc<View>,
     known: &'a RecordedState,
@@ -130,7 +130,7 @@ struct Concerned<'a> {
     compared: BTreeMap<NodeId, Compared>,
 }
 
-impl Concerned<'_> {
+impl ConcernedNodes<'_> {
     /// Returns the nodes concerned; `None` while that cannot be determined yet.
     async fn by(&mut self, action: &AuditAction) -> Option<Vec<NodeId>> {
         match action {

@@ -1,7 +1,7 @@
 //! Suspicion periods: when a node was suspect and became alive again.
 
 use super::{HOUR_MS, MOST_TURNS, cut};
-use crate::{history::Noted, view::NodeEntry};
+use crate::{history::NodeObservation, view::NodeEntry};
 use lattice_placement::Liveness;
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(super) struct Suspicion {
 impl Suspicion {
     /// Returns a note when the node becomes alive again, dated to the start of its silence. A node that does not return
     /// becomes unreachable, and that change is recorded instead.
-    pub(super) fn turn(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, Noted)> {
+    pub(super) fn turn(&mut self, node: &NodeEntry, now: u64) -> Option<(u64, NodeObservation)> {
         match node.liveness {
             Liveness::Suspect => {
                 let reason = node.liveness_reason.as_deref().map(cut);
@@ -38,7 +38,7 @@ impl Suspicion {
             return None;
         }
         self.noted.push_back(now);
-        let noted = Noted::Suspect {
+        let noted = NodeObservation::Suspect {
             for_ms: now.saturating_sub(since),
             reason,
             left_out: std::mem::take(&mut self.left_out),

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
-    history::{Item, Listing, What},
+    history::{EventContent, HistoryItem, Listing},
     tasks::testing::world::{NODE, World},
 };
 use lattice_quorum_types::{
@@ -23,7 +23,7 @@ fn drain(world: &World, reason: Option<&str>) {
 }
 
 /// All notes, newest first.
-async fn noted(world: &World) -> Vec<(u64, Noted)> {
+async fn noted(world: &World) -> Vec<(u64, NodeObservation)> {
     let listing = Listing::default();
     let items = world.core.history.list(NODE.to_owned(), listing, 1_000);
     let items = items
@@ -31,18 +31,18 @@ async fn noted(world: &World) -> Vec<(u64, Noted)> {
         .unwrap()
         .into_iter()
         .filter_map(|item| match item {
-            Item::Event(happened) => match happened.what {
-                What::Noted(noted) => Some((happened.when, noted)),
+            HistoryItem::Event(happened) => match happened.what {
+                EventContent::Noted(noted) => Some((happened.when, noted)),
                 _ => None,
             },
-            Item::Change(_) => None,
+            HistoryItem::Change(_) => None,
         });
     items.collect()
 }
 
-fn drains(noted: &[(u64, Noted)]) -> Vec<(DrainTurn, String, bool)> {
+fn drains(noted: &[(u64, NodeObservation)]) -> Vec<(DrainTurn, String, bool)> {
     let drains = noted.iter().filter_map(|(_, noted)| match noted {
-        Noted::Drain {
+        NodeObservation::Drain {
             turn, reason, late, ..
         } => Some((*turn, reason.clone(), *late)),
         _ => None,
@@ -50,9 +50,9 @@ fn drains(noted: &[(u64, Noted)]) -> Vec<(DrainTurn, String, bool)> {
     drains.collect()
 }
 
-fn turns(noted: &[(u64, Noted)]) -> Vec<(bool, u32)> {
+fn turns(noted: &[(u64, NodeObservation)]) -> Vec<(bool, u32)> {
     let turns = noted.iter().filter_map(|(_, noted)| match noted {
-        Noted::Liveness {
+        NodeObservation::Liveness {
             is_alive, left_out, ..
         } => Some((*is_alive, *left_out)),
         _ => None,
@@ -63,7 +63,7 @@ fn turns(noted: &[(u64, Noted)]) -> Vec<(bool, u32)> {
 #[tokio::test]
 async fn a_drain_is_noted_at_its_own_time_and_once_and_so_is_its_end() {
     let world = World::new();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     drain(&world, Some("fan is loud"));
     notes.reconcile().await.unwrap();
     let since = world.node().drain[0].since.0;
@@ -74,11 +74,14 @@ async fn a_drain_is_noted_at_its_own_time_and_once_and_so_is_its_end() {
     );
     let (when, _) = all
         .iter()
-        .find(|(_, n)| matches!(n, Noted::Drain { .. }))
+        .find(|(_, n)| matches!(n, NodeObservation::Drain { .. }))
         .unwrap();
     assert_eq!(*when, since);
     let before = all.len();
-    assert_eq!(notes.reconcile().await.unwrap(), NotesReport::default());
+    assert_eq!(
+        notes.reconcile().await.unwrap(),
+        HistoryEventsReport::default()
+    );
     assert_eq!(noted(&world).await.len(), before);
     drain(&world, Some("fan is very loud"));
     notes.reconcile().await.unwrap();
@@ -94,18 +97,18 @@ async fn a_drain_is_noted_at_its_own_time_and_once_and_so_is_its_end() {
 #[tokio::test]
 async fn a_control_that_starts_anew_notes_nothing_twice_and_what_it_missed_as_late() {
     let world = World::new();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     drain(&world, Some("fan is loud"));
     notes.reconcile().await.unwrap();
     let before = noted(&world).await;
     drop(notes);
-    let mut again = NoteNodes::new(world.core.clone());
+    let mut again = HistoryEventsTask::new(world.core.clone());
     assert_eq!(again.reconcile().await.unwrap().noted, 0);
     assert_eq!(noted(&world).await, before);
     drop(again);
     // The node is undrained and drained again for another owner's reason while no control observes it.
     drain(&world, None);
-    let mut third = NoteNodes::new(world.core.clone());
+    let mut third = HistoryEventsTask::new(world.core.clone());
     third.reconcile().await.unwrap();
     let expected = (DrainTurn::Cleared, "fan is loud".to_owned(), true);
     assert_eq!(drains(&noted(&world).await)[0], expected);
@@ -119,7 +122,7 @@ async fn a_control_that_starts_anew_notes_nothing_twice_and_what_it_missed_as_la
 #[tokio::test]
 async fn a_node_that_goes_and_comes_is_noted_so_often_and_then_counted() {
     let world = World::new();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
     assert_eq!(turns(&noted(&world).await), [], "it was alive all the time");
     world.calls_it(Liveness::Suspect);
@@ -162,7 +165,7 @@ fn what_was_not_noted_of_a_flapping_node_is_told_with_what_is() {
     node.liveness = Liveness::Unreachable;
     let (when, noted) = compared.liveness(&node, 3 * hour, false).unwrap();
     let left_out = match noted {
-        Noted::Liveness { left_out, .. } => left_out,
+        NodeObservation::Liveness { left_out, .. } => left_out,
         other => unreachable!("{other:?}"),
     };
     assert_eq!((when, left_out as usize), (3 * hour, 100 - MOST_TURNS));
@@ -171,7 +174,7 @@ fn what_was_not_noted_of_a_flapping_node_is_told_with_what_is() {
 #[tokio::test]
 async fn what_the_audit_says_of_a_node_is_noted_once_with_its_own_time() {
     let world = World::new();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
     world.runs_under("b1");
     world.admin(Command::ForceRelease {
@@ -181,19 +184,19 @@ async fn what_the_audit_says_of_a_node_is_noted_once_with_its_own_time() {
     });
     world.fold();
     // Another run: it reads the audit at once.
-    let mut again = NoteNodes::new(world.core.clone());
+    let mut again = HistoryEventsTask::new(world.core.clone());
     again.reconcile().await.unwrap();
-    let mut third = NoteNodes::new(world.core.clone());
+    let mut third = HistoryEventsTask::new(world.core.clone());
     third.reconcile().await.unwrap();
     let all = noted(&world).await;
-    let audits: Vec<&(u64, Noted)> = all
+    let audits: Vec<&(u64, NodeObservation)> = all
         .iter()
-        .filter(|(_, noted)| matches!(noted, Noted::Audit { .. }))
+        .filter(|(_, noted)| matches!(noted, NodeObservation::Audit { .. }))
         .collect();
     let [
         (
             when,
-            Noted::Audit {
+            NodeObservation::Audit {
                 action,
                 by,
                 summary,
@@ -209,9 +212,9 @@ async fn what_the_audit_says_of_a_node_is_noted_once_with_its_own_time() {
     assert!(*when <= world.core.now().0 && *when > 0);
 }
 
-fn late_turns(noted: &[(u64, Noted)]) -> Vec<(bool, bool)> {
+fn late_turns(noted: &[(u64, NodeObservation)]) -> Vec<(bool, bool)> {
     let turns = noted.iter().filter_map(|(_, noted)| match noted {
-        Noted::Liveness { is_alive, late, .. } => Some((*is_alive, *late)),
+        NodeObservation::Liveness { is_alive, late, .. } => Some((*is_alive, *late)),
         _ => None,
     });
     turns.collect()
@@ -221,12 +224,12 @@ fn late_turns(noted: &[(u64, Noted)]) -> Vec<(bool, bool)> {
 async fn a_node_that_went_while_no_control_looked_is_noted_as_late_and_one_that_is_seen_to_go_is_not()
  {
     let world = World::new();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
     drop(notes);
     // A starting control does not know the liveness of any node for as long as the node may be silent.
     world.calls_it(Liveness::Unknown);
-    let mut again = NoteNodes::new(world.core.clone());
+    let mut again = HistoryEventsTask::new(world.core.clone());
     again.reconcile().await.unwrap();
     again.reconcile().await.unwrap();
     assert_eq!(late_turns(&noted(&world).await), []);
@@ -247,7 +250,7 @@ async fn a_node_that_went_while_no_control_looked_is_noted_as_late_and_one_that_
 async fn audits(world: &World) -> Vec<String> {
     let all = noted(world).await.into_iter().rev();
     let audits = all.filter_map(|(_, noted)| match noted {
-        Noted::Audit { by, action, .. } => Some(format!("{by} {action}")),
+        NodeObservation::Audit { by, action, .. } => Some(format!("{by} {action}")),
         _ => None,
     });
     audits.collect()
@@ -255,7 +258,7 @@ async fn audits(world: &World) -> Vec<String> {
 
 /// A pass of a starting control, which reads the audit at once.
 async fn looks_anew(world: &World) {
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
 }
 
@@ -322,14 +325,14 @@ async fn the_brake_is_in_the_history_of_every_node() {
 #[tokio::test]
 async fn a_node_that_was_suspect_and_came_back_is_noted_when_it_began_and_so_often() {
     let world = World::new();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
     let began = world.core.now().0;
     world.calls_it(Liveness::Suspect);
     notes.reconcile().await.unwrap();
-    let suspected = |noted: &[(u64, Noted)]| -> Vec<(u64, u32)> {
+    let suspected = |noted: &[(u64, NodeObservation)]| -> Vec<(u64, u32)> {
         let found = noted.iter().filter_map(|(when, noted)| match noted {
-            Noted::Suspect { left_out, .. } => Some((*when, *left_out)),
+            NodeObservation::Suspect { left_out, .. } => Some((*when, *left_out)),
             _ => None,
         });
         found.collect()
@@ -368,13 +371,13 @@ async fn a_deleted_baseline_is_in_the_history_of_a_node_whose_note_knew_none() {
     let (compared, _) = world.core.history.noted().await.unwrap();
     let mut old: serde_json::Value = serde_json::from_slice(&compared[NODE]).unwrap();
     old["baselines"] = serde_json::json!([]);
-    let note = Note {
+    let note = TimedObservations {
         node: NODE.to_owned(),
         happened: Vec::new(),
         compared: serde_json::to_vec(&old).ok(),
     };
     world.core.history.note(vec![note], None).await.unwrap();
-    let mut notes = NoteNodes::new(world.core.clone());
+    let mut notes = HistoryEventsTask::new(world.core.clone());
     let started_at = notes.started_at.checked_sub(SETTLES_AFTER);
     notes.started_at = started_at.unwrap();
     notes.reconcile().await.unwrap();

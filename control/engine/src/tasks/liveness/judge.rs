@@ -41,7 +41,7 @@ pub(super) struct Thresholds {
 
 /// Reason for the liveness of a silent node. Its text stays the same while nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum LivenessReason {
     /// No other agent has been asked yet.
     Silent,
     /// No other agent is alive, or none of those asked answered.
@@ -56,27 +56,29 @@ pub(super) enum Why {
     MissedBy(Vec<NodeId>),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for LivenessReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |all: &[NodeId]| lattice_quorum_types::hostlist::fold(all);
         match self {
-            Why::Silent => f.write_str("does not answer control"),
-            Why::NobodyToAsk => {
+            LivenessReason::Silent => f.write_str("does not answer control"),
+            LivenessReason::NobodyToAsk => {
                 f.write_str("does not answer control; no other agent is available to check it")
             }
-            Why::ReachedBy(other) => write!(f, "control cannot reach it, {other} can"),
-            Why::NotYet(others) => {
+            LivenessReason::ReachedBy(other) => write!(f, "control cannot reach it, {other} can"),
+            LivenessReason::NotYet(others) => {
                 let names = names(others);
                 write!(
                     f,
                     "does not answer control or {names}, but not for long enough yet"
                 )
             }
-            Why::Isolated => f.write_str(
+            LivenessReason::Isolated => f.write_str(
                 "does not answer control; so many nodes are silent at once that control itself may \
                  be cut off",
             ),
-            Why::MissedBy(others) => write!(f, "answers neither control nor {}", names(others)),
+            LivenessReason::MissedBy(others) => {
+                write!(f, "answers neither control nor {}", names(others))
+            }
         }
     }
 }
@@ -105,7 +107,7 @@ pub(super) fn judge_all<'a>(
     answers: impl Iterator<Item = (&'a NodeId, &'a Answers)> + Clone,
     thresholds: Thresholds,
     now: Instant,
-) -> BTreeMap<NodeId, (Liveness, Option<Why>)> {
+) -> BTreeMap<NodeId, (Liveness, Option<LivenessReason>)> {
     let silence = |answers: &Answers| now.saturating_duration_since(answers.heard_at);
     let mut cells: HashMap<&str, Count> = HashMap::new();
     let mut cluster = Count::default();
@@ -116,7 +118,7 @@ pub(super) fn judge_all<'a>(
     }
     let judged = answers.map(|(id, known)| {
         let cell = cells.get(known.cell.as_str()).copied().unwrap_or_default();
-        let isolated = Isolated {
+        let isolated = IsolationSuspicion {
             from_all: cluster.tells_of_us(),
             from_cell: cell.tells_of_us(),
         };
@@ -127,7 +129,7 @@ pub(super) fn judge_all<'a>(
 
 /// Whether this control may be cut off.
 #[derive(Debug, Clone, Copy)]
-struct Isolated {
+struct IsolationSuspicion {
     from_all: bool,
     /// An agent in another cell can still prove otherwise.
     from_cell: bool,
@@ -135,10 +137,10 @@ struct Isolated {
 
 fn judge(
     known: &Answers,
-    isolated: Isolated,
+    isolated: IsolationSuspicion,
     thresholds: Thresholds,
     now: Instant,
-) -> (Liveness, Option<Why>) {
+) -> (Liveness, Option<LivenessReason>) {
     let silence = now.saturating_duration_since(known.heard_at);
     if silence < thresholds.suspect_after {
         let word = match known.ever_answered {
@@ -150,27 +152,27 @@ fn judge(
     let holds =
         |said: &&PeerReports| now.saturating_duration_since(said.at) <= thresholds.word_holds;
     let why = match known.said.as_ref().filter(holds) {
-        None => Why::Silent,
+        None => LivenessReason::Silent,
         Some(PeerReports {
             reached_by: Some(other),
             ..
-        }) => Why::ReachedBy(other.clone()),
-        Some(said) if said.missed_by.is_empty() => Why::NobodyToAsk,
+        }) => LivenessReason::ReachedBy(other.clone()),
+        Some(said) if said.missed_by.is_empty() => LivenessReason::NobodyToAsk,
         Some(said) => {
             let elsewhere = said.missed_by.iter().any(|(_, cell)| *cell != known.cell);
             let others = said.missed_by.iter().map(|(node, _)| node.clone());
             let others: Vec<NodeId> = others.collect();
             if isolated.from_all || (isolated.from_cell && !elsewhere) {
-                Why::Isolated
+                LivenessReason::Isolated
             } else if silence < thresholds.unreachable_after {
-                Why::NotYet(others)
+                LivenessReason::NotYet(others)
             } else {
-                Why::MissedBy(others)
+                LivenessReason::MissedBy(others)
             }
         }
     };
     let word = match why {
-        Why::MissedBy(_) => Liveness::Unreachable,
+        LivenessReason::MissedBy(_) => Liveness::Unreachable,
         _ => Liveness::Suspect,
     };
     (word, Some(why))
@@ -226,7 +228,9 @@ mod tests {
     fn words(nodes: &[Answers]) -> Vec<(Liveness, Option<String>)> {
         let ids: Vec<NodeId> = (0..nodes.len()).map(id).collect();
         let judged = judge_all(ids.iter().zip(nodes), THRESHOLDS, now());
-        let text = |(word, why): (Liveness, Option<Why>)| (word, why.map(|why| why.to_string()));
+        let text = |(word, why): (Liveness, Option<LivenessReason>)| {
+            (word, why.map(|why| why.to_string()))
+        };
         judged.into_values().map(text).collect()
     }
 

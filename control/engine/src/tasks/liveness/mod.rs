@@ -313,7 +313,7 @@ impl Pings {
             track.answers.ever_answered && silence(track) < self.timings.suspect_after
         };
         let alive = self.tracks.iter().filter(|(_, track)| answers_now(track));
-        let mut alive: peer_pings::Alive = alive
+        let mut alive: peer_pings::AnsweringAgents = alive
             .map(|(id, track)| (id.clone(), track.answers.cell.clone()))
             .collect();
         alive.sort();

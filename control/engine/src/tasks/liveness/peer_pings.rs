@@ -3,7 +3,7 @@
 use super::judge::PeerReports;
 use crate::{core::Core, view::View};
 use futures::future::join_all;
-use lattice_agent_rpc::{PingPeer, Pong};
+use lattice_agent_rpc::{PingPeer, PingReply};
 use lattice_quorum_types::NodeId;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -18,13 +18,18 @@ const PING_TIMEOUT: Duration = Duration::from_millis(2000);
 const CALL_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// Agents that answer now, each with its cell.
-pub(super) type Alive = Vec<(NodeId, String)>;
+pub(super) type AnsweringAgents = Vec<(NodeId, String)>;
 
 /// Chooses agents to ask about a node of `cell`. `turn` rotates the choice over all agents that answer.
-pub(super) fn choose(alive: &Alive, node: &NodeId, cell: &str, turn: usize) -> Alive {
+pub(super) fn choose(
+    alive: &AnsweringAgents,
+    node: &NodeId,
+    cell: &str,
+    turn: usize,
+) -> AnsweringAgents {
     let others = alive.iter().filter(|(other, _)| other != node);
     let (near, far): (Vec<_>, Vec<_>) = others.cloned().partition(|(_, of)| of == cell);
-    let rotated = |mut all: Alive| {
+    let rotated = |mut all: AnsweringAgents| {
         let by = turn.checked_rem(all.len()).unwrap_or(0);
         all.rotate_left(by);
         all
@@ -34,7 +39,7 @@ pub(super) fn choose(alive: &Alive, node: &NodeId, cell: &str, turn: usize) -> A
         .len()
         .min(NEIGHBOURS.max(ASKED.saturating_sub(far.len())));
     let of_near = of_near.min(ASKED);
-    let mut chosen: Alive = near.into_iter().take(of_near).collect();
+    let mut chosen: AnsweringAgents = near.into_iter().take(of_near).collect();
     chosen.extend(far.into_iter().take(ASKED - of_near));
     chosen
 }
@@ -45,7 +50,7 @@ pub(super) async fn ask(
     view: Arc<View>,
     node: NodeId,
     addrs: Vec<SocketAddr>,
-    witnesses: Alive,
+    witnesses: AnsweringAgents,
 ) -> (NodeId, PeerReports) {
     let (core, view, node) = (&core, &view, &node);
     let asked = witnesses.into_iter().flat_map(|witness| {
@@ -76,7 +81,7 @@ pub(super) async fn ask(
 
 fn sum_up(
     node: &NodeId,
-    answers: impl Iterator<Item = ((NodeId, String), Result<Pong, String>)>,
+    answers: impl Iterator<Item = ((NodeId, String), Result<PingReply, String>)>,
     at: Instant,
 ) -> PeerReports {
     let mut said = PeerReports {
@@ -104,12 +109,12 @@ mod tests {
         NodeId::new(name).unwrap()
     }
 
-    fn alive(names: &[(&str, &str)]) -> Alive {
+    fn alive(names: &[(&str, &str)]) -> AnsweringAgents {
         let one = |(name, cell): &(&str, &str)| (id(name), (*cell).to_owned());
         names.iter().map(one).collect()
     }
 
-    fn chosen(among: &Alive, turn: usize) -> Vec<String> {
+    fn chosen(among: &AnsweringAgents, turn: usize) -> Vec<String> {
         let chosen = choose(among, &id("a"), "c0", turn);
         chosen
             .into_iter()
@@ -142,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_an_answer_of_the_node_itself_reaches_it() {
-        let pong = |name: &str| Pong {
+        let pong = |name: &str| PingReply {
             node: id(name),
             boot_id: "b".to_owned(),
             at: UnixMillis(1),

@@ -3,7 +3,7 @@
 
 use super::{Answer, Freshness};
 use crate::{
-    bmc::{Looked, Parts},
+    bmc::{Parts, RequestedReading},
     core::Core,
     node_health,
 };
@@ -40,11 +40,11 @@ pub(crate) struct Bmc<'c> {
     freshness: &'c Freshness,
     /// Service named as requester in the BMC history if no operator is the requester.
     service: &'static str,
-    told: OnceCell<Option<BmcOutcome>>,
+    told: OnceCell<Option<BmcReadingOutcome>>,
 }
 
 /// Result of a reading.
-pub(super) struct BmcOutcome {
+pub(super) struct BmcReadingOutcome {
     pub(super) parts: Arc<Parts>,
     /// Reason why the reading is not current.
     outdated: Option<String>,
@@ -77,12 +77,12 @@ impl<'c> Bmc<'c> {
 
     /// Returns the reading. The BMC is read for this question unless the node is joining, because the last periodic
     /// reading may be hours old. `None` if this control reads no BMC for the node.
-    pub(super) async fn told(&self) -> Option<&BmcOutcome> {
+    pub(super) async fn told(&self) -> Option<&BmcReadingOutcome> {
         let told = self.told.get_or_init(|| self.look());
         told.await.as_ref()
     }
 
-    async fn look(&self) -> Option<BmcOutcome> {
+    async fn look(&self) -> Option<BmcReadingOutcome> {
         let before = self.last()?;
         let looked = match self.freshness {
             Freshness::Recent if before.was_asked => Ok(Vec::new()),
@@ -96,7 +96,7 @@ impl<'c> Bmc<'c> {
         };
         // Classes that this reading has confirmed are already in place.
         unconfirmed.retain(|class| parts.records.get(class) == before.records.get(class));
-        Some(BmcOutcome {
+        Some(BmcReadingOutcome {
             parts,
             outdated,
             unconfirmed,
@@ -109,9 +109,9 @@ impl<'c> Bmc<'c> {
         let by = self.freshness.by();
         let who = by.as_deref().unwrap_or(self.service);
         match self.core.bmc.look(self.node, who, TIMEOUT).await {
-            Some(Looked::Read { differs }) => Ok(differs),
-            Some(Looked::Silent { why }) => Err(format!("BMC not readable now: {why}")),
-            Some(Looked::Late { within }) => {
+            Some(RequestedReading::Read { differs }) => Ok(differs),
+            Some(RequestedReading::Silent { why }) => Err(format!("BMC not readable now: {why}")),
+            Some(RequestedReading::Late { within }) => {
                 let seconds = within.as_secs();
                 Err(format!(
                     "its BMC was not read within {seconds} s; reading continues"
@@ -144,7 +144,7 @@ impl<'c> Bmc<'c> {
             (Some(now), _) if told.unconfirmed.is_empty() => {
                 Answer::Drains(format!("{NAMES}{now}{}{}", told.age(), told.doubt()))
             }
-            (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", BmcOutcome::ONCE)),
+            (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", BmcReadingOutcome::ONCE)),
             (None, Some(stood)) => {
                 let why = told.why_not_over();
                 Answer::Unknown(format!("{NAMES}{stood}; {why}{}", told.age()))
@@ -160,7 +160,7 @@ impl<'c> Bmc<'c> {
     }
 }
 
-impl BmcOutcome {
+impl BmcReadingOutcome {
     const ONCE: &str = "its BMC reports a change, which counts once it is read twice";
 
     /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their

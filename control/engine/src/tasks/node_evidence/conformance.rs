@@ -2,18 +2,18 @@
 
 use super::{
     Answer, Freshness,
-    bmc::{Bmc, BmcOutcome},
+    bmc::{Bmc, BmcReadingOutcome},
 };
 use crate::{
-    Look,
-    baselines::{Chosen, ParsedBaseline},
+    ReadingKind,
+    baselines::{BaselineChoice, ParsedBaseline},
     core::Core,
     drift::differs,
     error::AgentError,
     tasks::class_merge,
     view::{NodeEntry, View},
 };
-use lattice_conformance::{Class, CohortKey, Inventory, baseline::Standing};
+use lattice_conformance::{Class, CohortKey, Inventory, baseline::BaselineVerdict};
 use lattice_quorum_types::{NodeId, baseline::Policy};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) async fn ask(
         return Ok(Answer::Fine);
     }
     let by = freshness.by();
-    let look = Look::Fresh { by };
+    let look = ReadingKind::Fresh { by };
     let inventory = core.agents.inventory(view, &entry.id, look).await?;
     // The published cohort may predate a reboot or the removal of a driver.
     let now = CohortKey::of(&inventory.identity);
@@ -72,8 +72,8 @@ fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Draining
     };
     let of_node = view.baselines.of(node, cohort).into_iter();
     let asked = of_node.filter_map(|(class, chosen)| match chosen {
-        Chosen::One(kept) => drains(&kept, class).then_some((class, Some(kept))),
-        Chosen::Ambiguous(all) => all
+        BaselineChoice::One(kept) => drains(&kept, class).then_some((class, Some(kept))),
+        BaselineChoice::Ambiguous(all) => all
             .iter()
             .any(|kept| drains(kept, class))
             .then_some((class, None)),
@@ -84,7 +84,7 @@ fn asked(view: &View, node: &NodeId, cohort: Option<&CohortKey>) -> Vec<Draining
 fn said(
     asked: &[DrainingBaseline],
     mut inventory: Inventory,
-    bmc: Option<&BmcOutcome>,
+    bmc: Option<&BmcReadingOutcome>,
     mut unknown: Vec<String>,
 ) -> Answer {
     let mut differ = Vec::new();
@@ -118,13 +118,13 @@ fn said(
             continue;
         };
         match expectation.standing(record) {
-            Standing::Conforms => {}
-            Standing::Differs(found) => differ.push(format!(
+            BaselineVerdict::Conforms => {}
+            BaselineVerdict::Differs(found) => differ.push(format!(
                 "differs from baseline {}: {}{age}",
                 kept.label(),
                 differs(&found)
             )),
-            Standing::Unknown { why } => unknown.push(format!("{class}: {why}{age}")),
+            BaselineVerdict::Unknown { why } => unknown.push(format!("{class}: {why}{age}")),
         }
     }
     if !differ.is_empty() {

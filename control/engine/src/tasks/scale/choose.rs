@@ -4,10 +4,10 @@ use super::TargetSize;
 use crate::{core::Core, view::View};
 use lattice_placement::{
     Blocker, PendingView, RunningView,
-    movement::scale::{Growth, Source, choose},
+    movement::scale::{GrowthRequest, Source, choose},
 };
 use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::ExpectedNode};
-use lattice_view::Home;
+use lattice_view::HomeRule;
 use lattice_view::whole;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -54,7 +54,7 @@ fn chosen(
     let walltime_ms = ends_at.map(|at| at.since(now).max(1));
     // On a borrowed node, its owner would wait for as long as the service cannot be stopped.
     let nodes = service.spec.nodes.saturating_add(wanted.nodes);
-    let from = match Home::of(&view.vclusters).keeps(&service.spec, nodes, walltime_ms) {
+    let from = match HomeRule::of(&view.vclusters).keeps(&service.spec, nodes, walltime_ms) {
         true => Source::Home,
         false => wanted.from,
     };
@@ -63,7 +63,7 @@ fn chosen(
         ..PendingView::from(service)
     };
     let cluster = whole(view, vcluster, core.view_age_ms().unwrap_or(0));
-    let growth = Growth {
+    let growth = GrowthRequest {
         id: service.id,
         job,
         nodes: wanted.nodes,

@@ -12,13 +12,13 @@ pub struct Scaling(Mutex<ScaleReports>);
 
 #[derive(Debug, Default)]
 struct ScaleReports {
-    shown: BTreeMap<(VclusterName, AllocationId), Shown>,
+    shown: BTreeMap<(VclusterName, AllocationId), ShownMetric>,
     failures: BTreeMap<VclusterName, u64>,
     alerts: BTreeMap<(VclusterName, &'static str), u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Shown {
+struct ShownMetric {
     /// `None` while the value is unknown.
     value: Option<f64>,
     target: f64,
@@ -37,7 +37,7 @@ impl Scaling {
         value: Option<f64>,
         target: f64,
     ) {
-        let shown = Shown { value, target };
+        let shown = ShownMetric { value, target };
         self.told().shown.insert((vcluster.clone(), id), shown);
     }
 

@@ -1,6 +1,6 @@
 //! Metric readings of services.
 
-use crate::{core::Core, inputs::Missing, view::View};
+use crate::{core::Core, inputs::UnknownMetricReason, view::View};
 use futures::future::join_all;
 use lattice_agent_rpc::{GetUsage, Part};
 use lattice_quorum_types::{Allocation, NodeId, allocation::RankPhase, scale::Metric};
@@ -13,7 +13,7 @@ const MILLION: f64 = 1e6;
 /// Reading for one evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reading {
-    pub(super) value: Result<f64, Missing>,
+    pub(super) value: Result<f64, UnknownMetricReason>,
     /// Load of each node, if nodes were queried.
     pub(super) loads: BTreeMap<NodeId, f64>,
 }
@@ -25,12 +25,12 @@ pub(super) async fn read(core: &Core, view: &View, service: &Allocation) -> Read
         loads: BTreeMap::new(),
     };
     let Some(scale) = &service.spec.terms.scale else {
-        return alone(Err(Missing::NoNodes));
+        return alone(Err(UnknownMetricReason::NoNodes));
     };
     match &scale.metric {
         Metric::Prometheus { query } => alone(match core.metrics() {
             Some(metrics) => metrics.query(query, service.id).await,
-            None => Err(Missing::NoSource),
+            None => Err(UnknownMetricReason::NoSource),
         }),
         Metric::Gpu => of_nodes(core, view, service, Part::Gpus).await,
         Metric::Cpu => of_nodes(core, view, service, Part::Processors).await,
@@ -61,8 +61,8 @@ fn mean(said: Vec<(NodeId, Result<u32, String>)>) -> Reading {
         }
     }
     let value = match (unsaid.is_empty(), loads.is_empty()) {
-        (false, _) => Err(Missing::Nodes { unsaid }),
-        (true, true) => Err(Missing::NoNodes),
+        (false, _) => Err(UnknownMetricReason::Nodes { unsaid }),
+        (true, true) => Err(UnknownMetricReason::NoNodes),
         (true, false) => Ok(loads.values().sum::<f64>() / loads.len() as f64),
     };
     Reading { value, loads }
@@ -84,6 +84,6 @@ mod tests {
         ]);
         let told = one.value.map_err(|why| why.to_string());
         assert_eq!(told, Err("node b: it has no GPUs".to_owned()));
-        assert_eq!(mean(Vec::new()).value, Err(Missing::NoNodes));
+        assert_eq!(mean(Vec::new()).value, Err(UnknownMetricReason::NoNodes));
     }
 }

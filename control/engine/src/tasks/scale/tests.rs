@@ -22,7 +22,7 @@ use lattice_quorum_types::{
     id::LeaseName,
     limit::{LimitPatch, Patch},
     node::Lifecycle,
-    scale::{Metric, Pace as OfScale, Scale as Terms},
+    scale::{Metric, Scale as Terms, ScalingPace as OfScale},
     scheduler::{ScalingSettings, SchedulerSettings},
     spec::{AllocationSpec, Requeue, Workload},
     vcluster::{Vcluster, VclusterDefinition, VclusterPatch},

@@ -5,7 +5,7 @@ use super::promises::{self, Promise};
 use crate::view::View;
 use lattice_placement::{Health, Liveness, PendingView};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
-use lattice_view::Home;
+use lattice_view::HomeRule;
 use lattice_view::waiting as as_planned;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn waiting(
         return BTreeMap::new();
     }
     let free = free(view, vcluster);
-    let home = Home::of(&view.vclusters);
+    let home = HomeRule::of(&view.vclusters);
     let known = |id| {
         let held = view.allocation(id)?;
         (held.spec.nodes as usize <= free).then(|| (id, as_planned(view, &home, held)))

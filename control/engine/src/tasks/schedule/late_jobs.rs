@@ -11,7 +11,7 @@ const SOUGHT_AT_ONCE: usize = 3;
 
 /// A job that has waited long enough for nodes and would have to wait longer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Late {
+pub(super) struct LateJob {
     pub(super) id: AllocationId,
     /// Planned start without preemption.
     pub(super) planned_start: Option<UnixMillis>,
@@ -20,9 +20,9 @@ pub(super) struct Late {
 /// When each job was last considered. There may be more late jobs than one cycle considers, including jobs that no
 /// preemption can help, so each has its turn.
 #[derive(Debug, Default)]
-pub(super) struct Turns(BTreeMap<AllocationId, UnixMillis>);
+pub(super) struct ConsideredAt(BTreeMap<AllocationId, UnixMillis>);
 
-impl Turns {
+impl ConsideredAt {
     /// Returns the jobs that are due, the most urgent first. If the plan has no start estimate for a job, one more plan
     /// computes it.
     pub(super) fn late(
@@ -32,7 +32,7 @@ impl Turns {
         plan: &Plan,
         rules: &Rules,
         now: UnixMillis,
-    ) -> Vec<Late> {
+    ) -> Vec<LateJob> {
         let pending = &planner.view().pending;
         self.0.retain(|id, _| pending.contains_key(id));
         if !rules.policy.enabled {
@@ -73,7 +73,7 @@ impl Turns {
             };
             let planned_start = planned.or_else(estimated);
             if planned_start.is_none_or(|at| at >= now.after(rules.patience_ms)) {
-                late.push(Late { id, planned_start });
+                late.push(LateJob { id, planned_start });
             }
         }
         late

@@ -1,11 +1,11 @@
 //! Preemption search: victims for a job of a higher class that would wait too long. The quorum promises the chosen
 //! nodes to the job; `promises.rs` handles the promise.
 
-use super::late_jobs::Late;
+use super::late_jobs::LateJob;
 use crate::{core::Core, view::View};
 use lattice_placement::{
     ClusterView, Plan, PlannedReservation, Policy,
-    movement::preempt::{self, Input, Saves, Victims, Work, choose},
+    movement::preempt::{self, CheckpointAbility, HolderFacts, Input, Victims, choose},
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
@@ -31,14 +31,14 @@ pub(super) struct Search<'a> {
 
 /// A preemption to propose.
 #[derive(Debug)]
-pub(super) struct Sought {
+pub(super) struct PreemptionProposal {
     pub(super) id: AllocationId,
     pub(super) command: Command,
 }
 
 impl Search<'_> {
     /// Chooses victims for these jobs, which the plan leaves waiting.
-    pub fn run(&self, plan: &Plan, jobs: Vec<Late>) -> Vec<Sought> {
+    pub fn run(&self, plan: &Plan, jobs: Vec<LateJob>) -> Vec<PreemptionProposal> {
         if jobs.is_empty() {
             return Vec::new();
         }
@@ -56,7 +56,7 @@ impl Search<'_> {
         let mut taken: BTreeSet<NodeId> = BTreeSet::new();
         let mut gone: BTreeSet<AllocationId> = BTreeSet::new();
         let mut sought = Vec::new();
-        for Late { id, planned_start } in jobs {
+        for LateJob { id, planned_start } in jobs {
             for held in uncounted.drain(..) {
                 let (cluster, spec) = (cluster.to_mut(), &held.spec);
                 cluster.count(&spec.project, spec.nodes, spec.sensitive);
@@ -72,7 +72,7 @@ impl Search<'_> {
             reserved.extend(placed.map(|expected| expected.node.clone()));
             reserved.extend(taken.iter().cloned());
             let may_go = work.iter().filter(|(id, _)| !gone.contains(id));
-            let may_go: BTreeMap<AllocationId, Work> =
+            let may_go: BTreeMap<AllocationId, HolderFacts> =
                 may_go.map(|(id, work)| (*id, work.clone())).collect();
             let chosen = choose(Input {
                 view: &cluster,
@@ -98,11 +98,11 @@ impl Search<'_> {
         sought
     }
 
-    fn work(&self) -> BTreeMap<AllocationId, Work> {
+    fn work(&self) -> BTreeMap<AllocationId, HolderFacts> {
         let held = self.cluster.running.keys();
         let held = held.filter_map(|id| self.view.allocation(*id));
         let bursts = bursts(self.view);
-        let work = |held: &Allocation| Work {
+        let work = |held: &Allocation| HolderFacts {
             burst: bursts.contains(&held.id),
             ..work_of(self.core, self.view, held)
         };
@@ -115,10 +115,13 @@ impl Search<'_> {
         borrowed.map(|record| record.id.clone()).collect()
     }
 
-    fn command(&self, chosen: Victims) -> Option<Sought> {
+    fn command(&self, chosen: Victims) -> Option<PreemptionProposal> {
         let victim = |chosen: &preempt::Victim| {
             let held = self.view.allocation(chosen.id)?;
-            let saves = matches!(work_of(self.core, self.view, held).saves, Saves::In { .. });
+            let saves = matches!(
+                work_of(self.core, self.view, held).saves,
+                CheckpointAbility::In { .. }
+            );
             let directory = self.core.checkpoint_directory(held).filter(|_| saves);
             Some(Victim {
                 id: chosen.id,
@@ -134,7 +137,7 @@ impl Search<'_> {
         let (cost, value) = (chosen.cost, chosen.value);
         tracing::info!(%id, cost, value, victims = victims.len(), "cost of preemption, in GPU-seconds");
         let nodes = chosen.nodes;
-        Some(Sought {
+        Some(PreemptionProposal {
             id,
             command: Command::Preempt { id, nodes, victims },
         })
@@ -143,20 +146,20 @@ impl Search<'_> {
 
 /// Describes an allocation that holds nodes, for the choice of victims. Whether it exceeds the share of its tenant is
 /// not included ([`bursts`]).
-pub fn work_of(core: &Core, view: &View, held: &Allocation) -> Work {
+pub fn work_of(core: &Core, view: &View, held: &Allocation) -> HolderFacts {
     let saves = match &held.spec.terms.checkpoint {
-        None => Saves::Never,
-        Some(_) if core.writable_directory(view, held).is_none() => Saves::NotNow,
+        None => CheckpointAbility::Never,
+        Some(_) if core.writable_directory(view, held).is_none() => CheckpointAbility::NotNow,
         Some(_) => {
             let most_ms = view.movement_of(&held.spec.vcluster).room.timeout_ms;
             // The declared checkpoint time, else that of the last checkpoint, else the longest allowed.
             let kept = held.progress.kept.as_ref().map(|kept| kept.took_ms);
             let said = held.spec.demand.checkpoint_ms.or(kept);
             match said.unwrap_or(most_ms) {
-                write_ms if write_ms <= most_ms => Saves::In { write_ms },
-                _ => Saves::NotNow,
+                write_ms if write_ms <= most_ms => CheckpointAbility::In { write_ms },
+                _ => CheckpointAbility::NotNow,
             }
         }
     };
-    Work::new(held, saves, false)
+    HolderFacts::new(held, saves, false)
 }

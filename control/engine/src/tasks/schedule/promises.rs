@@ -19,9 +19,9 @@ use tokio::time::Instant;
 
 /// Jobs with a rejected assignment to promised nodes: the refusal code, and since when it has persisted.
 #[derive(Debug, Default)]
-pub(super) struct Refused(BTreeMap<AllocationId, (&'static str, Instant)>);
+pub(super) struct RejectedPromises(BTreeMap<AllocationId, (&'static str, Instant)>);
 
-impl Refused {
+impl RejectedPromises {
     /// Whether the refusal has lasted longer than a view may lag behind. If so, keeping nodes for the job is pointless.
     fn lasts(&mut self, id: AllocationId, refusal: &Refusal, now: Instant) -> bool {
         if passes(refusal) {

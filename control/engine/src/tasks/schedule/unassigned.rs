@@ -22,7 +22,7 @@ pub(super) const ASIDE: Duration = Duration::from_secs(30);
 
 /// Reason why a placed allocation is not assigned.
 #[derive(Debug)]
-pub(super) enum Why {
+pub(super) enum UnassignedReason {
     /// The nodes have not reported a boot. An attempt assigned under one boot never starts under another.
     BootsNotNamed(Vec<NodeId>),
     /// The nodes of a sensitive allocation have no valid attestation yet. Lists the nodes being queried, if any.
@@ -35,7 +35,7 @@ pub(super) enum Why {
     NoAnswer(String),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for UnassignedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BootsNotNamed(nodes) => {
@@ -65,7 +65,7 @@ impl fmt::Display for Why {
 
 /// How long an allocation is set aside, unless its record changes earlier.
 #[derive(Debug, Clone, Copy)]
-enum Aside {
+enum SetAside {
     /// Until the record changes.
     Changed,
     /// Until this instant.
@@ -74,7 +74,7 @@ enum Aside {
 
 /// Refusal of the last proposal.
 #[derive(Debug, Clone, Copy)]
-enum Met {
+enum RefusedProposal {
     /// A transient refusal, however often it occurs.
     Passing,
     /// A refusal with this code, returned by every proposal since this instant.
@@ -86,8 +86,8 @@ struct KnownRefusal {
     /// Revision of the allocation record; another revision resets the entry.
     revision: Revision,
     told: Arc<NotAssigned>,
-    refused: Option<Met>,
-    aside: Option<Aside>,
+    refused: Option<RefusedProposal>,
+    aside: Option<SetAside>,
 }
 
 /// Placed but unassigned allocations; see the module.
@@ -102,7 +102,7 @@ impl Unassigned {
             waits.is_some_and(|waits| waits.revision == known.revision)
         });
         for known in self.0.values_mut() {
-            if let Some(Aside::Until(at)) = known.aside
+            if let Some(SetAside::Until(at)) = known.aside
                 && at <= now
             {
                 known.aside = None;
@@ -130,7 +130,7 @@ impl Unassigned {
 
     /// Records that an allocation cannot be proposed now, or that the result of its proposal is unknown. Its refusal is
     /// reset.
-    pub(super) fn hold_back(&mut self, of: Of<'_>, why: &Why) {
+    pub(super) fn hold_back(&mut self, of: Of<'_>, why: &UnassignedReason) {
         self.tell(of, not_assigned(of.placed, why), None, None);
     }
 
@@ -143,7 +143,7 @@ impl Unassigned {
 
     /// Records that no quorum member accepts the assignment while the record stays as it is.
     pub(super) fn is_too_long(&mut self, of: Of<'_>, blocker: Blocker) {
-        self.tell(of, blocker, None, Some(Aside::Changed));
+        self.tell(of, blocker, None, Some(SetAside::Changed));
     }
 
     /// Records a refusal that may be permanent. Returns whether the allocation is set aside.
@@ -151,16 +151,21 @@ impl Unassigned {
         let before = self.0.get(&of.placed.id).and_then(|known| known.refused);
         let code = refusal.code();
         let met = match before {
-            _ if passes(refusal) => Met::Passing,
-            Some(Met::Lasting(same, since)) if same == code => Met::Lasting(code, since),
-            _ => Met::Lasting(code, now),
+            _ if passes(refusal) => RefusedProposal::Passing,
+            Some(RefusedProposal::Lasting(same, since)) if same == code => {
+                RefusedProposal::Lasting(code, since)
+            }
+            _ => RefusedProposal::Lasting(code, now),
         };
-        let lasts = matches!(met, Met::Lasting(_, since) if since + REFUSED_FOR <= now);
+        let lasts = matches!(met, RefusedProposal::Lasting(_, since) if since + REFUSED_FOR <= now);
         // One line each, because the texts are shown in tables.
         let text = refusal.to_string().replace('\n', "; ");
         let (why, aside) = match lasts {
-            true => (Why::RefusedAgain(text), Some(Aside::Until(now + ASIDE))),
-            false => (Why::Refused(text), None),
+            true => (
+                UnassignedReason::RefusedAgain(text),
+                Some(SetAside::Until(now + ASIDE)),
+            ),
+            false => (UnassignedReason::Refused(text), None),
         };
         self.tell(of, not_assigned(of.placed, &why), Some(met), aside);
         lasts
@@ -185,7 +190,13 @@ impl Unassigned {
         self.0.clear();
     }
 
-    fn tell(&mut self, of: Of<'_>, blocker: Blocker, refused: Option<Met>, aside: Option<Aside>) {
+    fn tell(
+        &mut self,
+        of: Of<'_>,
+        blocker: Blocker,
+        refused: Option<RefusedProposal>,
+        aside: Option<SetAside>,
+    ) {
         let Some(explanation) = of.plan.waiting.of_placed(of.placed, blocker) else {
             return;
         };
@@ -216,7 +227,7 @@ pub(super) fn pending(view: &View, id: AllocationId) -> Option<&Arc<Allocation>>
     view.waiting(id)
 }
 
-fn not_assigned(placed: &Placement, why: &Why) -> Blocker {
+fn not_assigned(placed: &Placement, why: &UnassignedReason) -> Blocker {
     Blocker::NotAssigned {
         nodes: hostlist::fold(placed.nodes.iter().map(|expected| &expected.node)),
         why: why.to_string(),

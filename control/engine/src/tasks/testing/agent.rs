@@ -5,10 +5,10 @@ use bytes::Bytes;
 use lattice_agent_rpc::{
     AttemptKey, AttemptStatus, CheckHealth, GateFailed, GetAttestation, GetHealth, GetHistory,
     GetInventory, GetPreimage, GetUsage, HistoryPage, Launch, LaunchRefused, ListAttempts, Part,
-    Ping, Pong, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe, WipeStatus,
+    Ping, PingReply, SetWalltime, Terminate, WalltimeRefused, WalltimeStatus, Wipe, WipeStatus,
 };
 use lattice_conformance::{Digest, Inventory, health::Reason};
-use lattice_mesh::{Clock as _, Credentials, Failed, Router, SystemClock};
+use lattice_mesh::{Clock as _, Credentials, HandlerFailed, Router, SystemClock};
 use lattice_quorum_types::{
     attestation::{Attestation, ClassAttestation},
     baseline::Cohort,
@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Answers of the agent.
-pub struct Says {
+pub struct AgentAnswers {
     pub boot: String,
     pub attempts: Vec<AttemptStatus>,
     pub gate: Result<(), GateFailed>,
@@ -61,7 +61,7 @@ pub struct Says {
     pub flaps: bool,
 }
 
-impl Says {
+impl AgentAnswers {
     /// Answers of a healthy node without attempts.
     pub fn sound() -> Self {
         Self {
@@ -113,7 +113,7 @@ pub fn health(reasons: &[Reason]) -> serde_json::Value {
     })
 }
 
-pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
+pub fn router(says: Arc<Mutex<AgentAnswers>>, signer: Credentials) -> Router {
     let (pinged, listed, gated, ended, claimed, read, kept, checked, told, wiped) = (
         says.clone(),
         says.clone(),
@@ -133,13 +133,13 @@ pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
             if says.flaps {
                 says.boot.push('0');
             }
-            let pong = Pong {
+            let pong = PingReply {
                 node: id(NODE),
                 boot_id: says.boot.clone(),
                 at: SystemClock.now(),
             };
             let answer = match says.silent {
-                true => Err(Failed::new("cut off")),
+                true => Err(HandlerFailed::new("cut off")),
                 false => Ok(pong),
             };
             async move { answer }
@@ -152,7 +152,7 @@ pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
             let (answer, is_lost) = (says.launched(&launch), says.loses_replies);
             async move {
                 match is_lost {
-                    true => Err(Failed::new("cut off")),
+                    true => Err(HandlerFailed::new("cut off")),
                     false => Ok(answer),
                 }
             }
@@ -170,7 +170,7 @@ pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
             let is_lost = says.loses_replies;
             async move {
                 match is_lost {
-                    true => Err(Failed::new("cut off")),
+                    true => Err(HandlerFailed::new("cut off")),
                     false => Ok(answer),
                 }
             }
@@ -189,7 +189,7 @@ pub fn router(says: Arc<Mutex<Says>>, signer: Credentials) -> Router {
             says.ordered.push(order);
             async move {
                 match is_lost {
-                    true => Err(Failed::new("cut off")),
+                    true => Err(HandlerFailed::new("cut off")),
                     false => Ok(answer),
                 }
             }

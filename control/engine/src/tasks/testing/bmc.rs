@@ -4,7 +4,7 @@ use super::{
     id,
     world::{NODE, World},
 };
-use crate::bmc::{self, BmcPlan, Edges, Looked};
+use crate::bmc::{self, BmcPlan, Edges, RequestedReading};
 use lattice_conformance::{Identity, Reading};
 use lattice_fake_bmc::{FakeBmc, Fault, Tree};
 use lattice_mesh::SystemClock;
@@ -101,10 +101,10 @@ impl Bmc {
     }
 
     /// Waits for the worker and performs a periodic reading.
-    pub async fn is_looked_at(&self, world: &World) -> Looked {
+    pub async fn is_looked_at(&self, world: &World) -> RequestedReading {
         loop {
             // The previous worker may have just ended.
-            let ended = Looked::Silent {
+            let ended = RequestedReading::Silent {
                 why: bmc::BROKE_DOWN.to_owned(),
             };
             match world.core.bmc.look(&id(NODE), "somebody", LONG).await {

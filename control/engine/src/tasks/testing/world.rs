@@ -1,7 +1,7 @@
 //! Core of a control over one copy of the state machine, and one real agent endpoint, `a`.
 
 use super::{
-    agent::{self, Says},
+    agent::{self, AgentAnswers},
     id,
 };
 use crate::{
@@ -51,7 +51,7 @@ pub const NODE: &str = "a";
 
 /// State machine, with the core that holds the view; the view follows as it would by a watch.
 #[derive(Default)]
-struct Copy {
+struct StateCopy {
     state: Mutex<State>,
     core: OnceLock<Weak<Core>>,
     reads: Mutex<Vec<Query>>,
@@ -62,7 +62,7 @@ struct Copy {
 }
 
 #[async_trait::async_trait]
-impl Store for Copy {
+impl Store for StateCopy {
     async fn propose(
         &self,
         envelopes: Vec<Envelope>,
@@ -90,7 +90,7 @@ impl Store for Copy {
     }
 }
 
-impl Copy {
+impl StateCopy {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,9 +124,9 @@ impl Copy {
 
 pub struct World {
     pub core: Arc<Core>,
-    store: Arc<Copy>,
+    store: Arc<StateCopy>,
     agent: Mesh,
-    pub says: Arc<Mutex<Says>>,
+    pub says: Arc<Mutex<AgentAnswers>>,
     /// Fence of the dispatch lease.
     pub fence: Fence,
 }
@@ -138,7 +138,9 @@ impl World {
     }
 
     /// The same with another agent on the node.
-    pub fn with_agent(router: impl FnOnce(Arc<Mutex<Says>>, Credentials) -> Router) -> Self {
+    pub fn with_agent(
+        router: impl FnOnce(Arc<Mutex<AgentAnswers>>, Credentials) -> Router,
+    ) -> Self {
         let today = Validity::from_now(SystemClock.now(), Duration::from_secs(3_600));
         let authority = Authority::create("test", today).unwrap();
         let mesh = |role, name: &str| {
@@ -148,14 +150,14 @@ impl World {
             Mesh::bind(addr, credentials, MeshConfig::default()).unwrap()
         };
         let agent = mesh(Role::Agent, NODE);
-        let says = Arc::new(Mutex::new(Says::sound()));
+        let says = Arc::new(Mutex::new(AgentAnswers::sound()));
         let signer = Credentials::issued_by(
             &authority,
             &Identity::new("test", Role::Agent, NODE).unwrap(),
             today,
         );
         agent.serve(router(says.clone(), signer.unwrap())).unwrap();
-        let store = Arc::new(Copy::default());
+        let store = Arc::new(StateCopy::default());
         let core = Core::new(Parts {
             cluster: "test".to_owned(),
             name: "c1".to_owned(),

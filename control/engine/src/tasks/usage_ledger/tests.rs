@@ -12,7 +12,7 @@ use lattice_quorum_types::{
     command::RankReport,
     limit::{LimitPatch, Patch},
 };
-use lattice_view::{Hours, Standings, UsedTime, bursts};
+use lattice_view::{Hours, TenantStandings, UsedTime, bursts};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ fn factor(hours: Hours) -> f64 {
     let budget = TenantBudget::new(path("physics"));
     view.budgets = Arc::new([(path("physics"), Arc::new(budget))].into());
     view.hours = Arc::new([(path("physics"), hours)].into());
-    Standings::new(&view).of(&path("physics")).factor()
+    TenantStandings::new(&view).of(&path("physics")).factor()
 }
 
 /// The numbers of the document that this implements: 87,500 of 100,000.

@@ -4,8 +4,8 @@ use crate::ops::{groups, node_id, nodes::agent_problem};
 use lattice_api::problem::{Kind, Problem};
 use lattice_conformance::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
 use lattice_engine::{
-    Core, Look, NodeEntry,
-    baselines::form::{CheckedBaseline, Model, Want},
+    Core, NodeEntry, ReadingKind,
+    baselines::form::{CheckedBaseline, ExpectedClass, Model},
     compare::as_said,
 };
 use lattice_placement::Liveness;
@@ -26,10 +26,10 @@ pub(super) fn rules(
     let mut rules = BTreeMap::new();
     for (class, want) in &wanted.classes {
         let rule = match &want.want {
-            Want::Keys(constraints) => Rule::Partial {
+            ExpectedClass::Keys(constraints) => Rule::Partial {
                 constraints: constraints.clone(),
             },
-            Want::Model => exact(*class, model.get(class))?,
+            ExpectedClass::Model => exact(*class, model.get(class))?,
         };
         let rule = ClassRule {
             policy: want.policy,
@@ -87,7 +87,10 @@ pub(super) async fn records(
     match model {
         Model::Node(text) => {
             let node = node_id(text)?;
-            let inventory = core.agents.inventory(&core.view(), &node, Look::Last).await;
+            let inventory = core
+                .agents
+                .inventory(&core.view(), &node, ReadingKind::Last)
+                .await;
             let mut records = inventory.map_err(|error| agent_problem(&error))?.records;
             if !wanted.classes.is_empty() {
                 records.retain(|class, _| wanted.classes.contains_key(class));

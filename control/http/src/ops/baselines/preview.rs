@@ -49,7 +49,7 @@ pub(super) fn of(
     let mut differ: BTreeMap<&NodeId, Policy> = BTreeMap::new();
     for drifted in &report.drifted {
         match &drifted.by {
-            lattice_engine::By::Baseline {
+            lattice_engine::DriftReference::Baseline {
                 name: by, policy, ..
             } if by == name => {
                 let worst = differ.entry(&drifted.node).or_insert(*policy);

@@ -48,7 +48,7 @@ async fn fleet() -> History {
 }
 
 async fn asked(history: &History, changes: usize, entries: usize) -> (Vec<String>, Option<u64>) {
-    let most = Most { changes, entries };
+    let most = QueryLimits { changes, entries };
     let fleet = Fleet::read(history, UnixMillis(0), &most).await.unwrap();
     let reaches = fleet.reaches_back_to;
     let mut view = fleet.view(UnixMillis(0));

@@ -2,19 +2,19 @@
 
 use super::time;
 use lattice_api::{history::NodeEventView, text::roughly};
-use lattice_engine::history::BmcDid;
+use lattice_engine::history::ReportedBmcEvent;
 use lattice_quorum_types::UnixMillis;
-use lattice_redfish::{DeedOf, DeedSeverity};
+use lattice_redfish::{BmcEventKind, BmcEventSeverity};
 
 /// Examples: `BIOS Update: completed in 7 min: Job completed successfully.`, `IML, critical: …`
-pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
+pub(super) fn did(did: &ReportedBmcEvent) -> (String, NodeEventView) {
     let deed = &did.deed;
     let at = |at: u64| time(UnixMillis(at));
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let severity = match deed.severity {
-        DeedSeverity::Ok => "ok",
-        DeedSeverity::Warning => "warning",
-        DeedSeverity::Critical => "critical",
+        BmcEventSeverity::Ok => "ok",
+        BmcEventSeverity::Warning => "warning",
+        BmcEventSeverity::Critical => "critical",
     };
     let mut parts = NodeEventView {
         severity: some(severity),
@@ -26,7 +26,7 @@ pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
         ..NodeEventView::default()
     };
     let mut what = match &deed.of {
-        DeedOf::Task {
+        BmcEventKind::Task {
             name,
             state,
             started_at,
@@ -41,12 +41,12 @@ pub(super) fn did(did: &BmcDid) -> (String, NodeEventView) {
             let name = some(name).unwrap_or_else(|| "a task".to_owned());
             format!("{name}: {state}{took}")
         }
-        DeedOf::Log { log } => {
+        BmcEventKind::Log { log } => {
             parts.told_by = some(log);
             log.clone()
         }
     };
-    if deed.severity != DeedSeverity::Ok {
+    if deed.severity != BmcEventSeverity::Ok {
         what.push_str(&format!(", {severity}"));
     }
     if !deed.message.is_empty() {

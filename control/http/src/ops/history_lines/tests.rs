@@ -5,12 +5,12 @@ use lattice_conformance::{
 };
 use serde_json::json;
 
-fn what(happened: Happening) -> String {
+fn what(happened: EventKind) -> String {
     happening(&happened).0
 }
 
-fn health(turn: Turn) -> Happening {
-    Happening::Health {
+fn health(turn: ReasonChange) -> EventKind {
+    EventKind::Health {
         turn,
         code: "gpu.row_remap.pending".to_owned(),
         entity: "gpu.2".to_owned(),
@@ -24,14 +24,14 @@ fn health(turn: Turn) -> Happening {
 #[test]
 fn every_happening_is_a_line_for_a_person() {
     assert_eq!(
-        what(health(Turn::Began)),
+        what(health(ReasonChange::Began)),
         "gpu.row_remap.pending gpu.2, faulty: gpu.2.remapped_rows.pending is true, which is a fault"
     );
     assert_eq!(
-        what(health(Turn::Ended)),
+        what(health(ReasonChange::Ended)),
         "gpu.row_remap.pending gpu.2 ended"
     );
-    let cleared = Happening::Cleared {
+    let cleared = EventKind::Cleared {
         by: "ada".to_owned(),
         code: "gpu.xid.79".to_owned(),
         entity: None,
@@ -41,7 +41,7 @@ fn every_happening_is_a_line_for_a_person() {
         what(cleared),
         "gpu.xid.79 of every part cleared by ada, 2 reasons"
     );
-    let drain = Noted::Drain {
+    let drain = NodeObservation::Drain {
         turn: DrainTurn::Set,
         owner: "service:health".to_owned(),
         reason: "gpu.xid.79 on gpu.3".to_owned(),
@@ -51,7 +51,7 @@ fn every_happening_is_a_line_for_a_person() {
         noted(&drain).0,
         "drained by service:health: gpu.xid.79 on gpu.3"
     );
-    let cleared = |owner: &str| Noted::Drain {
+    let cleared = |owner: &str| NodeObservation::Drain {
         turn: DrainTurn::Cleared,
         owner: owner.to_owned(),
         reason: "fan".to_owned(),
@@ -62,7 +62,7 @@ fn every_happening_is_a_line_for_a_person() {
         noted(&cleared(faults::HOOKS)).0,
         "undrained by an operator; drained by service:hooks before: fan"
     );
-    let suspect = Noted::Suspect {
+    let suspect = NodeObservation::Suspect {
         for_ms: 12_000,
         reason: Some("no answer".to_owned()),
         left_out: 0,
@@ -73,10 +73,10 @@ fn every_happening_is_a_line_for_a_person() {
     );
     let version = "0.1.0".to_owned();
     assert_eq!(
-        what(Happening::Stopped { version }),
+        what(EventKind::Stopped { version }),
         "agent 0.1.0 shut down"
     );
-    let liveness = Noted::Liveness {
+    let liveness = NodeObservation::Liveness {
         is_alive: false,
         reason: Some("no answer for 30 s".to_owned()),
         left_out: 3,
@@ -117,7 +117,7 @@ fn a_change_names_some_keys_and_counts_the_others() {
         },
         left_out: 0,
     };
-    let shown = view(Item::Change(Box::new(told)));
+    let shown = view(HistoryItem::Change(Box::new(told)));
     assert_eq!(
         shown.what,
         "nic.0.firmware 1 -> 2, nic.1.firmware 1 -> 2, nic.2.firmware 1 -> 2 and 6 more keys \
@@ -152,7 +152,7 @@ fn a_first_look_says_what_came_of_it_and_whose_part_it_is() {
             entry,
             left_out: 0,
         };
-        view(Item::Change(Box::new(told))).what
+        view(HistoryItem::Change(Box::new(told))).what
     };
     let complete = ClassMark::Complete {
         schema: 1,
@@ -182,22 +182,22 @@ fn a_first_look_says_what_came_of_it_and_whose_part_it_is() {
 
 #[test]
 fn the_form_of_an_event_is_stable_and_has_only_what_there_is() {
-    let happened = Happened {
+    let happened = PositionedEvent {
         number: 7,
         when: 0,
-        what: What::Event(Event {
+        what: EventContent::Event(Event {
             seq: 3,
             at: 0,
             boot_id: "b1".to_owned(),
             count: 1,
             first_at: None,
             left_out: 0,
-            event: Happening::Driver {
+            event: EventKind::Driver {
                 module: "nvidia".to_owned(),
             },
         }),
     };
-    let shown = serde_json::to_value(view(Item::Event(Box::new(happened))));
+    let shown = serde_json::to_value(view(HistoryItem::Event(Box::new(happened))));
     let expected = json!({
         "number": 7, "at": "1970-01-01T00:00:00.000Z", "kind": "driver", "source": "agent",
         "what": "kernel module nvidia loaded or unloaded", "boot_id": "b1",

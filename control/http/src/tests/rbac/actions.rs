@@ -33,13 +33,13 @@ pub(super) const HELD_IN_ATLAS: (u64, &str) = (5, "gpu005");
 pub(super) struct Call {
     /// `Service.Method`.
     pub(super) name: String,
-    pub(super) ask: Ask,
+    pub(super) ask: ActRequest,
 }
 
 const HOOK: &str = "accounting/hook/{secret}";
 const PUBLIC: [&str; 5] = ["/", "/openapi.json", "/healthz", "/readyz", HOOK];
 
-type Ask =
+type ActRequest =
     Box<dyn Fn(Channel, Option<String>) -> BoxFuture<'static, Result<(), Status>> + Send + Sync>;
 
 /// One action.

@@ -11,7 +11,7 @@ const MONTH_MS: f64 = 30.0 * 24.0 * 3_600_000.0;
 
 /// Resources of an allocation, as counted for checkpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holding {
+pub struct HeldResources {
     /// Number of nodes.
     pub nodes: u32,
     /// GPUs on all nodes. A node counts as at least one GPU: its time has value even without GPUs.
@@ -20,7 +20,7 @@ pub struct Holding {
     pub bytes: u64,
 }
 
-impl Holding {
+impl HeldResources {
     /// Sums these nodes. `node_bytes` is used for each node without GPU memory, or with unknown GPU memory.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeFacts>, node_bytes: u64) -> Self {
         let add = |held: Self, node: &NodeFacts| {
@@ -43,13 +43,13 @@ impl Holding {
 
 /// Urgency of the waiting jobs of each class in a vCluster. Computed once for all running allocations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct WaitingUrgency {
     urgent_after_ms: u64,
     /// Sum of waits by class, each wait capped where the job is fully urgent, milliseconds.
     waits_ms: [u64; MAX_CLASS + 1],
 }
 
-impl Waiting {
+impl WaitingUrgency {
     /// No job waits.
     pub const NOTHING: Self = Self {
         urgent_after_ms: 0,

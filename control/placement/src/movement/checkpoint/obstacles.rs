@@ -8,7 +8,7 @@ use std::fmt;
 /// Reason against writing a checkpoint now. Times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum CheckpointObstacle {
     /// The job cannot write checkpoints.
     CannotWrite,
     /// The job writes checkpoints on request only.
@@ -68,7 +68,7 @@ pub enum Why {
     },
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for CheckpointObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = |ms: &u64| *ms as f64 / 1000.0;
         match self {

@@ -16,20 +16,20 @@ fn any_fraction() -> impl Strategy<Value = Fraction> {
     (0..=1_000_000_u32).prop_map(Fraction::millionths)
 }
 
-fn any_waiting() -> impl Strategy<Value = Waiting> {
+fn any_waiting() -> impl Strategy<Value = WaitingUrgency> {
     let jobs = proptest::collection::vec((0..12_u8, any_ms()), 0..6);
     (select(&[0, 1, HOUR, u64::MAX][..]), jobs).prop_map(|(urgent_after_ms, jobs)| {
-        let mut waiting = Waiting::new(urgent_after_ms);
+        let mut waiting = WaitingUrgency::new(urgent_after_ms);
         jobs.into_iter()
             .for_each(|(class, ms)| waiting.add(class, ms));
         waiting
     })
 }
 
-fn any_holding() -> impl Strategy<Value = Holding> {
+fn any_holding() -> impl Strategy<Value = HeldResources> {
     let most = || prop_oneof![0..5000_u64, Just(u64::MAX)];
     let nodes = prop_oneof![0..3_u32, 0..5000_u32, Just(u32::MAX)];
-    (nodes, most(), any_ms()).prop_map(|(nodes, gpus, bytes)| Holding { nodes, gpus, bytes })
+    (nodes, most(), any_ms()).prop_map(|(nodes, gpus, bytes)| HeldResources { nodes, gpus, bytes })
 }
 
 fn any_storage() -> impl Strategy<Value = Storage> {
@@ -120,7 +120,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-const NOTHING: &Waiting = &Waiting::NOTHING;
+const NOTHING: &WaitingUrgency = &WaitingUrgency::NOTHING;
 
 fn inclined(input: &Input<'_>, policy: &Policy) -> bool {
     matches!(decide(input, policy), Decision::Write { .. })
@@ -134,7 +134,7 @@ proptest! {
         let input = Input { waiting: &waiting, ..input };
         let numbers = match decide(&input, &policy) {
             Decision::Write { value, cost, .. } => Some((value, cost)),
-            Decision::Wait(Why::CostsMore { value, cost }) => Some((value, cost)),
+            Decision::Wait(CheckpointObstacle::CostsMore { value, cost }) => Some((value, cost)),
             Decision::Wait(_) => None,
         };
         if let Some((value, cost)) = numbers {
@@ -200,7 +200,7 @@ proptest! {
             let takes_ms = policy.write_ms(&input).unwrap_or(u64::MAX);
             prop_assert!(input.ends_at.is_none_or(|end| end > NOW.after(takes_ms)));
         }
-        if let Decision::Wait(Why::CostsMore { value, cost }) = decide(&input, &policy) {
+        if let Decision::Wait(CheckpointObstacle::CostsMore { value, cost }) = decide(&input, &policy) {
             prop_assert!(since_ms < bounds.max_interval_ms);
             prop_assert!(value.total() <= cost.total());
         }

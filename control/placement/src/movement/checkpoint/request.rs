@@ -137,7 +137,7 @@ pub enum Step {
         /// Reason.
         why: GaveUp,
         /// Action for the job.
-        then: Then,
+        then: AfterFailure,
     },
 }
 
@@ -162,7 +162,7 @@ pub enum GaveUp {
 /// Action for a job after its checkpoint was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
+pub enum AfterFailure {
     /// The job continues, and gets another request when that pays.
     RunOn,
     /// The job is stopped without a checkpoint; progress since the last checkpoint is lost.
@@ -201,9 +201,9 @@ impl Request {
 
     fn give_up(&self, why: GaveUp) -> Step {
         let then = match self.purpose {
-            _ if why == GaveUp::WalltimeExceeded => Then::EndAtWalltime,
-            Purpose::RunOn => Then::RunOn,
-            Purpose::GiveWay => Then::StopWithout,
+            _ if why == GaveUp::WalltimeExceeded => AfterFailure::EndAtWalltime,
+            Purpose::RunOn => AfterFailure::RunOn,
+            Purpose::GiveWay => AfterFailure::StopWithout,
         };
         Step::GiveUp { why, then }
     }

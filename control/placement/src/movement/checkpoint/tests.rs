@@ -18,16 +18,16 @@ pub(super) fn ago(ms: u64) -> Option<UnixMillis> {
     Some(UnixMillis(NOW.0 - ms))
 }
 
-pub(super) fn holding(nodes: u32, gpus_each: u32) -> Holding {
+pub(super) fn holding(nodes: u32, gpus_each: u32) -> HeldResources {
     let node = NodeFacts {
         gpu_count: Some(gpus_each),
         ..NodeFacts::default()
     };
-    Holding::of(vec![&node; nodes as usize], Policy::default().node_bytes)
+    HeldResources::of(vec![&node; nodes as usize], Policy::default().node_bytes)
 }
 
 /// Two nodes with four GPUs each, running for an hour, in a vCluster in which no job waits.
-pub(super) fn input(waiting: &Waiting) -> Input<'_> {
+pub(super) fn input(waiting: &WaitingUrgency) -> Input<'_> {
     Input {
         now: NOW,
         state: AllocationState::Running,
@@ -58,13 +58,13 @@ pub(super) fn plain() -> Policy {
 
 /// Decision for [`input`] with a change, under the default policy.
 fn decided(change: impl FnOnce(&mut Input<'_>)) -> Decision {
-    let waiting = Waiting::default();
+    let waiting = WaitingUrgency::default();
     let mut input = input(&waiting);
     change(&mut input);
     decide(&input, &Policy::default())
 }
 
-fn why(decision: Decision) -> Why {
+fn why(decision: Decision) -> CheckpointObstacle {
     match decision {
         Decision::Wait(why) => why,
         Decision::Write { .. } => panic!("{decision:?}"),
@@ -80,9 +80,8 @@ fn trigger(decision: Decision) -> Trigger {
 
 fn numbers(decision: Decision) -> (Value, Cost) {
     match decision {
-        Decision::Write { value, cost, .. } | Decision::Wait(Why::CostsMore { value, cost }) => {
-            (value, cost)
-        }
+        Decision::Write { value, cost, .. }
+        | Decision::Wait(CheckpointObstacle::CostsMore { value, cost }) => (value, cost),
         Decision::Wait(why) => panic!("{why}"),
     }
 }
@@ -95,7 +94,7 @@ pub(super) fn assert_near(found: f64, expected: f64) {
 
 #[test]
 fn every_term_is_in_gpu_seconds() {
-    let mut waiting = Waiting::new(HOUR);
+    let mut waiting = WaitingUrgency::new(HOUR);
     // Jobs of no higher class do not count; the three others sum up to 1.75 fully urgent ones.
     let above = [(6, HOUR / 2), (9, 9 * HOUR), (200, HOUR / 4)];
     for (class, waited_ms) in [(5, HOUR), (0, HOUR)].into_iter().chain(above) {
@@ -136,18 +135,21 @@ fn a_node_without_gpus_counts_as_one_gpu() {
         ..gpus(Some(0))
     };
     let nodes = [&none, &gpus(None), &gpus(Some(8)), &memory];
-    let expected = Holding {
+    let expected = HeldResources {
         nodes: 4,
         gpus: 14,
         bytes: (3 * 80 + 320) * GIB,
     };
-    assert_eq!(Holding::of(nodes, 80 * GIB), expected);
+    assert_eq!(HeldResources::of(nodes, 80 * GIB), expected);
     // With fewer GPUs than nodes, the nodes count.
     let counted = |gpus| numbers(decided(|input| input.holding.gpus = gpus));
     assert_eq!(counted(0), counted(2));
-    let none = Holding::of([], 80 * GIB);
-    assert_eq!(none, Holding::default());
-    assert_eq!(why(decided(|input| input.holding = none)), Why::NoNodes);
+    let none = HeldResources::of([], 80 * GIB);
+    assert_eq!(none, HeldResources::default());
+    assert_eq!(
+        why(decided(|input| input.holding = none)),
+        CheckpointObstacle::NoNodes
+    );
 }
 
 #[test]
@@ -174,14 +176,14 @@ fn its_own_word_goes_before_its_size() {
     assert_near(slow.storage, by_size.storage);
     // One byte more takes a millisecond more, since fractions are rounded up.
     let ms = |bytes| {
-        let waiting = Waiting::default();
+        let waiting = WaitingUrgency::default();
         let mut input = input(&waiting);
         input.holding.bytes = bytes;
         input.storage = Storage::Writes(1000);
         Policy::default().write_ms(&input)
     };
     assert_eq!([0, 1, 1000, 1001].map(ms), [0, 1, 1000, 1001].map(Some));
-    let waiting = Waiting::default();
+    let waiting = WaitingUrgency::default();
     let mut fast = input(&waiting);
     fast.storage = Storage::Writes(1500);
     let in_ms = |bytes| {
@@ -196,14 +198,14 @@ fn its_own_word_goes_before_its_size() {
 fn who_cannot_or_does_not_want_to_is_left_alone() {
     use AllocationState as S;
     let of = |timing| why(decided(|input| input.timing = timing));
-    assert_eq!(of(Timing::Never), Why::CannotWrite);
-    assert_eq!(of(Timing::OnRequest), Why::OnRequestOnly);
+    assert_eq!(of(Timing::Never), CheckpointObstacle::CannotWrite);
+    assert_eq!(of(Timing::OnRequest), CheckpointObstacle::OnRequestOnly);
     for state in S::ALL.into_iter().filter(|state| *state != S::Running) {
         let why = why(decided(|input| input.state = state));
-        assert_eq!(why, Why::NotRunning { state });
+        assert_eq!(why, CheckpointObstacle::NotRunning { state });
     }
     let never_started = decided(|input| input.started_at = None);
-    assert_eq!(why(never_started), Why::NotStarted);
+    assert_eq!(why(never_started), CheckpointObstacle::NotStarted);
 }
 
 #[test]
@@ -219,25 +221,25 @@ fn none_is_written_too_soon() {
         })
     };
     let ran_ms = least_ms - 1;
-    let young = Why::NotLongEnough { ran_ms, least_ms };
+    let young = CheckpointObstacle::NotLongEnough { ran_ms, least_ms };
     assert_eq!(why(since(ran_ms, None)), young);
     assert_eq!(trigger(since(least_ms, None)), Trigger::Pays);
     let since_ms = least_ms - 1;
-    let fresh = Why::TooSoon { since_ms, least_ms };
+    let fresh = CheckpointObstacle::TooSoon { since_ms, least_ms };
     assert_eq!(why(since(DAY, Some(since_ms))), fresh);
     assert_eq!(trigger(since(DAY, Some(least_ms))), Trigger::Pays);
     // Just written; and written by the previous run, which does not count.
     let (since_ms, ran_ms) = (0, MINUTE);
-    let just = Why::TooSoon { since_ms, least_ms };
+    let just = CheckpointObstacle::TooSoon { since_ms, least_ms };
     assert_eq!(why(since(DAY, Some(0))), just);
-    let resumed = Why::NotLongEnough { ran_ms, least_ms };
+    let resumed = CheckpointObstacle::NotLongEnough { ran_ms, least_ms };
     assert_eq!(why(since(MINUTE, Some(DAY))), resumed);
     // Sensitive allocations: 10 min.
     let sensitive = decided(|input| {
         input.sensitive = true;
         input.started_at = ago(10 * MINUTE - 1);
     });
-    let expected = Why::NotLongEnough {
+    let expected = CheckpointObstacle::NotLongEnough {
         ran_ms: 10 * MINUTE - 1,
         least_ms: 10 * MINUTE,
     };
@@ -250,11 +252,17 @@ fn a_clock_that_is_behind_waits() {
     let least_ms = 5 * MINUTE;
     let (ran_ms, since_ms) = (0, 0);
     let started = decided(|input| input.started_at = Some(later));
-    assert_eq!(why(started), Why::NotLongEnough { ran_ms, least_ms });
+    assert_eq!(
+        why(started),
+        CheckpointObstacle::NotLongEnough { ran_ms, least_ms }
+    );
     let written = decided(|input| input.last_at = Some(later));
-    assert_eq!(why(written), Why::TooSoon { since_ms, least_ms });
+    assert_eq!(
+        why(written),
+        CheckpointObstacle::TooSoon { since_ms, least_ms }
+    );
     let ended = decided(|input| input.ends_at = ago(1));
-    assert!(matches!(why(ended), Why::EndsFirst { .. }));
+    assert!(matches!(why(ended), CheckpointObstacle::EndsFirst { .. }));
 }
 
 #[test]
@@ -268,10 +276,13 @@ fn the_longest_interval_forces_one_whatever_it_costs() {
     };
     assert!(matches!(
         why(dear(6 * HOUR - 1, false)),
-        Why::CostsMore { .. }
+        CheckpointObstacle::CostsMore { .. }
     ));
     assert_eq!(trigger(dear(6 * HOUR, false)), Trigger::LongestInterval);
-    assert!(matches!(why(dear(HOUR - 1, true)), Why::CostsMore { .. }));
+    assert!(matches!(
+        why(dear(HOUR - 1, true)),
+        CheckpointObstacle::CostsMore { .. }
+    ));
     assert_eq!(trigger(dear(HOUR, true)), Trigger::LongestInterval);
     let (value, cost) = numbers(dear(6 * HOUR, false));
     assert!(value.total() < cost.total());
@@ -280,7 +291,7 @@ fn the_longest_interval_forces_one_whatever_it_costs() {
 #[test]
 fn equal_is_not_worth_it() {
     // Half an hour ahead, half a failure in 3 h: a twelfth of an hour of one GPU.
-    let waiting = Waiting::default();
+    let waiting = WaitingUrgency::default();
     let mut input = input(&waiting);
     let policy = Policy {
         failure_probability: Fraction::new(0.5).unwrap(),
@@ -291,7 +302,7 @@ fn equal_is_not_worth_it() {
     input.checkpoint_ms = Some(300 * SECOND);
     assert!(matches!(
         why(decide(&input, &policy)),
-        Why::CostsMore { value, cost } if value.total() == 300.0 && cost.total() == 300.0
+        CheckpointObstacle::CostsMore { value, cost } if value.total() == 300.0 && cost.total() == 300.0
     ));
     input.checkpoint_ms = Some(300 * SECOND - 1);
     assert_eq!(trigger(decide(&input, &policy)), Trigger::Pays);
@@ -308,20 +319,23 @@ fn no_storage_costs_without_end() {
         })
     };
     for storage in [Storage::Paused, Storage::Writes(0)] {
-        assert_eq!(why(long_ago(storage)), Why::StorageUnavailable);
+        assert_eq!(
+            why(long_ago(storage)),
+            CheckpointObstacle::StorageUnavailable
+        );
     }
     assert_eq!(
         trigger(long_ago(Storage::Writes(1))),
         Trigger::LongestInterval
     );
-    let waiting = Waiting::default();
+    let waiting = WaitingUrgency::default();
     let policy = Policy {
         bytes_s: 0,
         ..Policy::default()
     };
     assert_eq!(
         why(decide(&input(&waiting), &policy)),
-        Why::StorageUnavailable
+        CheckpointObstacle::StorageUnavailable
     );
 }
 
@@ -335,7 +349,10 @@ fn walltime_wins() {
         })
     };
     let ends_at = NOW.after(takes_ms);
-    assert_eq!(why(ends_in(takes_ms)), Why::EndsFirst { ends_at, takes_ms });
+    assert_eq!(
+        why(ends_in(takes_ms)),
+        CheckpointObstacle::EndsFirst { ends_at, takes_ms }
+    );
     assert_eq!(trigger(ends_in(takes_ms + 1)), Trigger::LongestInterval);
     // Failures after the end of the job do not matter.
     let (value, _) = numbers(ends_in(HOUR));
@@ -354,7 +371,7 @@ fn what_would_be_given_up_is_not_begun() {
     let allowed_ms = 15 * MINUTE;
     assert_eq!(trigger(takes(allowed_ms)), Trigger::LongestInterval);
     let takes_ms = allowed_ms + 1;
-    let expected = Why::TakesTooLong {
+    let expected = CheckpointObstacle::TakesTooLong {
         takes_ms,
         allowed_ms,
     };
@@ -370,7 +387,7 @@ fn what_would_be_given_up_is_not_begun() {
     };
     let known = why(of_size(Storage::Writes(10 * GIB)));
     let takes_ms = 904 * SECOND;
-    let expected = Why::TakesTooLong {
+    let expected = CheckpointObstacle::TakesTooLong {
         takes_ms,
         allowed_ms,
     };
@@ -402,7 +419,7 @@ fn who_fails_is_left_alone_for_twice_as_long_each_time() {
         let pause_ms = minutes * MINUTE;
         let again_at = NOW.after(1);
         let failed = after(times, pause_ms - 1, None);
-        assert_eq!(why(failed), Why::Failed { times, again_at });
+        assert_eq!(why(failed), CheckpointObstacle::Failed { times, again_at });
         assert_eq!(
             trigger(after(times, pause_ms, None)),
             Trigger::LongestInterval
@@ -411,14 +428,17 @@ fn who_fails_is_left_alone_for_twice_as_long_each_time() {
     // No failure, or failures before the last success.
     assert_eq!(trigger(after(0, 0, None)), Trigger::LongestInterval);
     let overtaken = after(8, 20 * MINUTE, Some(10 * MINUTE));
-    assert!(matches!(why(overtaken), Why::CostsMore { .. }));
+    assert!(matches!(
+        why(overtaken),
+        CheckpointObstacle::CostsMore { .. }
+    ));
     let since = after(8, 10 * MINUTE, Some(20 * MINUTE));
-    assert!(matches!(why(since), Why::Failed { .. }));
+    assert!(matches!(why(since), CheckpointObstacle::Failed { .. }));
 }
 
 #[test]
 fn only_what_may_give_way_is_worth_more_when_others_wait() {
-    let mut waiting = Waiting::new(HOUR);
+    let mut waiting = WaitingUrgency::new(HOUR);
     waiting.add(9, HOUR);
     let worth = |change: fn(&mut Input<'_>)| {
         let mut input = Input {
@@ -443,7 +463,7 @@ fn only_what_may_give_way_is_worth_more_when_others_wait() {
 
 #[test]
 fn no_more_is_lost_than_was_done() {
-    let mut waiting = Waiting::new(HOUR);
+    let mut waiting = WaitingUrgency::new(HOUR);
     (0..1000).for_each(|_| waiting.add(9, HOUR));
     let policy = Policy {
         failure_probability: Fraction::ONE,
@@ -457,8 +477,8 @@ fn no_more_is_lost_than_was_done() {
 
 #[test]
 fn all_is_urgent_where_nothing_need_wait() {
-    let value = |waiting: &Waiting| numbers(decide(&input(waiting), &Policy::default())).0;
-    let (mut at_once, mut after_an_hour) = (Waiting::new(0), Waiting::new(HOUR));
+    let value = |waiting: &WaitingUrgency| numbers(decide(&input(waiting), &Policy::default())).0;
+    let (mut at_once, mut after_an_hour) = (WaitingUrgency::new(0), WaitingUrgency::new(HOUR));
     at_once.add(9, 0);
     after_an_hour.add(9, 0);
     assert_near(value(&at_once).preemptability, 0.01 * 3600.0 * 8.0);

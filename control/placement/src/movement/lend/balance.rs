@@ -6,14 +6,15 @@ mod spare_nodes;
 pub(super) use pools::Pools;
 
 use super::{
-    How, Input, Member, NodeOwnership, NotLent, Wanting, loan_release_at, may_borrow, reclaim::Item,
+    BorrowRefusal, Input, Member, NodeOwnership, ReleaseManner, WaitingJob, loan_release_at,
+    may_borrow, reclaim::ReclaimCandidate,
 };
 use crate::{
-    backfill::hold_sets::Aheads,
+    backfill::hold_sets::HoldSets,
     bits::BitSet,
     eligibility::sets::{EligibilityCache, Eligible, EligibleSets},
     machine::Machine,
-    movement::preempt::{Cost, Work},
+    movement::preempt::{Cost, HolderFacts},
     priority::factors,
     queue::{Job, Queue},
     view::{PendingView, RunningView},
@@ -26,8 +27,8 @@ use std::{
 
 /// A waiting job. A sensitive job takes all its nodes from one conformance group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wants<'a> {
-    pub(super) wanting: &'a Wanting,
+pub(super) struct BorrowRequest<'a> {
+    pub(super) wanting: &'a WaitingJob,
     pub(super) view: &'a PendingView,
     /// Position in the joint queue.
     place: usize,
@@ -35,7 +36,7 @@ pub(super) struct Wants<'a> {
     pub(super) vcluster: usize,
 }
 
-impl Wants<'_> {
+impl BorrowRequest<'_> {
     pub(super) fn id(&self) -> AllocationId {
         self.wanting.id
     }
@@ -79,7 +80,7 @@ pub(super) struct LendingBalance<'a> {
     taken: BitSet,
     lent: Vec<u32>,
     /// Reservation windows of operators, by group of jobs.
-    kept: Aheads<'static>,
+    kept: HoldSets<'static>,
     borrowed: Vec<u32>,
 }
 
@@ -109,7 +110,7 @@ impl<'a> LendingBalance<'a> {
             returning: BitSet::empty(size),
             taken: BitSet::empty(size),
             lent: vec![0; names.len()],
-            kept: Aheads::new(&machine.windows, &sets, size, input.now.0),
+            kept: HoldSets::new(&machine.windows, &sets, size, input.now.0),
             borrowed: vec![0; names.len()],
             members: input.vclusters.values().collect(),
             input,
@@ -151,14 +152,14 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Waiting jobs of each vCluster, in the order of its queue.
-    pub(super) fn wanting(&self) -> Vec<Wants<'a>> {
+    pub(super) fn wanting(&self) -> Vec<BorrowRequest<'a>> {
         let of_member = |(vcluster, member): (usize, &&'a Member)| {
             let jobs = member.wanting.iter();
             let known = jobs.filter_map(move |wanting| {
                 let view = self.input.view.pending.get(&wanting.id)?;
                 let by_id = |job: &Job| job.id.cmp(&wanting.id);
                 let place = self.queue.jobs.binary_search_by(by_id).ok()?;
-                Some(Wants {
+                Some(BorrowRequest {
                     wanting,
                     view,
                     place,
@@ -174,12 +175,12 @@ impl<'a> LendingBalance<'a> {
             .collect()
     }
 
-    fn eligible(&self, job: &Wants<'_>) -> &Eligible {
+    fn eligible(&self, job: &BorrowRequest<'_>) -> &Eligible {
         self.sets.get(self.sets.number(job.place))
     }
 
     /// Nodes that fit the job and that no job of this decision has.
-    fn fits(&self, job: &Wants<'_>) -> BitSet {
+    fn fits(&self, job: &BorrowRequest<'_>) -> BitSet {
         let mut fits = self.eligible(job).nodes.clone();
         fits.drop_all(&self.taken);
         // Nodes reserved for others before the end of the job are of no use to it.
@@ -190,9 +191,9 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// Whether the job may use borrowed nodes at all.
-    pub(super) fn may_borrow(&self, job: &Wants<'_>) -> Result<(), NotLent> {
+    pub(super) fn may_borrow(&self, job: &BorrowRequest<'_>) -> Result<(), BorrowRefusal> {
         if job.wanting.home_only {
-            return Err(NotLent::HomeOnly);
+            return Err(BorrowRefusal::HomeOnly);
         }
         may_borrow(
             job.view,
@@ -221,30 +222,38 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// How `owner` gets nodes back from a job, by when, and at which cost.
-    pub(super) fn way_back(&self, from: AllocationId, owner: usize) -> (How, UnixMillis, f64) {
+    pub(super) fn way_back(
+        &self,
+        from: AllocationId,
+        owner: usize,
+    ) -> (ReleaseManner, UnixMillis, f64) {
         let (now, timing) = (self.input.now, self.input.timing);
         let grace = self.members[owner].policy.return_grace_ms;
         let latest = loan_release_at(now, grace, timing.checkpoint_timeout_ms);
         let unknown = RunningView::default();
         let running = self.input.view.running.get(&from).unwrap_or(&unknown);
         let Some(work) = self.input.work.get(&from) else {
-            return (How::LetEnd, latest, 0.0);
+            return (ReleaseManner::LetEnd, latest, 0.0);
         };
         match running.ends_at {
-            _ if work.state == AllocationState::Stopping => (How::LetEnd, latest, 0.0),
+            _ if work.state == AllocationState::Stopping => (ReleaseManner::LetEnd, latest, 0.0),
             // A job past its end may continue for long.
-            Some(end) if end > now && end <= latest => (How::LetEnd, end, 0.0),
+            Some(end) if end > now && end <= latest => (ReleaseManner::LetEnd, end, 0.0),
             _ => {
                 let nodes = self.held.get(&from).map(Vec::as_slice).unwrap_or_default();
                 let gpus = nodes.iter().map(|n| self.machine.index.gpus[*n].max(1));
                 let cost = Cost::of(work, running, gpus.map(u64::from).sum(), now);
-                (How::Stop, latest, cost.total())
+                (ReleaseManner::Stop, latest, cost.total())
             }
         }
     }
 
     /// Jobs that hold some of `nodes`, which belong to the owner, with those nodes.
-    pub(super) fn items(&self, nodes: &BitSet, owner: usize) -> Vec<(Vec<usize>, Item)> {
+    pub(super) fn items(
+        &self,
+        nodes: &BitSet,
+        owner: usize,
+    ) -> Vec<(Vec<usize>, ReclaimCandidate)> {
         let mut by_holder: BTreeMap<AllocationId, Vec<usize>> = BTreeMap::new();
         for n in nodes.iter() {
             if let Some(holder) = self.holders[n] {
@@ -255,7 +264,7 @@ impl<'a> LendingBalance<'a> {
         let item = |(holder, nodes): (AllocationId, Vec<usize>)| {
             let is_promised = |n: &&usize| self.places[**n].is_some_and(|place| place.is_promised);
             let promised = nodes.iter().filter(is_promised).count();
-            let item = Item {
+            let item = ReclaimCandidate {
                 gain: count(&nodes),
                 promised: u32::try_from(promised).unwrap_or(u32::MAX),
                 nodes: self.held.get(&holder).map_or(0, |held| count(held)),
@@ -323,7 +332,7 @@ impl<'a> LendingBalance<'a> {
         let moving: BTreeSet<_> = going_home.filter_map(home).collect();
         let stays = |n: &usize| {
             let work = self.holders[*n].and_then(|id| self.input.work.get(&id));
-            let stays = |work: &Work| {
+            let stays = |work: &HolderFacts| {
                 matches!(
                     work.state,
                     AllocationState::Running | AllocationState::Checkpointing

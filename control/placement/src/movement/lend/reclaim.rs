@@ -4,7 +4,7 @@ use crate::bits::BitSet;
 
 /// A borrower's job that could release nodes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct ReclaimCandidate {
     /// Nodes that are useful to the owner.
     pub(super) gain: u32,
     /// Useful nodes that are promised to others.
@@ -24,7 +24,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn with(self, item: &Item) -> Self {
+    fn with(self, item: &ReclaimCandidate) -> Self {
         Self {
             promised: self.promised.saturating_add(item.promised),
             cost: self.cost + item.cost,
@@ -47,7 +47,7 @@ impl Sum {
 /// nothing. That cost is unknown here, so promised nodes are reclaimed last.
 ///
 /// Exact: dynamic programming over the items finds the lowest cost for 1, 2, … nodes.
-pub(super) fn cheapest(items: &[Item], needed: u32) -> Option<Vec<usize>> {
+pub(super) fn cheapest(items: &[ReclaimCandidate], needed: u32) -> Option<Vec<usize>> {
     let needed = needed as usize;
     let total: u64 = items.iter().map(|item| u64::from(item.gain)).sum();
     if total < needed as u64 {

@@ -1,8 +1,8 @@
 //! The four steps of a lending decision.
 
 use super::{
-    Input, Loan, Moves, NotLent, Reclaim, Return,
-    balance::{LendingBalance, Pools, Wants},
+    BorrowRefusal, Input, LendingMoves, Loan, NodeReturn, Reclaim,
+    balance::{BorrowRequest, LendingBalance, Pools},
     reclaim::cheapest,
 };
 use crate::bits::BitSet;
@@ -10,8 +10,8 @@ use lattice_quorum_types::AllocationId;
 use std::collections::BTreeMap;
 
 /// Nodes for a job that fits on its vCluster's own nodes.
-struct Claim<'a> {
-    job: Wants<'a>,
+struct NodeClaimStep<'a> {
+    job: BorrowRequest<'a>,
     /// Idle at home.
     own: Vec<usize>,
     /// Lent, in use and already recalled.
@@ -29,10 +29,10 @@ struct LendingSteps {
     returns: BTreeMap<usize, Option<AllocationId>>,
     /// Nodes and jobs, by the job to stop and the owner of its nodes.
     reclaims: BTreeMap<(AllocationId, usize), Vec<(usize, AllocationId)>>,
-    moves: Moves,
+    moves: LendingMoves,
 }
 
-pub(super) fn decide(input: Input<'_>) -> Moves {
+pub(super) fn decide(input: Input<'_>) -> LendingMoves {
     let mut ledger = LendingBalance::new(input);
     let mut told = LendingSteps::default();
     let wanting = ledger.wanting();
@@ -65,7 +65,7 @@ fn first(set: &BitSet, most: usize) -> Vec<usize> {
 }
 
 /// Gives a job its vCluster's own nodes, if they suffice.
-fn claim<'a>(ledger: &mut LendingBalance<'a>, job: Wants<'a>) -> Option<Claim<'a>> {
+fn claim<'a>(ledger: &mut LendingBalance<'a>, job: BorrowRequest<'a>) -> Option<NodeClaimStep<'a>> {
     let needed = job.view.nodes as usize;
     let pools = ledger.pools(&job);
     let mine = [
@@ -90,7 +90,7 @@ fn claim<'a>(ledger: &mut LendingBalance<'a>, job: Wants<'a>) -> Option<Claim<'a
     [&own, &coming, &idle, &busy]
         .into_iter()
         .for_each(|nodes| ledger.take(nodes));
-    Some(Claim {
+    Some(NodeClaimStep {
         job,
         own,
         coming,
@@ -115,11 +115,11 @@ fn stop(ledger: &LendingBalance<'_>, busy: &BitSet, needed: usize, owner: usize)
 ///
 /// A job that must wait for any own node of its vCluster gets all its nodes from there. Borrowed nodes could be
 /// reclaimed before it starts, and its own nodes would then come later than guaranteed.
-fn settle(ledger: &mut LendingBalance<'_>, mut claim: Claim<'_>, told: &mut LendingSteps) {
+fn settle(ledger: &mut LendingBalance<'_>, mut claim: NodeClaimStep<'_>, told: &mut LendingSteps) {
     if let Err(why) = spare(ledger, &mut claim, told) {
         told.moves.refused.insert(claim.job.id(), why);
     }
-    let Claim {
+    let NodeClaimStep {
         job, idle, busy, ..
     } = claim;
     told.recall(ledger, &job, &idle);
@@ -137,10 +137,10 @@ fn settle(ledger: &mut LendingBalance<'_>, mut claim: Claim<'_>, told: &mut Lend
 /// Nodes already recalled for the job stay recalled until it has started.
 fn spare(
     ledger: &mut LendingBalance<'_>,
-    claim: &mut Claim<'_>,
+    claim: &mut NodeClaimStep<'_>,
     told: &mut LendingSteps,
-) -> Result<(), NotLent> {
-    let Claim {
+) -> Result<(), BorrowRefusal> {
+    let NodeClaimStep {
         job,
         own,
         coming,
@@ -165,7 +165,7 @@ fn spare(
 }
 
 /// Gives a job the nodes of its vCluster, and lends it the rest; or nothing.
-fn borrow(ledger: &mut LendingBalance<'_>, job: Wants<'_>, told: &mut LendingSteps) {
+fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut LendingSteps) {
     let needed = job.view.nodes as usize;
     let Pools {
         own,
@@ -201,19 +201,29 @@ fn borrow(ledger: &mut LendingBalance<'_>, job: Wants<'_>, told: &mut LendingSte
 }
 
 impl LendingSteps {
-    fn lend(&mut self, ledger: &mut LendingBalance<'_>, job: &Wants<'_>, nodes: Vec<usize>) {
+    fn lend(
+        &mut self,
+        ledger: &mut LendingBalance<'_>,
+        job: &BorrowRequest<'_>,
+        nodes: Vec<usize>,
+    ) {
         ledger.lend(&nodes, job.vcluster);
         let loans = nodes.into_iter().map(|n| (n, job.id(), job.vcluster));
         self.loans.extend(loans);
     }
 
-    fn recall(&mut self, ledger: &mut LendingBalance<'_>, job: &Wants<'_>, nodes: &[usize]) {
+    fn recall(
+        &mut self,
+        ledger: &mut LendingBalance<'_>,
+        job: &BorrowRequest<'_>,
+        nodes: &[usize],
+    ) {
         ledger.give_back(nodes);
         let returns = nodes.iter().map(|n| (*n, Some(job.id())));
         self.returns.extend(returns);
     }
 
-    fn finish(self, ledger: &LendingBalance<'_>) -> Moves {
+    fn finish(self, ledger: &LendingBalance<'_>) -> LendingMoves {
         let LendingSteps {
             mut loans,
             returns,
@@ -234,7 +244,7 @@ impl LendingSteps {
         moves.loans = loans.into_iter().filter_map(loan).collect();
         let go_home = |(n, job): (usize, Option<AllocationId>)| {
             let (node, owner, borrower) = ledger.tell(n)?;
-            Some(Return {
+            Some(NodeReturn {
                 node,
                 owner,
                 borrower,

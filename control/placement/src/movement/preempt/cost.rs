@@ -1,7 +1,7 @@
 //! Cost of preempting a job and value of starting one, in GPU-seconds. A node without GPUs, or with an unknown number,
 //! counts as one GPU.
 
-use super::{Input, Work};
+use super::{HolderFacts, Input};
 use crate::{
     priority::factors,
     view::{PendingView, RunningView},
@@ -21,7 +21,7 @@ const UNDER_WAY: f64 = 0.01;
 /// Whether a job can be checkpointed before preemption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Saves {
+pub enum CheckpointAbility {
     /// No checkpoint mode: all progress of this attempt is lost.
     Never,
     /// A checkpoint mode, but not now: the storage is unavailable, or the timeout is too short. Progress since the last
@@ -60,7 +60,7 @@ impl Cost {
     /// in the first tenth of its walltime, 1 in the last and a hundredth in between; it is 0 without a walltime. An
     /// attempt that has not started has no progress and writes nothing.
     pub(in crate::movement) fn of(
-        work: &Work,
+        work: &HolderFacts,
         running: &RunningView,
         gpus: u64,
         now: UnixMillis,
@@ -71,9 +71,9 @@ impl Cost {
             .map_or(work.since, |at| at.max(work.since));
         let recompute = match work.saves {
             _ if work.state == AllocationState::Starting => 0,
-            Saves::In { .. } => 0,
-            Saves::NotNow => now.since(since),
-            Saves::Never => now.since(work.since),
+            CheckpointAbility::In { .. } => 0,
+            CheckpointAbility::NotNow => now.since(since),
+            CheckpointAbility::Never => now.since(work.since),
         };
         Self {
             checkpoint: gpu_s(work.saved_after_ms()),
@@ -85,7 +85,7 @@ impl Cost {
 
 /// Run time so far, as the walltime counts it. Without a walltime, the whole time of this attempt counts. The view has
 /// the walltime that was left when the attempt began.
-fn had_ms(work: &Work, running: &RunningView, now: UnixMillis) -> u64 {
+fn had_ms(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> u64 {
     let in_this = match (running.walltime_ms, running.ends_at) {
         (Some(left), Some(end)) => left.saturating_sub(end.since(now)),
         _ => now.since(work.since),
@@ -94,7 +94,7 @@ fn had_ms(work: &Work, running: &RunningView, now: UnixMillis) -> u64 {
 }
 
 /// Part of the used GPU time that is lost because the end is delayed, 0 to 1.
-fn completion(work: &Work, running: &RunningView, now: UnixMillis) -> f64 {
+fn completion(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> f64 {
     let Some(left) = running.walltime_ms else {
         return 0.0;
     };
@@ -119,14 +119,14 @@ pub fn value(work_ms: u64, gpus: f64, distance: u8, wait_factor: f64) -> f64 {
 }
 
 /// Terms of a job's value that do not depend on the victims.
-pub(super) struct Prospect {
+pub(super) struct JobValue {
     work_ms: u64,
     gpus: f64,
     class: u8,
     wait_factor: f64,
 }
 
-impl Prospect {
+impl JobValue {
     /// `gpus_per_node`: the mean over the nodes that fit.
     pub(super) fn new(input: &Input<'_>, job: &PendingView, gpus_per_node: f64) -> Self {
         let asked = job.walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS);

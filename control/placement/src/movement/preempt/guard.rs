@@ -1,6 +1,6 @@
 //! Protection from preemption, with reasons.
 
-use super::{Policy, Saves, Work};
+use super::{CheckpointAbility, HolderFacts, Policy};
 use crate::view::RunningView;
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Protection {
 }
 
 /// Class that a job counts as: one higher after too many preemptions.
-pub(super) fn class(work: &Work, policy: &Policy) -> u8 {
+pub(super) fn class(work: &HolderFacts, policy: &Policy) -> u8 {
     let is_thrashed = policy.thrash_count > 0 && work.preempted >= policy.thrash_count;
     work.class
         .saturating_add(u8::from(is_thrashed))
@@ -77,14 +77,18 @@ pub(in crate::movement) fn by_nature(
 /// Reason why `work` is not preempted for a job of `pending_class`; `None`: it may be preempted. `all_borrowed`: the
 /// job holds no node of its own vCluster.
 pub(super) fn protection(
-    work: &Work,
+    work: &HolderFacts,
     running: &RunningView,
     policy: &Policy,
     pending_class: u8,
     all_borrowed: bool,
     now: UnixMillis,
 ) -> Option<Protection> {
-    let nature = by_nature(work.class, work.sensitive, work.saves != Saves::Never);
+    let nature = by_nature(
+        work.class,
+        work.sensitive,
+        work.saves != CheckpointAbility::Never,
+    );
     if nature.is_some() {
         return nature;
     }

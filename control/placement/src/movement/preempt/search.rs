@@ -37,14 +37,14 @@ pub(super) struct Candidate {
 
 /// Requirement on a set.
 #[derive(Debug)]
-pub(super) struct Goal {
+pub(super) struct SearchGoal {
     /// Missing nodes of each kind; one kind must suffice.
     pub(super) short: Vec<u32>,
     /// Most victims.
     pub(super) most: u32,
 }
 
-impl Goal {
+impl SearchGoal {
     fn is_met(&self, sums: &[u32]) -> bool {
         let mut kinds = sums.iter().zip(&self.short);
         kinds.any(|(sum, short)| sum >= short)
@@ -134,7 +134,7 @@ pub(super) struct SearchResult {
 
 impl SearchResult {
     /// Reason why there is no set that the solver accepts.
-    pub(super) fn why_none(&self, candidates: &[Candidate], goal: &Goal) -> NoVictims {
+    pub(super) fn why_none(&self, candidates: &[Candidate], goal: &SearchGoal) -> NoVictims {
         if !self.sets.is_empty() {
             let tried = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
             return NoVictims::NotFound { tried };
@@ -152,7 +152,7 @@ impl SearchResult {
 /// Sets that meet the goal at a cost below `value` of their highest class. Candidates are in order of id.
 pub(super) fn best(
     candidates: &[Candidate],
-    goal: &Goal,
+    goal: &SearchGoal,
     value: impl Fn(u8) -> f64,
 ) -> SearchResult {
     let mut walk = Walk {
@@ -192,7 +192,7 @@ fn keep_best(sets: &mut Vec<Set>) {
 
 struct Walk<'a> {
     candidates: &'a [Candidate],
-    goal: &'a Goal,
+    goal: &'a SearchGoal,
     places: Vec<usize>,
     /// Value by class.
     values: Vec<f64>,
@@ -244,7 +244,7 @@ impl Walk<'_> {
 }
 
 /// Positions of the candidates in the search, ascending; see the module documentation.
-fn promising(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
+fn promising(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut places: Vec<usize> = (0..candidates.len()).collect();
     if places.len() > ALL_OF {
         places = not_outdone(candidates, goal);
@@ -256,7 +256,7 @@ fn promising(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
 }
 
 /// Candidates for which fewer than three others are at least as good in every respect.
-fn not_outdone(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
+fn not_outdone(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut cheapest_first: Vec<usize> = (0..candidates.len()).collect();
     let by_cost = |a: &usize, b: &usize| {
         let total = |place: &usize| candidates[*place].cost.total();
@@ -278,13 +278,13 @@ fn not_outdone(candidates: &[Candidate], goal: &Goal) -> Vec<usize> {
 }
 
 /// Whether `a`, which costs no more, can replace `b` in any set.
-fn is_as_good(a: &Candidate, b: &Candidate, goal: &Goal) -> bool {
+fn is_as_good(a: &Candidate, b: &Candidate, goal: &SearchGoal) -> bool {
     let mut kinds = a.gains.iter().zip(&b.gains).zip(&goal.short);
     a.class <= b.class && a.burst >= b.burst && kinds.all(|((a, b), short)| a >= b.min(short))
 }
 
 /// At most [`MOST`] candidates: of each size the cheapest per node, and the largest.
-fn of_each_size(candidates: &[Candidate], goal: &Goal, places: &[usize]) -> Vec<usize> {
+fn of_each_size(candidates: &[Candidate], goal: &SearchGoal, places: &[usize]) -> Vec<usize> {
     const SIZES: usize = 4;
     let missing = goal.short.iter().copied().max().unwrap_or(0).max(1);
     let useful = |place: &usize| goal.useful(&candidates[*place]);

@@ -2,7 +2,7 @@
 
 use super::{Input, search::Candidate};
 use crate::{
-    backfill::hold_sets::Aheads,
+    backfill::hold_sets::HoldSets,
     bits::BitSet,
     cycle::Cycle,
     eligibility::sets::{EligibilityCache, Eligible, EligibleSets},
@@ -60,7 +60,7 @@ impl<'a> WhatIf<'a> {
         let set = sets.number(0);
         let mut nodes = sets.get(set).nodes.clone();
         // Nodes reserved for others before the end of the job are of no use to it.
-        let kept = Aheads::new(&machine.windows, &sets, machine.index.size(), input.now.0);
+        let kept = HoldSets::new(&machine.windows, &sets, machine.index.size(), input.now.0);
         let end = job.walltime_ms.map(|ms| input.now.after(ms).0);
         kept.of(set).drop_held(&mut nodes, end);
         let kinds = match job.sensitive {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 /// Request of a growing service.
 #[derive(Debug, Clone)]
-pub struct Growth<'a> {
+pub struct GrowthRequest<'a> {
     /// Allocation of the service.
     pub id: AllocationId,
     /// Node requirements and end of the service. The number of nodes in the job is ignored.
@@ -40,13 +40,16 @@ pub struct Growth<'a> {
 }
 
 /// Filter of the nodes offered to the solver.
-type Offer<'a> = &'a dyn Fn(&NodeId, &NodeView) -> bool;
+type NodeFilter<'a> = &'a dyn Fn(&NodeId, &NodeView) -> bool;
 
 /// Chooses nodes: as many as requested, or as are available. `view` is a copy of the view of the vCluster.
 ///
 /// # Errors
 /// Reason from the solver if no node can be added.
-pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<ExpectedNode>, Blocker> {
+pub fn choose(
+    mut view: ClusterView,
+    growth: &GrowthRequest<'_>,
+) -> Result<Vec<ExpectedNode>, Blocker> {
     let is_own = |name: &NodeId| !growth.borrowed.contains(name);
     let near = near(&view, growth);
     view.nodes.retain(|name, node| {
@@ -64,7 +67,7 @@ pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<Expected
         reservations: Reservations::First(0),
         ..*growth.solver
     };
-    let offers: [Offer<'_>; 4] = [
+    let offers: [NodeFilter<'_>; 4] = [
         &|name, node| is_own(name) && near(node),
         &|name, _| is_own(name),
         &|name, node| is_own(name) || near(node),
@@ -99,7 +102,7 @@ pub fn choose(mut view: ClusterView, growth: &Growth<'_>) -> Result<Vec<Expected
 /// Chooses fewer nodes than requested: for a service below its minimum, some are better than none.
 fn as_many_as_there_are(
     view: &ClusterView,
-    growth: &Growth<'_>,
+    growth: &GrowthRequest<'_>,
     solver: &Policy,
 ) -> Result<Vec<ExpectedNode>, Blocker> {
     let mut wanted = growth.nodes;
@@ -124,7 +127,7 @@ fn as_many_as_there_are(
 
 fn solve(
     mut view: ClusterView,
-    growth: &Growth<'_>,
+    growth: &GrowthRequest<'_>,
     solver: &Policy,
     nodes: u32,
 ) -> Result<Vec<ExpectedNode>, Blocker> {
@@ -148,7 +151,7 @@ fn solve(
 
 /// Whether a node matches the requested spread: in a group where the service runs, or outside such groups if it wants
 /// to be spread.
-fn near(view: &ClusterView, growth: &Growth<'_>) -> impl Fn(&NodeView) -> bool + use<> {
+fn near(view: &ClusterView, growth: &GrowthRequest<'_>) -> impl Fn(&NodeView) -> bool + use<> {
     let held = growth.runs_on.iter();
     let groups = held.filter_map(|name| view.nodes.get(name)?.facts.group.clone());
     let groups: BTreeSet<String> = groups.collect();

@@ -55,7 +55,7 @@ impl Proposal {
 
 /// Last change caused by the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Turn {
+pub(super) struct LastMetricChange {
     pub(super) grew: bool,
     pub(super) at: UnixMillis,
 }

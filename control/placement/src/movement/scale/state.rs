@@ -1,8 +1,8 @@
 //! Scaling state of a service, kept between evaluations. A plain value: another control can continue from it.
 
 use super::{
-    Alert, Cause, Damping, Decision, Input, ScalePolicy, Why,
-    proposal::{Answer, Change, Proposal, Turn},
+    Alert, Cause, Damping, Decision, Input, NoScalingReason, ScalePolicy,
+    proposal::{Answer, Change, LastMetricChange, Proposal},
 };
 use lattice_quorum_types::{AllocationState, NodeId, UnixMillis};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct ScaleState {
     /// Consecutive rejected proposals.
     refused: u32,
     quiet_until: Option<UnixMillis>,
-    last_turn: Option<Turn>,
+    last_turn: Option<LastMetricChange>,
     turns: u32,
     below_min: bool,
 }
@@ -112,12 +112,12 @@ impl ScaleState {
         }
         let damping = &policy.damping;
         let grew = matches!(open.change, Change::More(_));
-        let recent = |last: &Turn| now.since(last.at) < damping.calm_ms;
+        let recent = |last: &LastMetricChange| now.since(last.at) < damping.calm_ms;
         self.turns = match self.last_turn.filter(recent) {
             Some(last) if last.grew != grew => self.turns.saturating_add(1),
             _ => 0,
         };
-        self.last_turn = Some(Turn { grew, at: now });
+        self.last_turn = Some(LastMetricChange { grew, at: now });
         let turns = self.turns;
         (turns == damping.oscillation_alert).then_some(Alert::Oscillating { turns })
     }
@@ -128,13 +128,13 @@ impl ScaleState {
         input: &Input<'_>,
         policy: &ScalePolicy,
         alerts: &mut Vec<Alert>,
-    ) -> Result<(), Why> {
+    ) -> Result<(), NoScalingReason> {
         if input.state != AllocationState::Running {
             self.samples.clear();
             self.missing = 0;
             let leaves = [AllocationState::Stopping, AllocationState::Suspended];
             self.was_away |= leaves.contains(&input.state);
-            return Err(Why::NotRunning { state: input.state });
+            return Err(NoScalingReason::NotRunning { state: input.state });
         }
         if self.started_at != input.started_at {
             // A service that comes back has its cooldown; one seen for the first time does not.
@@ -190,12 +190,12 @@ impl ScaleState {
         input: &Input<'_>,
         policy: &ScalePolicy,
         alerts: &mut Vec<Alert>,
-    ) -> Result<(), Why> {
+    ) -> Result<(), NoScalingReason> {
         let now = input.now;
         let damping = &policy.damping;
         if let Some(at) = self.evaluated_at.filter(|_| !self.is_due(now, damping)) {
             let at = at.after(damping.pace_ms());
-            return Err(Why::NotDue { at });
+            return Err(NoScalingReason::NotDue { at });
         }
         self.evaluated_at = Some(now);
         let Some(value) = input.metric.filter(|value| value.is_finite()) else {
@@ -205,7 +205,7 @@ impl ScaleState {
             if in_a_row == damping.missing_alert {
                 alerts.push(Alert::MetricMissing { in_a_row });
             }
-            return Err(Why::MetricMissing { in_a_row });
+            return Err(NoScalingReason::MetricMissing { in_a_row });
         };
         self.missing = 0;
         let gap = |last: &Sample| now.since(last.at) > damping.gap_ms();
@@ -234,12 +234,16 @@ impl ScaleState {
     }
 
     /// Allows one proposal per evaluation at most, and none during a backoff. A proposal without an answer is dropped.
-    pub(super) fn may_propose(&mut self, now: UnixMillis, policy: &ScalePolicy) -> Result<(), Why> {
+    pub(super) fn may_propose(
+        &mut self,
+        now: UnixMillis,
+        policy: &ScalePolicy,
+    ) -> Result<(), NoScalingReason> {
         if let Some(until) = self.quiet_until.filter(|until| now < *until) {
-            return Err(Why::BackingOff { until });
+            return Err(NoScalingReason::BackingOff { until });
         }
         if let Some(at) = self.pause_until(now, policy) {
-            return Err(Why::NotDue { at });
+            return Err(NoScalingReason::NotDue { at });
         }
         self.open = None;
         Ok(())
@@ -251,10 +255,14 @@ impl ScaleState {
         (now < until).then_some(until)
     }
 
-    pub(super) fn is_warm(&self, now: UnixMillis, policy: &ScalePolicy) -> Result<(), Why> {
+    pub(super) fn is_warm(
+        &self,
+        now: UnixMillis,
+        policy: &ScalePolicy,
+    ) -> Result<(), NoScalingReason> {
         let until = |at: UnixMillis| at.after(policy.damping.cooldown_ms);
         match self.changed_at.map(until).filter(|until| now < *until) {
-            Some(until) => Err(Why::Cooldown { until }),
+            Some(until) => Err(NoScalingReason::Cooldown { until }),
             None => Ok(()),
         }
     }

@@ -88,7 +88,7 @@ impl Service {
         outcome.decision
     }
 
-    fn waits(&mut self, metric: Option<f64>) -> Why {
+    fn waits(&mut self, metric: Option<f64>) -> NoScalingReason {
         match self.decides(metric) {
             Decision::Wait(why) => why,
             decision => panic!("{decision:?}"),
@@ -151,8 +151,8 @@ fn down(n: u32) -> Decision {
 
 const UP: Decision = up(Source::Any);
 
-fn steady(over_minutes: u64, under_minutes: u64) -> Why {
-    Why::Steady {
+fn steady(over_minutes: u64, under_minutes: u64) -> NoScalingReason {
+    NoScalingReason::Steady {
         over_ms: over_minutes * MINUTE,
         under_ms: under_minutes * MINUTE,
     }

@@ -1,7 +1,7 @@
 //! Job invariants: queue order is kept, checkpoints are complete, and each end has a reason.
 
 use super::{AllocationSnapshot, Checks, was_moved};
-use crate::day::true_progress::Truth;
+use crate::day::true_progress::TrueProgress;
 use lattice_agent_rpc::AttemptKey;
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Checks {
     /// Records the accepted report of a rank's written part. With the last rank's report the checkpoint is usable.
-    pub(super) fn counted(&mut self, state: &State, truth: &mut Truth, command: &Command) {
+    pub(super) fn counted(&mut self, state: &State, truth: &mut TrueProgress, command: &Command) {
         let Command::Report {
             id,
             node,
@@ -46,7 +46,7 @@ impl Checks {
     }
 
     /// Checks a change of an allocation's record.
-    pub(super) fn work(&mut self, truth: &Truth, record: &Arc<Allocation>, now: UnixMillis) {
+    pub(super) fn work(&mut self, truth: &TrueProgress, record: &Arc<Allocation>, now: UnixMillis) {
         let id = record.id;
         let Some(seen) = self.seen.get_mut(&id) else {
             let seen = AllocationSnapshot {
@@ -94,7 +94,7 @@ impl Checks {
 }
 
 /// Returns the inconsistency of an end with the true progress.
-fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
+fn unexplained(truth: &TrueProgress, record: &Allocation) -> Option<&'static str> {
     // An array ends with its elements, and each of them has an end of its own.
     if record.progress.tally.is_some() {
         return None;
@@ -158,7 +158,7 @@ fn unexplained(truth: &Truth, record: &Allocation) -> Option<&'static str> {
 }
 
 /// Whether a user cancelled the array of this element.
-fn is_of_cancelled(truth: &Truth, record: &Allocation) -> bool {
+fn is_of_cancelled(truth: &TrueProgress, record: &Allocation) -> bool {
     let array = record.progress.element.map(|element| element.array);
     array.is_some_and(|array| truth.cancelled.contains(&array))
 }

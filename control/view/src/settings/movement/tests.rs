@@ -68,7 +68,10 @@ fn defaults_replace_a_group_that_does_not_fit() {
     assert_eq!(movement.lend.return_grace_ms, 500);
     assert_eq!(damping_of(&unfit), Damping::default());
     assert_eq!(in_force(&unfit), ["sharing.return_grace_s"]);
-    let reported: Vec<String> = misfits(&unfit).iter().map(Misfit::to_string).collect();
+    let reported: Vec<String> = misfits(&unfit)
+        .iter()
+        .map(SettingMisfit::to_string)
+        .collect();
     assert_eq!(
         reported,
         [

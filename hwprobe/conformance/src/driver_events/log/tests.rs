@@ -24,22 +24,22 @@ fn what_both_sources_tell_is_one_event() {
     let mut log = GpuEventLog::new(100);
     assert_eq!(
         log.record(seen(GpuEventSource::KernelLog, 1_000, ONE, 79)),
-        Recorded::New(1)
+        RecordOutcome::New(1)
     );
     assert_eq!(
         log.record(seen(GpuEventSource::Nvml, 1_040, ONE, 79)),
-        Recorded::Confirms(1)
+        RecordOutcome::Confirms(1)
     );
     let event = log.get(1).unwrap();
     assert_eq!((event.at_ms, event.source), (1_000, GpuEventSource::Both));
     // In the other order, the text of the kernel line is added, and the earlier time is kept.
     assert_eq!(
         log.record(seen(GpuEventSource::Nvml, 5_000, OTHER, 48)),
-        Recorded::New(2)
+        RecordOutcome::New(2)
     );
     assert_eq!(
         log.record(seen(GpuEventSource::KernelLog, 4_990, OTHER, 48)),
-        Recorded::Confirms(2)
+        RecordOutcome::Confirms(2)
     );
     let event = log.get(2).unwrap();
     assert_eq!(
@@ -58,12 +58,12 @@ fn repeats_of_one_source_are_counted_and_meet_those_of_the_other_one_by_one() {
     assert_eq!(log.last(), 3);
     for (at_ms, seq) in [(310, 1), (320, 2), (330, 3)] {
         let met = log.record(seen(GpuEventSource::Nvml, at_ms, ONE, 63));
-        assert_eq!(met, Recorded::Confirms(seq));
+        assert_eq!(met, RecordOutcome::Confirms(seq));
     }
     // A fourth report by one source alone is a new event.
     assert_eq!(
         log.record(seen(GpuEventSource::Nvml, 340, ONE, 63)),
-        Recorded::New(4)
+        RecordOutcome::New(4)
     );
 }
 
@@ -77,7 +77,7 @@ fn another_gpu_another_number_and_another_time_are_other_events() {
         seen(GpuEventSource::Nvml, 1_000, ONE, 62),
         seen(GpuEventSource::Nvml, 1_001 + SAME_WITHIN_MS, ONE, 45),
     ] {
-        assert!(matches!(log.record(other), Recorded::New(_)));
+        assert!(matches!(log.record(other), RecordOutcome::New(_)));
     }
     let alone = log.since(0).filter(|e| e.source != GpuEventSource::Both);
     let alone: Vec<u64> = alone.map(|event| event.seq).collect();

@@ -1,11 +1,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::history::{Cause, Checkpoint, Folded, History, Line};
+use crate::history::{Cause, Checkpoint, FoldedLine, History, Line};
 use crate::{Class, ClassMark};
 use serde_json::json;
 
-fn folded(what: Happening) -> Folded<Happening> {
-    Folded {
+fn folded(what: EventKind) -> FoldedLine<EventKind> {
+    FoldedLine {
         what,
         at: 5,
         first_at: 5,
@@ -14,13 +14,13 @@ fn folded(what: Happening) -> Folded<Happening> {
     }
 }
 
-fn agent() -> Happening {
+fn agent() -> EventKind {
     let version = "0.1.0".to_owned();
-    Happening::Agent { version }
+    EventKind::Agent { version }
 }
 
-fn xid(detail: &str) -> Happening {
-    Happening::GpuEvent {
+fn xid(detail: &str) -> EventKind {
+    EventKind::GpuEvent {
         gpu: "gpu.3".to_owned(),
         address: "0000:41:00.0".to_owned(),
         code: "gpu.xid.79".to_owned(),
@@ -140,7 +140,7 @@ fn texts_of_drivers_and_people_are_cut_and_an_event_has_a_bound() {
     let line = history.enter("b1", folded(xid(&long)));
     let bytes = serde_json::to_vec(&line).unwrap().len();
     assert!(bytes < 4 << 10, "{bytes}");
-    let by = Happening::Cleared {
+    let by = EventKind::Cleared {
         by: long.clone(),
         code: long.clone(),
         entity: Some(long),
@@ -152,7 +152,7 @@ fn texts_of_drivers_and_people_are_cut_and_an_event_has_a_bound() {
 
 #[test]
 fn a_storm_of_what_does_no_harm_leaves_faults_their_share() {
-    let harmless = Happening::GpuEvent {
+    let harmless = EventKind::GpuEvent {
         gpu: "gpu.3".to_owned(),
         address: "0000:41:00.0".to_owned(),
         code: "gpu.xid.13".to_owned(),

@@ -5,7 +5,7 @@ const WINDOW: u64 = 10 * MINUTE;
 /// A day in the year 2026.
 const NOW: u64 = 1_795_000_000_000;
 
-const RULE: Rule = Rule {
+const RULE: RecordingLimit = RecordingLimit {
     share: "test",
     hourly: 5,
     burst: 1,
@@ -13,13 +13,13 @@ const RULE: Rule = Rule {
     longest_ms: 4 * WINDOW,
 };
 
-fn take(fold: &mut Fold<u64>, at: u64, key: &str) -> Option<Folded<u64>> {
+fn take(fold: &mut EventFold<u64>, at: u64, key: &str) -> Option<FoldedLine<u64>> {
     fold.take(at, at, key.to_owned(), RULE, at)
 }
 
 #[test]
 fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     let first = take(&mut fold, NOW, "a").map(|folded| (folded.count, folded.at));
     assert_eq!(first, Some((1, NOW)));
     for n in 1..=5_000 {
@@ -27,7 +27,7 @@ fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
     }
     assert_eq!(fold.due(NOW + WINDOW - 1), []);
     let due = fold.due(NOW + WINDOW);
-    let all = Folded {
+    let all = FoldedLine {
         what: NOW + 5_000,
         at: NOW + 5_000,
         first_at: NOW + 1,
@@ -40,7 +40,7 @@ fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
 
 #[test]
 fn what_goes_on_for_days_is_told_ever_more_seldom_and_nothing_of_it_is_lost() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     let (mut told, mut lines, mut gaps) = (0, 0, Vec::new());
     let mut last = NOW;
     let days = 2 * 24 * 60;
@@ -67,7 +67,7 @@ fn what_goes_on_for_days_is_told_ever_more_seldom_and_nothing_of_it_is_lost() {
 
 #[test]
 fn after_a_quiet_time_the_next_one_is_a_line_of_its_own_again() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     assert!(take(&mut fold, NOW, "a").is_some());
     assert_eq!(fold.due(NOW + WINDOW), []);
     assert!(take(&mut fold, NOW + WINDOW + 1, "a").is_some());
@@ -75,8 +75,8 @@ fn after_a_quiet_time_the_next_one_is_a_line_of_its_own_again() {
 
 #[test]
 fn an_hour_has_so_many_lines_whatever_comes_and_the_rest_waits_for_the_next() {
-    let mut fold = Fold::default();
-    let written = |fold: &mut Fold<u64>, from: u64| {
+    let mut fold = EventFold::default();
+    let written = |fold: &mut EventFold<u64>, from: u64| {
         (0..60)
             .map(|minute| fold.due(NOW + (from + minute) * MINUTE).len())
             .sum::<usize>()
@@ -86,7 +86,7 @@ fn an_hour_has_so_many_lines_whatever_comes_and_the_rest_waits_for_the_next() {
     assert_eq!(written(&mut fold, 0), 0, "its hour is over");
     assert_eq!(written(&mut fold, 60), RULE.hourly);
     // Another share has its own limit.
-    let other = Rule {
+    let other = RecordingLimit {
         share: "other",
         ..RULE
     };
@@ -96,7 +96,7 @@ fn an_hour_has_so_many_lines_whatever_comes_and_the_rest_waits_for_the_next() {
 
 #[test]
 fn more_kinds_of_things_than_are_followed_are_counted() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     for n in 0..MOST_KEYS + 40 {
         take(&mut fold, NOW, &format!("key {n}"));
     }
@@ -109,11 +109,11 @@ fn more_kinds_of_things_than_are_followed_are_counted() {
 
 #[test]
 fn a_share_that_is_full_takes_no_room_from_another() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     for n in 0..MOST_KEYS + 40 {
         take(&mut fold, NOW, &format!("key {n}"));
     }
-    let other = Rule {
+    let other = RecordingLimit {
         share: "other",
         ..RULE
     };
@@ -127,10 +127,10 @@ fn a_share_that_is_full_takes_no_room_from_another() {
 
 #[test]
 fn what_turns_worse_does_not_wait_with_what_it_was_before() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     assert!(take(&mut fold, NOW, "a").is_some());
     assert_eq!(take(&mut fold, NOW + 1, "a"), None);
-    let worse = Rule {
+    let worse = RecordingLimit {
         share: "worse",
         ..RULE
     };
@@ -145,7 +145,7 @@ fn what_turns_worse_does_not_wait_with_what_it_was_before() {
 
 #[test]
 fn repeats_do_not_keep_the_first_of_another_waiting() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     let often: Vec<String> = (0..RULE.hourly).map(|n| format!("a{n}")).collect();
     let mut told_at = None;
     for minute in 0..120 {
@@ -166,7 +166,7 @@ fn repeats_do_not_keep_the_first_of_another_waiting() {
 
 #[test]
 fn what_an_earlier_process_wrote_counts_in_its_hour() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     for n in 0..RULE.hourly as u64 {
         fold.spend(RULE, NOW - n);
     }
@@ -176,7 +176,7 @@ fn what_an_earlier_process_wrote_counts_in_its_hour() {
 
 #[test]
 fn a_clock_that_is_set_back_by_a_year_stops_nothing() {
-    let mut fold = Fold::default();
+    let mut fold = EventFold::default();
     for n in 0..20 {
         take(&mut fold, NOW + n, "a");
     }

@@ -17,7 +17,7 @@ impl Topology {
         if count >= gpus.len() {
             return (0..gpus.len()).collect();
         }
-        let strengths = Strengths::new(self, gpus);
+        let strengths = ConnectionStrengths::new(self, gpus);
         match groups(gpus.len() as u64, count as u64) <= MOST_GROUPS {
             true => strengths.best(count),
             false => strengths.grown(count),
@@ -67,15 +67,15 @@ fn groups(gpus: u64, count: u64) -> u64 {
 }
 
 /// Strength of each connection.
-struct Strengths {
+struct ConnectionStrengths {
     gpus: usize,
     of: Vec<u32>,
 }
 
 /// Rank of a group: its weakest connection, and the sum of all its connections.
-type Worth = (u32, u64);
+type GroupRank = (u32, u64);
 
-impl Strengths {
+impl ConnectionStrengths {
     fn new(topology: &Topology, names: &[String]) -> Self {
         let gpus = names.len();
         let mut of = vec![0; gpus * gpus];
@@ -94,7 +94,7 @@ impl Strengths {
     }
 
     /// The rank of a group after adding one GPU.
-    fn with(&self, group: &[usize], worth: Worth, more: usize) -> Worth {
+    fn with(&self, group: &[usize], worth: GroupRank, more: usize) -> GroupRank {
         let strengths = group.iter().map(|slot| self.between(*slot, more));
         strengths.fold(worth, |(weakest, sum), strength| {
             (weakest.min(strength), sum + u64::from(strength))
@@ -116,9 +116,9 @@ impl Strengths {
     fn look(
         &self,
         group: &mut Vec<usize>,
-        worth: Worth,
+        worth: GroupRank,
         count: usize,
-        best: &mut (Worth, Vec<usize>),
+        best: &mut (GroupRank, Vec<usize>),
     ) {
         if group.len() == count {
             // Groups are generated in slot order, so the first of equal ones is kept.

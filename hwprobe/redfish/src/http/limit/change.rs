@@ -2,7 +2,7 @@
 
 use super::LimitRefusal;
 use crate::ResourcePath;
-use crate::power::{Shape, Source, power_control_index};
+use crate::power::{PowerForm, Source, power_control_index};
 use lattice_conformance::Milliwatts;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(super) const fn takes_limits(source: &Source) -> bool {
     let is_writable = matches!(
         source.shape,
-        Shape::Control | Shape::EnvironmentMetrics | Shape::PowerControl
+        PowerForm::Control | PowerForm::EnvironmentMetrics | PowerForm::PowerControl
     );
     is_writable && !source.is_shared
 }
@@ -23,18 +23,18 @@ pub(super) fn of_limit(
     limit: Option<Milliwatts>,
 ) -> Result<Value, LimitRefusal> {
     match source.shape {
-        Shape::Control => set_point(value, limit),
-        Shape::EnvironmentMetrics => {
+        PowerForm::Control => set_point(value, limit),
+        PowerForm::EnvironmentMetrics => {
             let control = value.get("PowerLimitWatts");
             let control = control.ok_or(LimitRefusal::NoControl)?;
             Ok(json!({"PowerLimitWatts": set_point(control, limit)?}))
         }
-        Shape::PowerControl => {
+        PowerForm::PowerControl => {
             let limit = limit.map(watts);
             let entry = json!({"PowerLimit": {"LimitInWatts": limit}});
             power_control(value, system, entry).ok_or(LimitRefusal::NoControl)
         }
-        Shape::HpeAccPowerLimit | Shape::Sensor => Err(LimitRefusal::NoControl),
+        PowerForm::HpeAccPowerLimit | PowerForm::Sensor => Err(LimitRefusal::NoControl),
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn of_exception(
     system: Option<&ResourcePath>,
     action: &str,
 ) -> Option<Value> {
-    let is_power = source.shape == Shape::PowerControl;
+    let is_power = source.shape == PowerForm::PowerControl;
     let entry = json!({"PowerLimit": {"LimitException": action}});
     is_power.then(|| power_control(value, system, entry))?
 }
@@ -89,7 +89,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn source(shape: Shape) -> Source {
+    fn source(shape: PowerForm) -> Source {
         Source {
             path: ResourcePath::parse("/redfish/v1/Chassis/1/X").unwrap(),
             shape,
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    fn change(shape: Shape, value: &Value, limit: Option<u64>) -> Result<Value, LimitRefusal> {
+    fn change(shape: PowerForm, value: &Value, limit: Option<u64>) -> Result<Value, LimitRefusal> {
         let limit = limit.map(|watts| Milliwatts(watts * 1000));
         of_limit(&source(shape), value, None, limit)
     }
@@ -106,19 +106,19 @@ mod tests {
     fn a_control_is_switched_on_with_its_set_point_and_off_without_one() {
         let control = json!({"SetPoint": 0, "ControlMode": "Disabled", "SettingRangeMax": 2754});
         let set = json!({"SetPoint": 900, "ControlMode": "Automatic"});
-        assert_eq!(change(Shape::Control, &control, Some(900)), Ok(set));
+        assert_eq!(change(PowerForm::Control, &control, Some(900)), Ok(set));
         let lifted = json!({"ControlMode": "Disabled"});
-        assert_eq!(change(Shape::Control, &control, None), Ok(lifted));
+        assert_eq!(change(PowerForm::Control, &control, None), Ok(lifted));
     }
 
     #[test]
     fn a_control_without_a_mode_is_lifted_by_its_highest_set_point() {
         let control = json!({"SetPoint": 500, "SettingRangeMax": 2754});
         let lifted = json!({"SetPoint": 2754});
-        assert_eq!(change(Shape::Control, &control, None), Ok(lifted));
+        assert_eq!(change(PowerForm::Control, &control, None), Ok(lifted));
         let control = json!({"SetPoint": 500});
         assert_eq!(
-            change(Shape::Control, &control, None),
+            change(PowerForm::Control, &control, None),
             Err(LimitRefusal::CannotLift)
         );
     }
@@ -128,10 +128,10 @@ mod tests {
         let metrics = json!({"PowerLimitWatts": {"SetPoint": 0, "ControlMode": "Disabled"}});
         let set = json!({"PowerLimitWatts": {"SetPoint": 600, "ControlMode": "Automatic"}});
         assert_eq!(
-            change(Shape::EnvironmentMetrics, &metrics, Some(600)),
+            change(PowerForm::EnvironmentMetrics, &metrics, Some(600)),
             Ok(set)
         );
-        let refused = change(Shape::EnvironmentMetrics, &json!({}), Some(600));
+        let refused = change(PowerForm::EnvironmentMetrics, &json!({}), Some(600));
         assert_eq!(refused, Err(LimitRefusal::NoControl));
     }
 
@@ -142,17 +142,17 @@ mod tests {
             {"MemberId": "1", "PowerConsumedWatts": 300, "PowerLimit": {"LimitInWatts": null}},
         ]});
         let set = json!({"PowerControl": [{}, {"PowerLimit": {"LimitInWatts": 250}}]});
-        assert_eq!(change(Shape::PowerControl, &power, Some(250)), Ok(set));
+        assert_eq!(change(PowerForm::PowerControl, &power, Some(250)), Ok(set));
         let lifted = json!({"PowerControl": [{}, {"PowerLimit": {"LimitInWatts": null}}]});
-        assert_eq!(change(Shape::PowerControl, &power, None), Ok(lifted));
+        assert_eq!(change(PowerForm::PowerControl, &power, None), Ok(lifted));
     }
 
     #[test]
     fn what_several_systems_share_is_never_limited_for_one() {
-        let mut shared = source(Shape::PowerControl);
+        let mut shared = source(PowerForm::PowerControl);
         assert!(takes_limits(&shared));
         shared.is_shared = true;
         assert!(!takes_limits(&shared));
-        assert!(!takes_limits(&source(Shape::Sensor)));
+        assert!(!takes_limits(&source(PowerForm::Sensor)));
     }
 }

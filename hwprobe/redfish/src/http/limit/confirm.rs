@@ -3,7 +3,7 @@
 use super::{Change, ConfirmedLimit, Control, SafeException, SetLimitError};
 use crate::http::bmc::{As, Bmc};
 use crate::http::error::FetchError;
-use crate::http::wire::Ask;
+use crate::http::wire::HttpRequest;
 use crate::power::{Route, Source, read_by_route};
 use crate::{Documents, ResourcePath};
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading};
@@ -145,7 +145,7 @@ impl Bmc {
     ) -> Result<(), String> {
         loop {
             let reply = self
-                .exchange(As::Capper, &Ask::get(task.as_str()), deadline)
+                .exchange(As::Capper, &HttpRequest::get(task.as_str()), deadline)
                 .await;
             match reply.map(|reply| (reply.status, reply.json())) {
                 // A task monitor returns 202 while the task runs, and disappears afterwards.

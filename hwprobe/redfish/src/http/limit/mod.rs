@@ -10,7 +10,7 @@ mod outcome;
 use super::bmc::{As, Bmc};
 use super::error::FetchError;
 use super::session::path_of_location;
-use super::wire::{Ask, Reply};
+use super::wire::{HttpRequest, Reply};
 use crate::power::{Route, Source};
 use confirm::ControlReport;
 use lattice_conformance::{LimitState, Milliwatts};
@@ -98,9 +98,9 @@ impl Bmc {
 
     async fn patch(&self, control: &Control, body: Value) -> Result<Reply, FetchError> {
         let path = control.source.path.as_str();
-        let ask = Ask {
+        let ask = HttpRequest {
             if_match: control.etag.clone(),
-            ..Ask::new(Method::PATCH, path, Some(body))
+            ..HttpRequest::new(Method::PATCH, path, Some(body))
         };
         let deadline = Instant::now() + self.settings.slow_request_timeout;
         self.exchange(As::Capper, &ask, deadline).await

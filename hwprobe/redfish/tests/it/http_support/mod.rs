@@ -116,15 +116,15 @@ pub fn assert_polite(bmc: &FakeBmc) {
 
 /// A clock that a test advances.
 #[derive(Clone, Debug, Default)]
-pub struct Hands(Arc<Mutex<Duration>>);
+pub struct ManualClock(Arc<Mutex<Duration>>);
 
-impl Hands {
+impl ManualClock {
     pub fn forward(&self, by: Duration) {
         *self.0.lock().unwrap() += by;
     }
 }
 
-impl Clock for Hands {
+impl Clock for ManualClock {
     fn now(&self) -> Duration {
         *self.0.lock().unwrap()
     }
@@ -139,7 +139,7 @@ impl Randomness for Always {
     }
 }
 
-pub fn environment(hands: &Hands) -> Environment {
+pub fn environment(hands: &ManualClock) -> Environment {
     Environment {
         clock: Arc::new(hands.clone()),
         randomness: Arc::new(Always(0.0)),

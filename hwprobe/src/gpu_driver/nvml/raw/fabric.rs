@@ -1,6 +1,6 @@
 //! The NVLink fabric, and the position of a board in its rack.
 
-use super::{Code, Raw, ask, struct_version};
+use super::{Code, RawDevice, ask, struct_version};
 use nvml_wrapper_sys::bindings as nvml;
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
@@ -25,7 +25,7 @@ pub(in crate::gpu_driver::nvml) struct Platform {
     pub module: u8,
 }
 
-impl Raw<'_> {
+impl RawDevice<'_> {
     /// Queries the fabric with the newest version of the call that this driver supports.
     pub(in crate::gpu_driver::nvml) fn fabric(self) -> Result<FabricInfo, Code> {
         let mut info = nvml::nvmlGpuFabricInfoV_t {
@@ -101,7 +101,7 @@ impl Raw<'_> {
         })
     }
 
-    /// Position on the baseboard, for drivers without [`Raw::platform`].
+    /// Position on the baseboard, for drivers without [`RawDevice::platform`].
     pub(in crate::gpu_driver::nvml) fn module(self) -> Result<u32, Code> {
         let mut module = 0;
         ask!(self, nvmlDeviceGetModuleId, &mut module)?;

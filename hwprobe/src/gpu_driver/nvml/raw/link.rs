@@ -1,6 +1,6 @@
 //! NVML calls about one NVLink.
 
-use super::{Code, Raw, ask};
+use super::{Code, RawDevice, ask};
 use nvml_wrapper_sys::bindings as nvml;
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ pub(in crate::gpu_driver::nvml) struct Remote {
     pub bus_id: String,
 }
 
-impl Raw<'_> {
+impl RawDevice<'_> {
     pub(in crate::gpu_driver::nvml) fn link_active(self, link: u32) -> Result<bool, Code> {
         let mut active = 0;
         ask!(self, nvmlDeviceGetNvLinkState, link, &mut active)?;

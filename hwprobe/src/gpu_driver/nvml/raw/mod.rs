@@ -90,7 +90,7 @@ pub(super) fn reading<T>(result: Result<T, Code>) -> Reading<T> {
 
 /// One device, with the library that returned its handle.
 #[derive(Clone, Copy)]
-pub(super) struct Raw<'a> {
+pub(super) struct RawDevice<'a> {
     library: &'a NvmlLib,
     device: nvmlDevice_t,
 }
@@ -100,8 +100,8 @@ macro_rules! ask {
     ($raw:expr, $call:ident, $($argument:expr),*) => {
         match &$raw.library.$call {
             Ok(call) => {
-                // SAFETY: the device handle came from this library, which stays loaded as long as `Raw` borrows it.
-                // Every pointer argument points to a live local of the type that nvml.h declares.
+                // SAFETY: the device handle came from this library, which stays loaded as long as `RawDevice` borrows
+                // it. Every pointer argument points to a live local of the type that nvml.h declares.
                 #[expect(unsafe_code, reason = "a C call without a safe wrapper")]
                 let code = unsafe { call($raw.device, $($argument),*) };
                 if code == nvml::nvmlReturn_enum_NVML_SUCCESS { Ok(()) } else { Err(Code(code)) }
@@ -132,7 +132,7 @@ pub(super) struct SramErrors {
     pub threshold_exceeded: bool,
 }
 
-impl<'a> Raw<'a> {
+impl<'a> RawDevice<'a> {
     /// The device behind a safe handle.
     pub(super) fn of(library: &'a NvmlLib, device: &Device<'_>) -> Self {
         // SAFETY: the handle is only passed back to the library that returned it, below.

@@ -1,8 +1,8 @@
 //! Arrays: element-wise dependencies, and the end of the array.
 
 use super::{
-    Desk, Standing,
-    dependency_standing::{Met, goes_by_index, met},
+    PendingRecords, WaitStanding,
+    dependency_standing::{DependencyVerdict, goes_by_index, met},
 };
 use crate::judge::array::{number_of, settled};
 use lattice_quorum_types::{
@@ -12,13 +12,13 @@ use lattice_quorum_types::{
 use std::ops::RangeInclusive;
 
 /// Standing of one element towards the elements that it depends on.
-enum Fate {
+enum ElementStanding {
     Ready,
     Waits,
     Lost(StopCause),
 }
 
-impl Desk<'_, '_> {
+impl PendingRecords<'_, '_> {
     /// Range of element ids of an array in which some elements were cancelled before they had a record. No other change
     /// announces the end of such elements.
     pub(super) fn lost_elements(&self, id: AllocationId) -> Option<RangeInclusive<AllocationId>> {
@@ -66,12 +66,12 @@ impl Desk<'_, '_> {
             return;
         }
         let goes_on = match self.standing(record) {
-            Standing::Never(cause) => {
+            WaitStanding::Never(cause) => {
                 let next = self.never(record, cause);
                 return self.put(AllocationChange::Ended, next);
             }
-            Standing::Waits => false,
-            Standing::Ready => true,
+            WaitStanding::Waits => false,
+            WaitStanding::Ready => true,
         };
         let blocked: Vec<u32> = match &record.progress.tally {
             Some(tally) => tally.blocked.iter().collect(),
@@ -87,7 +87,7 @@ impl Desk<'_, '_> {
         };
         let tally = record.progress.tally.as_ref();
         if tally.is_some_and(|tally| tally.blocked.contains(element.index)) {
-            let goes_on = matches!(self.standing(record), Standing::Ready);
+            let goes_on = matches!(self.standing(record), WaitStanding::Ready);
             self.decide(id, &[element.index], goes_on);
         }
     }
@@ -105,12 +105,12 @@ impl Desk<'_, '_> {
         };
         for index in indices {
             let into = match self.fate(record, *index) {
-                Fate::Lost(cause) => {
+                ElementStanding::Lost(cause) => {
                     next.stop.get_or_insert(cause);
                     &mut tally.cancelled
                 }
-                Fate::Ready if goes_on => &mut tally.pending,
-                Fate::Ready | Fate::Waits => continue,
+                ElementStanding::Ready if goes_on => &mut tally.pending,
+                ElementStanding::Ready | ElementStanding::Waits => continue,
             };
             into.insert(*index);
             tally.blocked.remove(*index);
@@ -121,7 +121,7 @@ impl Desk<'_, '_> {
         }
     }
 
-    fn fate(&self, record: &Allocation, index: u32) -> Fate {
+    fn fate(&self, record: &Allocation, index: u32) -> ElementStanding {
         let mut waits = false;
         let by_index = |dependency: &&Dependency| goes_by_index(record, dependency);
         for dependency in record.spec.terms.after.iter().filter(by_index) {
@@ -134,14 +134,14 @@ impl Desk<'_, '_> {
             };
             let of_element = Dependency { on, ..*dependency };
             match met(&of_element, self.end_of_element(other, index)) {
-                Met::Yes => {}
-                Met::NotYet => waits = true,
-                Met::Never(cause) => return Fate::Lost(cause),
+                DependencyVerdict::Yes => {}
+                DependencyVerdict::NotYet => waits = true,
+                DependencyVerdict::Never(cause) => return ElementStanding::Lost(cause),
             }
         }
         match waits {
-            true => Fate::Waits,
-            false => Fate::Ready,
+            true => ElementStanding::Waits,
+            false => ElementStanding::Ready,
         }
     }
 

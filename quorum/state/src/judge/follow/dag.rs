@@ -1,6 +1,6 @@
 //! DAGs: progress and final state, derived from the ends of members.
 
-use super::Desk;
+use super::PendingRecords;
 use crate::change::Change;
 use lattice_quorum_types::{
     AllocationId, AllocationState,
@@ -9,7 +9,7 @@ use lattice_quorum_types::{
     terms::Condition,
 };
 
-impl Desk<'_, '_> {
+impl PendingRecords<'_, '_> {
     /// Counts an ended member in the progress of its DAG.
     pub(super) fn count_member(&mut self, id: AllocationId) {
         let Some(record) = self.record(id) else {

@@ -1,6 +1,6 @@
 //! Standing of a waiting allocation towards its dependencies and its mutex.
 
-use super::Desk;
+use super::PendingRecords;
 use crate::{
     dependency_index::has_mutex,
     judge::array::{index_of, number_of},
@@ -12,7 +12,7 @@ use lattice_quorum_types::{
 };
 
 /// Standing of a waiting allocation.
-pub(super) enum Standing {
+pub(super) enum WaitStanding {
     /// The allocation may be placed.
     Ready,
     /// The allocation waits for a dependency or the mutex.
@@ -21,28 +21,28 @@ pub(super) enum Standing {
     Never(StopCause),
 }
 
-impl Desk<'_, '_> {
+impl PendingRecords<'_, '_> {
     /// Standing towards dependencies as a whole. `Never` takes precedence over `Waits`: such an allocation would wait
     /// for nothing.
-    pub(super) fn standing(&self, record: &Allocation) -> Standing {
+    pub(super) fn standing(&self, record: &Allocation) -> WaitStanding {
         let mut waits = false;
         for dependency in &record.spec.terms.after {
             if goes_by_index(record, dependency) {
                 continue;
             }
             match self.met(dependency) {
-                Met::Yes => {}
-                Met::NotYet => waits = true,
-                Met::Never(cause) => return Standing::Never(cause),
+                DependencyVerdict::Yes => {}
+                DependencyVerdict::NotYet => waits = true,
+                DependencyVerdict::Never(cause) => return WaitStanding::Never(cause),
             }
         }
         match waits || self.is_locked_out(record) {
-            true => Standing::Waits,
-            false => Standing::Ready,
+            true => WaitStanding::Waits,
+            false => WaitStanding::Ready,
         }
     }
 
-    fn met(&self, dependency: &Dependency) -> Met {
+    fn met(&self, dependency: &Dependency) -> DependencyVerdict {
         met(dependency, self.end_of(dependency.on))
     }
 
@@ -112,13 +112,13 @@ fn end_of_unplaced(array: &Allocation, index: u32) -> Option<AllocationState> {
 }
 
 /// Evaluates a dependency for this final state (`None`: not ended).
-pub(super) fn met(dependency: &Dependency, ended: Option<AllocationState>) -> Met {
+pub(super) fn met(dependency: &Dependency, ended: Option<AllocationState>) -> DependencyVerdict {
     let Dependency { on, condition } = *dependency;
     let is_met = ended.and_then(|ended| Some((ended, condition.is_met(ended)?)));
     match is_met {
-        None => Met::NotYet,
-        Some((_, true)) => Met::Yes,
-        Some((ended, false)) => Met::Never(StopCause::Unsatisfiable {
+        None => DependencyVerdict::NotYet,
+        Some((_, true)) => DependencyVerdict::Yes,
+        Some((ended, false)) => DependencyVerdict::Never(StopCause::Unsatisfiable {
             on,
             condition,
             ended,
@@ -127,7 +127,7 @@ pub(super) fn met(dependency: &Dependency, ended: Option<AllocationState>) -> Me
 }
 
 /// Evaluation of one dependency.
-pub(super) enum Met {
+pub(super) enum DependencyVerdict {
     Yes,
     NotYet,
     Never(StopCause),

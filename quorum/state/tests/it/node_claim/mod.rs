@@ -72,7 +72,7 @@ fn proof(at: UnixMillis, of: &NodeId, digest: u8) -> Proof {
     }
 }
 
-trait Claiming {
+trait ClaimCommands {
     fn node(&self, i: usize) -> &Node;
     fn node_claim(&self, i: usize) -> Option<&NodeClaim>;
     fn proven(&self, nodes: &[NodeId]) -> Vec<AttestedNode>;
@@ -88,7 +88,7 @@ trait Claiming {
     fn end_rest(&mut self, id: AllocationId);
 }
 
-impl Claiming for Cluster {
+impl ClaimCommands for Cluster {
     fn node(&self, i: usize) -> &Node {
         self.state.node(&n(i)).unwrap()
     }

@@ -101,9 +101,9 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 /// Observed outcomes, to prove coverage.
-type Met = BTreeSet<&'static str>;
+type Coverage = BTreeSet<&'static str>;
 
-fn take(c: &mut Cluster, step: &Step, met: &mut Met) {
+fn take(c: &mut Cluster, step: &Step, met: &mut Coverage) {
     let before = c.state.clone();
     let (answer, word) = propose(c, step);
     match answer {
@@ -294,7 +294,7 @@ fn propose(c: &mut Cluster, step: &Step) -> (Option<Result<Applied, Refusal>>, &
     }
 }
 
-fn check(before: &State, state: &State, step: &Step, met: &mut Met) {
+fn check(before: &State, state: &State, step: &Step, met: &mut Coverage) {
     check_counts(before, state);
     for node in state.nodes() {
         let was = before
@@ -414,7 +414,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut c = founded(NODES);
-        let mut met = Met::new();
+        let mut met = Coverage::new();
         all.iter().for_each(|step| take(&mut c, step, &mut met));
         // Any log gives the same bytes, also through a snapshot.
         let replay = |from: State, log: std::ops::Range<usize>| {
@@ -438,7 +438,7 @@ fn random_steps_reach_every_end() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let strategy = prop::collection::vec(steps(), 100);
-    let mut met = Met::new();
+    let mut met = Coverage::new();
     for _ in 0..60 {
         let all = strategy.new_tree(&mut runner).unwrap().current();
         let mut c = founded(NODES);

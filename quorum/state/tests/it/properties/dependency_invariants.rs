@@ -9,7 +9,7 @@ use lattice_quorum_types::{
 };
 
 /// Final state of everything that has an id; `None` while it has not ended.
-struct Ends {
+struct FinalStates {
     records: BTreeMap<AllocationId, Allocation>,
     ends: BTreeMap<AllocationId, Option<AllocationState>>,
 }
@@ -24,7 +24,7 @@ fn indices(array: &Allocation) -> Vec<u32> {
     spec.map_or_else(Vec::new, |spec| spec.indices().iter().collect())
 }
 
-impl Ends {
+impl FinalStates {
     fn of(state: &State) -> Self {
         let everything = Query::Allocations {
             after: AllocationId(0),
@@ -107,7 +107,7 @@ fn has_mutex(a: &Allocation) -> bool {
 
 /// Runs all checks below.
 pub fn check_waiting(state: &State) {
-    let ends = Ends::of(state);
+    let ends = FinalStates::of(state);
     for a in ends.records.values() {
         check_one(&ends, a);
         let writes = a.state == AllocationState::Checkpointing;
@@ -126,7 +126,7 @@ pub fn check_waiting(state: &State) {
 }
 
 /// A blocked allocation has a reason to wait, and an eligible one has none.
-fn check_one(ends: &Ends, a: &Allocation) {
+fn check_one(ends: &FinalStates, a: &Allocation) {
     use AllocationState::{Blocked, Cancelled, Held, Pending};
     let whole = ends.whole(a);
     let waits = whole.is_none() || ends.is_locked_out(a);
@@ -142,7 +142,7 @@ fn check_one(ends: &Ends, a: &Allocation) {
 }
 
 /// Each index is in one set, and the counts match the records of the elements.
-fn check_tally(ends: &Ends, a: &Allocation, tally: &Tally) {
+fn check_tally(ends: &FinalStates, a: &Allocation, tally: &Tally) {
     let mut counts = (0, 0, 0, 0);
     let whole = ends.whole(a);
     let goes_on = whole == Some(true) && !ends.is_locked_out(a);
@@ -196,7 +196,7 @@ fn check_tally(ends: &Ends, a: &Allocation, tally: &Tally) {
     assert!(a.state != AllocationState::Pending || !tally.pending.is_empty());
 }
 
-fn check_mutexes(ends: &Ends) {
+fn check_mutexes(ends: &FinalStates) {
     let mut holders = BTreeSet::new();
     for a in ends.records.values().filter(|a| has_mutex(a)) {
         if let Some(mutex) = &a.spec.terms.mutex {
@@ -206,7 +206,7 @@ fn check_mutexes(ends: &Ends) {
 }
 
 /// A promised node is in service, and its allocation waits for nodes.
-fn check_promises(state: &State, ends: &Ends) {
+fn check_promises(state: &State, ends: &FinalStates) {
     let mut promised: BTreeMap<AllocationId, u32> = BTreeMap::new();
     for node in state.nodes() {
         let Some(id) = node.promised else { continue };
@@ -244,7 +244,7 @@ pub fn dags(state: &State) -> Vec<Dag> {
     }
 }
 
-fn check_dags(state: &State, ends: &Ends) {
+fn check_dags(state: &State, ends: &FinalStates) {
     for dag in dags(state) {
         let of = |place: usize| ends.ends[&dag.members[place].allocation];
         let all = 0..dag.members.len();

@@ -2,7 +2,7 @@
 //! are stored.
 
 use super::*;
-use lattice_quorum_state::{Bounds, Sealed, SegmentFault, SegmentId, Segments};
+use lattice_quorum_state::{Bounds, SealedSegment, SegmentFault, SegmentId, Segments};
 use lattice_quorum_types::{
     Applied, Refusal,
     audit::{AuditFilter, AuditOrder, AuditSearch},
@@ -32,8 +32,8 @@ const BOUNDS: [Bounds; 3] = [
 struct StoredSegments(BTreeMap<SegmentId, Bytes>);
 
 impl StoredSegments {
-    fn keep(&mut self, sealed: Vec<Sealed>) {
-        for Sealed { id, bytes } in sealed {
+    fn keep(&mut self, sealed: Vec<SealedSegment>) {
+        for SealedSegment { id, bytes } in sealed {
             assert!(id.names(&bytes));
             assert_eq!(id.to_string().parse(), Ok(id));
             self.0.insert(id, bytes);

@@ -24,7 +24,7 @@ enum Step {
         name: usize,
     },
     /// A plan is made from the present state, and kept.
-    Plan(Words),
+    Plan(AttestationContents),
     /// A kept plan is committed.
     Commit {
         nth: usize,
@@ -38,7 +38,7 @@ enum Step {
 
 /// Contents of the attestations in a plan.
 #[derive(Debug, Clone)]
-struct Words {
+struct AttestationContents {
     nodes: u32,
     digests: Vec<(usize, u8)>,
     cohort: usize,
@@ -81,16 +81,17 @@ fn steps() -> impl Strategy<Value = Step> {
         prop::option::weighted(0.2, (0..CLASSES.len(), 0..3u8, 1..3u8)),
         prop::bool::weighted(0.8),
     );
-    let words = words.prop_map(
-        |(nodes, digests, cohort, age_ms, completes, judges)| Words {
-            nodes,
-            digests,
-            cohort,
-            age_ms,
-            completes,
-            judges,
-        },
-    );
+    let words =
+        words.prop_map(
+            |(nodes, digests, cohort, age_ms, completes, judges)| AttestationContents {
+                nodes,
+                digests,
+                cohort,
+                age_ms,
+                completes,
+                judges,
+            },
+        );
     let set = (
         0..NAMES.len(),
         prop::option::weighted(0.6, 0..NODES),
@@ -112,12 +113,12 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 /// Observed outcomes, to prove coverage.
-type Met = BTreeSet<String>;
+type Coverage = BTreeSet<String>;
 
 struct Run {
     c: Cluster,
     plans: Vec<Command>,
-    met: Met,
+    met: Coverage,
 }
 
 impl Run {
@@ -127,7 +128,7 @@ impl Run {
         Self {
             c,
             plans: Vec::new(),
-            met: Met::new(),
+            met: Coverage::new(),
         }
     }
 
@@ -184,7 +185,7 @@ impl Run {
         }
     }
 
-    fn plan(&mut self, words: &Words) {
+    fn plan(&mut self, words: &AttestationContents) {
         let id = self.c.submit_sensitive(words.nodes);
         let in_force = self.c.in_force();
         let c = &self.c;
@@ -285,7 +286,12 @@ fn sole<'a>(
 }
 
 /// Invariants of a node with a sensitive allocation.
-fn check_assigned(in_force: &[Baseline], now: UnixMillis, claimed: &AttestedNode, met: &mut Met) {
+fn check_assigned(
+    in_force: &[Baseline],
+    now: UnixMillis,
+    claimed: &AttestedNode,
+    met: &mut Coverage,
+) {
     let (node, proof) = (&claimed.expected.node, &claimed.proof);
     assert_eq!(proof.attestation.node, *node);
     assert!(now.0.abs_diff(proof.attestation.read_at.0) <= MAX_AGE_MS);
@@ -358,7 +364,7 @@ fn random_steps_meet_every_fault_and_every_kind_of_rule() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let strategy = prop::collection::vec(steps(), 80);
-    let mut met = Met::new();
+    let mut met = Coverage::new();
     for _ in 0..60 {
         let steps = strategy.new_tree(&mut runner).unwrap().current();
         let mut run = Run::new();

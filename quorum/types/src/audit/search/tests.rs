@@ -40,7 +40,7 @@ fn all_pages(all: &[AuditEntry], run: usize, mut search: AuditSearch) -> (Vec<u6
     }
     let (mut found, mut pages) = (Vec::new(), 0);
     loop {
-        let mut finder = Finder::new(&search);
+        let mut finder = AuditPageBuilder::new(&search);
         for run in &runs {
             if finder.wants(&Segment::of(run).unwrap()) && !finder.look(run) {
                 break;
@@ -110,7 +110,7 @@ fn large(bytes: usize) -> (Vec<AuditEntry>, AuditSearch) {
 #[test]
 fn a_page_is_bounded_in_bytes_too() {
     let (all, mut search) = large(MAX_PAGE_BYTES / 2 - 200);
-    let mut finder = Finder::new(&search);
+    let mut finder = AuditPageBuilder::new(&search);
     assert!(!finder.look(&all));
     let page = finder.finish(AuditHead::default());
     assert_eq!((page.entries.len(), page.next), (2, Some(2)));

@@ -53,7 +53,7 @@ impl Run {
 
 /// Folds indices, pushed in ascending order, into runs.
 #[derive(Default)]
-pub(super) struct Fold {
+pub(super) struct RunFold {
     runs: Vec<Run>,
     /// The last two indices, and the indices before them at the same distance.
     tail: Option<Run>,
@@ -61,7 +61,7 @@ pub(super) struct Fold {
     is_shared: bool,
 }
 
-impl Fold {
+impl RunFold {
     /// Starts after `before`, the last index of a run that stays unchanged.
     pub fn behind(before: Option<u32>) -> Self {
         Self {

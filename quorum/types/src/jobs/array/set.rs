@@ -1,6 +1,6 @@
 //! Index set, stored as runs.
 
-use super::fold::{Fold, Run};
+use super::fold::{Run, RunFold};
 use serde::{Deserialize, Serialize};
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -45,7 +45,7 @@ impl IndexSet {
 
     /// Creates a set from disjoint runs in ascending order.
     fn of(runs: impl IntoIterator<Item = Run>) -> Self {
-        let mut fold = Fold::default();
+        let mut fold = RunFold::default();
         runs.into_iter().for_each(|run| fold.push(run));
         let mut set = Self::default();
         for run in fold.finish() {
@@ -145,7 +145,7 @@ impl IndexSet {
         let lower = below.iter().filter_map(|run| run.below(index));
         let middle = is_in.then(|| Run::one(index)).into_iter().chain(rest);
         let upper = above.iter().copied().chain(stays_above);
-        let mut fold = Fold::behind(stays_below.map(|run| run.last));
+        let mut fold = RunFold::behind(stays_below.map(|run| run.last));
         lower
             .chain(middle)
             .chain(upper)

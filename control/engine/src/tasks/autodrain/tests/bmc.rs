@@ -9,12 +9,12 @@ use crate::tasks::{
 };
 use lattice_placement::Health;
 
-struct Beside {
+struct BesideFault {
     fixture: AutodrainFixture,
     bmc: Bmc,
 }
 
-impl Beside {
+impl BesideFault {
     /// A node that reports itself as sound, with its BMC.
     async fn new(checks: &str) -> Self {
         let fixture = AutodrainFixture::new(Policy::Warn);
@@ -45,7 +45,7 @@ impl Beside {
 
 #[tokio::test]
 async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_back() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_called("Critical").await;
     let before = it.bmc.looks();
@@ -69,7 +69,7 @@ async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_ba
 
 #[tokio::test]
 async fn what_a_new_look_does_not_see_drains_nobody() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     let over = |bmc: &Bmc| bmc.calls_it("OK");
     let untold = |bmc: &Bmc| bmc.calls_it(serde_json::Value::Null);
     let silent = |bmc: &Bmc| bmc.is_silent();
@@ -103,7 +103,7 @@ async fn by_a_table_that_only_watches_nobody_is_drained_and_no_bmc_is_asked() {
         "bmc.system_critical: {severity: degraded}",
         "bmc.system_critical: {severity: faulty, action: update}",
     ] {
-        let mut it = Beside::new(checks).await;
+        let mut it = BesideFault::new(checks).await;
         it.is_called("Critical").await;
         let before = it.bmc.looks();
         assert_eq!(
@@ -122,7 +122,7 @@ async fn by_a_table_that_only_watches_nobody_is_drained_and_no_bmc_is_asked() {
 
 #[tokio::test]
 async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
     it.bmc.is_silent();
     assert_eq!(it.fixture.pass().await.cleared, 0);
@@ -153,7 +153,7 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
 
 #[tokio::test]
 async fn an_end_told_with_another_firmware_counts_once_that_is_read_twice() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
     it.bmc.is_flashed("iLO 5 v9.99");
     it.bmc.calls_it("OK");
@@ -170,7 +170,7 @@ async fn an_end_told_with_another_firmware_counts_once_that_is_read_twice() {
 
 #[tokio::test]
 async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
     it.bmc.calls_it(serde_json::Value::Null);
     it.bmc.is_read_anew(&it.fixture.world);
@@ -185,7 +185,7 @@ async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
 #[tokio::test]
 async fn what_a_bmc_never_tells_keeps_out_nobody_who_was_drained_for_something_else() {
     let checks = format!("{CRITICAL_DRAINS}\n  bmc.part_critical: {{severity: faulty}}");
-    let mut it = Beside::new(&checks).await;
+    let mut it = BesideFault::new(&checks).await;
     it.bmc.tells_nothing_of_parts();
     it.is_drained().await;
     it.bmc.is_read_anew(&it.fixture.world);
@@ -196,7 +196,7 @@ async fn what_a_bmc_never_tells_keeps_out_nobody_who_was_drained_for_something_e
 
 #[tokio::test]
 async fn the_bmc_of_another_machine_drains_as_listed_and_the_reason_says_whose_it_may_be() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.bmc.is_of_another(&it.fixture.world);
     it.is_called("OK").await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
@@ -216,7 +216,7 @@ async fn the_bmc_of_another_machine_drains_as_listed_and_the_reason_says_whose_i
 
 #[tokio::test]
 async fn a_bmc_that_named_nothing_keeps_no_node_out_by_its_silence() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.bmc.is_silent();
     it.bmc.is_looked_at(&it.fixture.world).await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
@@ -228,7 +228,7 @@ async fn a_bmc_that_named_nothing_keeps_no_node_out_by_its_silence() {
 
 #[tokio::test]
 async fn either_is_enough_and_neither_waits_for_the_other() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.fixture.world.says.lock().unwrap().hangs = true;
     it.is_called("Critical").await;
     let pass = tokio::time::timeout(std::time::Duration::from_secs(15), it.fixture.pass());
@@ -252,7 +252,7 @@ async fn either_is_enough_and_neither_waits_for_the_other() {
 
 #[tokio::test]
 async fn one_brake_counts_all() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.fixture.breaks();
     assert_eq!(it.fixture.pass().await.drained, 1);
     it.fixture.is_mended();
@@ -274,7 +274,7 @@ async fn one_brake_counts_all() {
 
 #[tokio::test]
 async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.bmc.is_silent();
     it.fixture.is_called(Health::Faulty, &["gpu.xid.79"]);
     let report = it.fixture.pass().await;
@@ -283,7 +283,7 @@ async fn a_node_that_gossip_calls_faulty_is_not_drained_for_its_bmcs_silence() {
 
 #[tokio::test]
 async fn what_its_bmc_names_stops_new_work_at_once_also_while_the_brake_is_held() {
-    let mut it = Beside::new(CRITICAL_DRAINS).await;
+    let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     let core = it.fixture.world.core.clone();
     let named = NameFaults::new(core.clone());
     let placed = || {

@@ -1,6 +1,6 @@
 //! Selection of late jobs, in turn.
 
-use super::super::late_jobs::Late;
+use super::super::late_jobs::LateJob;
 use super::{
     inputs::{edited, folded, id, well},
     *,
@@ -72,7 +72,7 @@ fn who_would_start_soon_is_not_made_room_for_whether_the_plan_says_so_or_not() {
     let said = |id| plan.waiting.get(AllocationId(id)).unwrap().estimated_start;
     assert_eq!((said(3).is_some(), said(4)), (true, None));
     let mut late = |patience_ms| {
-        let mut turns = Turns::default();
+        let mut turns = ConsideredAt::default();
         let late = turns.late(&mut planner, &view, &plan, &rules(patience_ms), NOW);
         let late = late.into_iter();
         let left_ms = |at: Option<UnixMillis>| at.map(|at| at.since(NOW));
@@ -104,7 +104,7 @@ fn who_waits_for_room_has_its_turn_however_many_wait_before_it() {
     all.push(waits(8, 9, 3));
     let view = folded(1, &[n1, n2], &all);
     let (mut planner, plan) = planned(&view);
-    let mut turns = Turns::default();
+    let mut turns = ConsideredAt::default();
     let mut cycle = |n: u64| {
         let now = NOW.after(n);
         let late = turns.late(&mut planner, &view, &plan, &rules(0), now);
@@ -147,7 +147,7 @@ async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
             rules: rules(0),
             now: NOW,
         };
-        let late = Late {
+        let late = LateJob {
             id: AllocationId(4),
             planned_start: None,
         };
@@ -189,7 +189,7 @@ async fn nobody_makes_room_for_who_a_limit_would_keep_waiting_by_then() {
             rules: rules(0),
             now: NOW,
         };
-        let late = |id: &u64| Late {
+        let late = |id: &u64| LateJob {
             id: AllocationId(*id),
             planned_start: None,
         };

@@ -6,7 +6,7 @@ use crate::{
     plans::plan_of,
     tasks::{
         reconciler,
-        schedule::unassigned::{ASIDE, Of, REFUSED_FOR, Unassigned, Why},
+        schedule::unassigned::{ASIDE, Of, REFUSED_FOR, Unassigned, UnassignedReason},
         testing::{self, world::World},
     },
 };
@@ -197,7 +197,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
     assert!(refuse(&lasting, 3));
     assert!(!refuse(&taken, 4));
     assert!(!refuse(&lasting, 5), "anew");
-    unassigned.hold_back(of, &Why::BootsNotNamed(vec![testing::id("a")]));
+    unassigned.hold_back(of, &UnassignedReason::BootsNotNamed(vec![testing::id("a")]));
     let now = start + 6 * REFUSED_FOR;
     assert!(!unassigned.refuse(of, &lasting, now));
 }

@@ -1,8 +1,8 @@
 //! One control: its core over the day's state, and one pass of each of its reconcilers.
 
 use super::{
-    mutable_view::InPlace,
-    wire::{DayClock, Office, answer, digest},
+    mutable_view::MutableView,
+    wire::{DayCertificates, DayClock, answer, digest},
 };
 use crate::{
     Store, Timings,
@@ -11,9 +11,9 @@ use crate::{
     fold,
     observed_state::{self, PingOutcome},
     tasks::{
-        borrow::Borrow, checkpoints::Checkpoints, deadline_resume::Moves, dispatch::Dispatch,
-        lease::Lease, node_loss::NodeLoss, reconciler::Reconciler, scale::Scale,
-        schedule::Schedule, testing,
+        borrow::Borrow, checkpoints::Checkpoints, deadline_resume::DeadlineResumeTask,
+        dispatch::Dispatch, lease::Lease, node_loss::NodeLoss, reconciler::Reconciler,
+        scale::Scale, schedule::Schedule, testing,
     },
     view::GossipedNode,
 };
@@ -46,13 +46,13 @@ const TTL_MS: u64 = 60_000;
 const STOP_AFTER: Duration = Duration::from_secs(60);
 
 /// Store over the day's state. A commit is in the view at once.
-struct Desk {
+struct DayStore {
     site: Site,
     core: OnceLock<Weak<Core>>,
-    in_place: Mutex<InPlace>,
+    in_place: Mutex<MutableView>,
 }
 
-impl Desk {
+impl DayStore {
     fn fold(&self) {
         let core = self.core.get().and_then(Weak::upgrade).unwrap();
         core.heard();
@@ -66,7 +66,7 @@ impl Desk {
 }
 
 #[async_trait::async_trait]
-impl Store for Desk {
+impl Store for DayStore {
     async fn propose(
         &self,
         envelopes: Vec<Envelope>,
@@ -90,9 +90,9 @@ impl Store for Desk {
 const MOST_ANSWERS: usize = 8;
 
 /// One control of the day; see the module.
-pub struct Hand {
+pub struct DayControl {
     core: Arc<Core>,
-    desk: Arc<Desk>,
+    desk: Arc<DayStore>,
     site: Site,
     clock: DayClock,
     looked_at: UnixMillis,
@@ -101,18 +101,18 @@ pub struct Hand {
     schedules: Vec<(Schedule, Scale)>,
     dispatch: Dispatch,
     checkpoints: Checkpoints,
-    moves: Moves,
+    moves: DeadlineResumeTask,
     borrow: Borrow,
     node_loss: NodeLoss,
 }
 
-impl Hand {
+impl DayControl {
     pub async fn new(site: &Site, decisions: Decisions) -> Self {
-        let (clock, office) = (DayClock::new(), Office::new());
-        let desk = Arc::new(Desk {
+        let (clock, office) = (DayClock::new(), DayCertificates::new());
+        let desk = Arc::new(DayStore {
             site: site.clone(),
             core: OnceLock::new(),
-            in_place: Mutex::new(InPlace::new(site)),
+            in_place: Mutex::new(MutableView::new(site)),
         });
         let core = Core::new(Parts {
             cluster: "day".to_owned(),
@@ -155,7 +155,7 @@ impl Hand {
             schedules,
             dispatch: Dispatch::new(core.clone(), of_dispatch),
             checkpoints: Checkpoints::new(core.clone()),
-            moves: Moves::new(core.clone()),
+            moves: DeadlineResumeTask::new(core.clone()),
             borrow: Borrow::new(core.clone()),
             node_loss: NodeLoss::new(core.clone(), STOP_AFTER),
             core,

@@ -7,11 +7,11 @@ mod mutable_view;
 mod wire;
 
 use crate::decisions::Decisions;
-use day_control::Hand;
+use day_control::DayControl;
 use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, event::AllocationChange};
 use lattice_replay::{
-    day::{Control, Plant, Report, Site, Sum, run},
+    day::{Control, PlantedBug, Report, Site, Sum, run},
     verify,
 };
 use std::{
@@ -27,17 +27,17 @@ use tokio::runtime::{Builder, Runtime};
 /// Part of a day that the usual tests cover, hours: it takes seconds.
 const MORNING: u64 = 2;
 /// Planted bugs that this part suffices to find.
-const OF_A_MORNING: [Plant; 4] = [
-    Plant::PromiseDropped,
-    Plant::CheckpointForgotten,
-    Plant::ThrashAllowed,
-    Plant::NoGrace,
+const OF_A_MORNING: [PlantedBug; 4] = [
+    PlantedBug::PromiseDropped,
+    PlantedBug::CheckpointForgotten,
+    PlantedBug::ThrashAllowed,
+    PlantedBug::NoGrace,
 ];
 
 /// Control, on a clock that stands still between looks.
 struct Live {
     runtime: Runtime,
-    hand: Hand,
+    hand: DayControl,
 }
 
 impl Live {
@@ -47,7 +47,7 @@ impl Live {
             .start_paused(true)
             .build()
             .unwrap();
-        let hand = runtime.block_on(Hand::new(site, decisions));
+        let hand = runtime.block_on(DayControl::new(site, decisions));
         Self { runtime, hand }
     }
 }
@@ -131,9 +131,9 @@ fn what_must_hold_holds_whatever_a_day_brings() {
 
 /// Contents of the record of a day, by kind.
 #[derive(Debug, Default)]
-struct Recorded(BTreeMap<&'static str, usize>);
+struct RecordedContents(BTreeMap<&'static str, usize>);
 
-impl Recorded {
+impl RecordedContents {
     const KINDS: [&str; 8] = [
         "plans",
         "placements",
@@ -189,7 +189,7 @@ impl Recorded {
 fn recorded_days_are_decided_again() {
     let hours = number("LATTICE_DAY_HOURS", MORNING);
     let folder = tempfile::tempdir().unwrap();
-    let mut all = Recorded::default();
+    let mut all = RecordedContents::default();
     for seed in 0..number("LATTICE_DAYS", 2) {
         let begin = Line::Begin {
             format: RECORD_FORMAT,
@@ -207,13 +207,13 @@ fn recorded_days_are_decided_again() {
         let path = own.join("record.jsonl");
         std::fs::write(&path, &record).unwrap();
         let verdict = verify::verify(|| verify::open(&path)).unwrap();
-        let recorded = Recorded::of(&record);
+        let recorded = RecordedContents::of(&record);
         println!("seed {seed}: {recorded:?}, {verdict:?}");
         assert!(verdict.is_same(), "seed {seed}: {verdict:#?}");
         assert_eq!(verdict.cycles_equal as usize, recorded.0["plans"]);
         all.add(&recorded);
     }
-    for kind in Recorded::KINDS {
+    for kind in RecordedContents::KINDS {
         assert!(all.0[kind] > 0, "{kind}: none");
     }
 }
@@ -233,7 +233,7 @@ fn a_seed_is_the_same_day_again() {
 fn every_planted_bug_is_found() {
     let hours = number("LATTICE_DAY_HOURS", MORNING);
     let all = match hours >= 24 {
-        true => Plant::ALL.to_vec(),
+        true => PlantedBug::ALL.to_vec(),
         false => OF_A_MORNING.to_vec(),
     };
     let left = Mutex::new(all);

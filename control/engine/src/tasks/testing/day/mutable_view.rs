@@ -29,12 +29,12 @@ impl ViewNode for RecordOnly {
 }
 
 /// View changed in place, with its planners; see the module.
-pub struct InPlace {
+pub struct MutableView {
     view: BaseView<RecordOnly>,
     planners: BTreeMap<VclusterName, Planner>,
 }
 
-impl InPlace {
+impl MutableView {
     pub fn new(site: &Site) -> Self {
         let view = BaseView::default();
         let planner = |name: &VclusterName| (name.clone(), Planner::new(whole(&view, name, 0)));

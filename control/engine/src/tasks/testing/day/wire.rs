@@ -1,7 +1,9 @@
 //! Requests to the day's agents, and their signed attestations.
 
 use bytes::Bytes;
-use lattice_agent_rpc::{GetAttestation, GetUsage, Launch, Ping, Pong, Terminate, WriteCheckpoint};
+use lattice_agent_rpc::{
+    GetAttestation, GetUsage, Launch, Ping, PingReply, Terminate, WriteCheckpoint,
+};
 use lattice_conformance::{Class, Digest};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Mesh, MeshConfig, Role, Validity};
 use lattice_quorum_types::{
@@ -43,12 +45,12 @@ impl Clock for DayClock {
 }
 
 /// Certificates of the day.
-pub struct Office {
+pub struct DayCertificates {
     authority: Authority,
     validity: Validity,
 }
 
-impl Office {
+impl DayCertificates {
     pub fn new() -> Self {
         let validity = Validity::from_now(START, Duration::from_secs(7 * 86_400));
         let authority = Authority::create("day", validity).unwrap();
@@ -91,7 +93,7 @@ pub fn answer(
         Box::new(answer)
     }
     if let Some(Ping) = request.downcast_ref::<Ping>() {
-        let pong = site.ping(node).map(|boot_id| Pong {
+        let pong = site.ping(node).map(|boot_id| PingReply {
             node: node.clone(),
             boot_id,
             at: site.now(),

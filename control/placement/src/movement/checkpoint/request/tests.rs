@@ -32,7 +32,7 @@ enum Is {
     Defers,
     Asks,
     Writes,
-    Gives(GaveUp, Then),
+    Gives(GaveUp, AfterFailure),
 }
 
 fn is(step: Step) -> (Is, Option<Request>) {
@@ -65,7 +65,7 @@ fn check(request: Request, rows: &[Row]) {
     }
 }
 
-const UNRESPONSIVE: Is = Is::Gives(GaveUp::Unresponsive, Then::RunOn);
+const UNRESPONSIVE: Is = Is::Gives(GaveUp::Unresponsive, AfterFailure::RunOn);
 
 #[test]
 fn who_writes_in_time_is_done() {
@@ -91,7 +91,7 @@ fn who_never_answers_has_the_timeout() {
         (600, Nothing, UNRESPONSIVE, None),
     ];
     check(request(Purpose::RunOn), &rows);
-    let stop = Is::Gives(GaveUp::Unresponsive, Then::StopWithout);
+    let stop = Is::Gives(GaveUp::Unresponsive, AfterFailure::StopWithout);
     check(request(Purpose::GiveWay), &[(600, Nothing, stop, None)]);
     // The job answered once, more than a quarter of the timeout ago.
     let rows = [
@@ -103,7 +103,7 @@ fn who_never_answers_has_the_timeout() {
 
 #[test]
 fn who_is_slow_and_answers_has_half_as_much_more_once() {
-    let too_slow = Is::Gives(GaveUp::TooSlow, Then::StopWithout);
+    let too_slow = Is::Gives(GaveUp::TooSlow, AfterFailure::StopWithout);
     let rows = [
         (450, Answering, Is::Waits, Some(600)),
         (600, Nothing, Is::Extends, Some(900)),
@@ -143,7 +143,7 @@ fn sensitive_work_has_its_own_timeout() {
 
 #[test]
 fn it_may_be_put_off_three_times_and_five_minutes_in_all() {
-    let often = Is::Gives(GaveUp::DeferredTooOften, Then::RunOn);
+    let often = Is::Gives(GaveUp::DeferredTooOften, AfterFailure::RunOn);
     let rows = [
         (10, defer(1), Is::Defers, Some(70)),
         (69, Nothing, Is::Waits, Some(70)),
@@ -157,7 +157,7 @@ fn it_may_be_put_off_three_times_and_five_minutes_in_all() {
     ];
     check(request(Purpose::RunOn), &rows);
     // A deferral longer than allowed is cut to the allowance, and no further one is granted.
-    let stop = Is::Gives(GaveUp::DeferredTooOften, Then::StopWithout);
+    let stop = Is::Gives(GaveUp::DeferredTooOften, AfterFailure::StopWithout);
     let rows = [
         (10, defer(60), Is::Defers, Some(310)),
         (310, Nothing, Is::Asks, Some(900)),
@@ -183,7 +183,7 @@ fn it_may_be_put_off_three_times_and_five_minutes_in_all() {
         (
             1200,
             Answering,
-            Is::Gives(GaveUp::TooSlow, Then::RunOn),
+            Is::Gives(GaveUp::TooSlow, AfterFailure::RunOn),
             None,
         ),
     ];
@@ -200,7 +200,7 @@ fn what_it_was_put_off_for_and_did_not_use_is_given_back() {
         (
             330,
             defer(1),
-            Is::Gives(GaveUp::DeferredTooOften, Then::RunOn),
+            Is::Gives(GaveUp::DeferredTooOften, AfterFailure::RunOn),
             None,
         ),
     ];
@@ -250,7 +250,7 @@ fn an_extension_is_not_had_twice() {
         (
             960,
             Answering,
-            Is::Gives(GaveUp::TooSlow, Then::RunOn),
+            Is::Gives(GaveUp::TooSlow, AfterFailure::RunOn),
             None,
         ),
     ];
@@ -266,7 +266,7 @@ fn nothing_may_be_put_off_where_the_site_says_so() {
     });
     for deadlines in never {
         let request = Request::new(ASKED, Purpose::GiveWay, deadlines, None);
-        let stop = Is::Gives(GaveUp::DeferredTooOften, Then::StopWithout);
+        let stop = Is::Gives(GaveUp::DeferredTooOften, AfterFailure::StopWithout);
         check(request, &[(1, defer(1), stop, None)]);
         assert_eq!(deadlines.longest_ms(), 15 * MINUTE);
     }
@@ -275,14 +275,24 @@ fn nothing_may_be_put_off_where_the_site_says_so() {
 #[test]
 fn failure_and_an_outage_end_it_at_once() {
     let cases = [
-        (Purpose::RunOn, Failed, GaveUp::Failed, Then::RunOn),
-        (Purpose::GiveWay, Failed, GaveUp::Failed, Then::StopWithout),
-        (Purpose::RunOn, StorageOut, GaveUp::StorageOut, Then::RunOn),
+        (Purpose::RunOn, Failed, GaveUp::Failed, AfterFailure::RunOn),
+        (
+            Purpose::GiveWay,
+            Failed,
+            GaveUp::Failed,
+            AfterFailure::StopWithout,
+        ),
+        (
+            Purpose::RunOn,
+            StorageOut,
+            GaveUp::StorageOut,
+            AfterFailure::RunOn,
+        ),
         (
             Purpose::GiveWay,
             StorageOut,
             GaveUp::StorageOut,
-            Then::StopWithout,
+            AfterFailure::StopWithout,
         ),
     ];
     for (purpose, heard, why, then) in cases {
@@ -292,7 +302,7 @@ fn failure_and_an_outage_end_it_at_once() {
 
 #[test]
 fn walltime_wins_over_a_checkpoint_in_progress() {
-    let over = Is::Gives(GaveUp::WalltimeExceeded, Then::EndAtWalltime);
+    let over = Is::Gives(GaveUp::WalltimeExceeded, AfterFailure::EndAtWalltime);
     let ends = ASKED.after(100_000);
     for purpose in [Purpose::RunOn, Purpose::GiveWay] {
         let request = Request::new(ASKED, purpose, DEADLINES, Some(ends));

@@ -39,7 +39,7 @@ fn without_pressure_the_period_is_youngs() {
         ordinary: unbounded,
         ..Policy::default()
     };
-    let waiting = Waiting::default();
+    let waiting = WaitingUrgency::default();
     for nodes in [1, 2, 16, 128, 1024] {
         for gpus in [0, 4, 8] {
             for write_s in [1, 10, 100, 600] {

@@ -1,9 +1,9 @@
 //! Nodes that a job could get from its own vCluster.
 
-use super::{LendingBalance, Wants};
+use super::{BorrowRequest, LendingBalance};
 use crate::{
     bits::BitSet,
-    movement::preempt::{Saves, Work, by_nature},
+    movement::preempt::{CheckpointAbility, HolderFacts, by_nature},
 };
 
 /// Disjoint sets of nodes that a job could get from its vCluster.
@@ -23,13 +23,13 @@ pub(in crate::movement::lend) struct Pools {
 
 impl LendingBalance<'_> {
     /// Whether the node is planned for another job.
-    fn is_planned_for_others(&self, n: usize, job: &Wants<'_>) -> bool {
+    fn is_planned_for_others(&self, n: usize, job: &BorrowRequest<'_>) -> bool {
         let planned = self.places[n].and_then(|place| place.planned_for);
         planned.is_some_and(|id| id != job.id())
     }
 
     /// Nodes that the job could get from its vCluster.
-    pub(in crate::movement::lend) fn pools(&self, job: &Wants<'_>) -> Pools {
+    pub(in crate::movement::lend) fn pools(&self, job: &BorrowRequest<'_>) -> Pools {
         let mut pools = self.all_pools(job);
         if job.view.sensitive {
             // One conformance group: one that is large enough if any is, then the one with the most nodes at home.
@@ -58,7 +58,7 @@ impl LendingBalance<'_> {
         pools
     }
 
-    fn all_pools(&self, job: &Wants<'_>) -> Pools {
+    fn all_pools(&self, job: &BorrowRequest<'_>) -> Pools {
         let fits = self.fits(job);
         let (home, here) = (&self.home[job.vcluster], &self.here[job.vcluster]);
         let free = &self.machine.free;
@@ -92,7 +92,13 @@ impl LendingBalance<'_> {
 
     fn can_be_stopped(&self, n: usize) -> bool {
         let work = self.holders[n].and_then(|id| self.input.work.get(&id));
-        let may = |work: &Work| by_nature(work.class, work.sensitive, work.saves != Saves::Never);
+        let may = |work: &HolderFacts| {
+            by_nature(
+                work.class,
+                work.sensitive,
+                work.saves != CheckpointAbility::Never,
+            )
+        };
         work.is_some_and(|work| may(work).is_none())
     }
 }

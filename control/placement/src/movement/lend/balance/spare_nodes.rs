@@ -1,30 +1,30 @@
 //! Spare nodes of other vClusters for a job.
 
-use super::{LendingBalance, Wants};
+use super::{BorrowRequest, LendingBalance};
 use crate::{
     bits::BitSet,
-    movement::lend::NotLent,
-    selection::choose::{Ask, Between, choose_modest},
+    movement::lend::BorrowRefusal,
+    selection::choose::{NodeSetRequest, TieBreak, choose_modest},
 };
 
 impl LendingBalance<'_> {
     /// Nodes that the job's vCluster borrows for it: `missing` nodes or none.
     pub(in crate::movement::lend) fn offer(
         &self,
-        job: &Wants<'_>,
+        job: &BorrowRequest<'_>,
         missing: u32,
         beside: &[usize],
-    ) -> Result<Vec<usize>, NotLent> {
+    ) -> Result<Vec<usize>, BorrowRefusal> {
         self.may_borrow(job)?;
         let policy = &self.members[job.vcluster].policy;
         let borrowed = self.borrowed[job.vcluster];
         if !policy.allow_borrowing {
-            return Err(NotLent::NotAllowed);
+            return Err(BorrowRefusal::NotAllowed);
         }
         if let Some(limit) = policy.borrowing_limit
             && borrowed.saturating_add(missing) > limit
         {
-            return Err(NotLent::Limit {
+            return Err(BorrowRefusal::Limit {
                 missing,
                 borrowed,
                 limit,
@@ -46,7 +46,7 @@ impl LendingBalance<'_> {
         }
         match rest {
             0 => Ok(found),
-            _ => Err(NotLent::TooFew {
+            _ => Err(BorrowRefusal::TooFew {
                 missing,
                 offered: missing - rest,
             }),
@@ -62,7 +62,7 @@ impl LendingBalance<'_> {
     }
 
     /// Idle, healthy, unclaimed nodes that are in no plan.
-    fn spare(&self, owner: usize, job: &Wants<'_>) -> BitSet {
+    fn spare(&self, owner: usize, job: &BorrowRequest<'_>) -> BitSet {
         let condition = &self.machine.condition;
         let mut spare = self.fits(job).and(&self.home[owner]).and(&self.here[owner]);
         spare.keep(&self.machine.free);
@@ -74,10 +74,16 @@ impl LendingBalance<'_> {
     }
 
     /// The solver's choice of `wanted` nodes from `spare`, which has enough; in the groups of `near` if they suffice.
-    fn choose(&self, job: &Wants<'_>, spare: &BitSet, wanted: u32, near: &[usize]) -> Vec<usize> {
+    fn choose(
+        &self,
+        job: &BorrowRequest<'_>,
+        spare: &BitSet,
+        wanted: u32,
+        near: &[usize],
+    ) -> Vec<usize> {
         let index = &self.machine.index;
         let eligible = self.eligible(job);
-        let ask = Ask {
+        let ask = NodeSetRequest {
             nodes: wanted,
             spread: job.view.constraints.spread,
             one_conformance_group: false,
@@ -88,7 +94,7 @@ impl LendingBalance<'_> {
             let chosen = choose_modest(
                 index,
                 among,
-                Between::default(),
+                TieBreak::default(),
                 ask,
                 &self.input.solver.weights,
                 None,

@@ -12,7 +12,7 @@ pub(super) struct Cluster {
     pub(super) view: ClusterView,
     pub(super) places: BTreeMap<NodeId, NodeOwnership>,
     pub(super) vclusters: BTreeMap<VclusterName, Member>,
-    pub(super) work: BTreeMap<AllocationId, Work>,
+    pub(super) work: BTreeMap<AllocationId, HolderFacts>,
     pub(super) timing: Timing,
     pub(super) now: UnixMillis,
 }
@@ -68,7 +68,7 @@ impl Cluster {
     /// Gives the nodes to an allocation of class 3 that began an hour ago and has ten of its twenty hours left. Its
     /// checkpoint takes `write_s` seconds.
     pub(super) fn run(&mut self, number: u64, nodes: &[&str], write_s: u64) -> &mut Self {
-        use crate::movement::preempt::Saves;
+        use crate::movement::preempt::CheckpointAbility;
         let number = AllocationId(number);
         for node in nodes {
             self.view.nodes.get_mut(&id(node)).unwrap().holder = Some(number);
@@ -80,8 +80,8 @@ impl Cluster {
         };
         self.view.running.insert(number, running);
         let write_ms = write_s * 1000;
-        let work = Work {
-            saves: Saves::In { write_ms },
+        let work = HolderFacts {
+            saves: CheckpointAbility::In { write_ms },
             ..work(3)
         };
         self.work.insert(number, work);
@@ -93,7 +93,7 @@ impl Cluster {
     }
 
     /// A job of class 5 that waits for nodes, at the end of the vCluster's queue.
-    pub(super) fn want(&mut self, vcluster: &str, number: u64, nodes: u32) -> &mut Wanting {
+    pub(super) fn want(&mut self, vcluster: &str, number: u64, nodes: u32) -> &mut WaitingJob {
         self.want_job(vcluster, number, job(nodes, 5))
     }
 
@@ -102,9 +102,9 @@ impl Cluster {
         vcluster: &str,
         number: u64,
         job: PendingView,
-    ) -> &mut Wanting {
+    ) -> &mut WaitingJob {
         self.view.pending.insert(AllocationId(number), job);
-        let wanting = Wanting {
+        let wanting = WaitingJob {
             id: AllocationId(number),
             saves: true,
             home_only: false,
@@ -114,7 +114,7 @@ impl Cluster {
         member.wanting.last_mut().unwrap()
     }
 
-    pub(super) fn decide(&self) -> Moves {
+    pub(super) fn decide(&self) -> LendingMoves {
         decide(Input {
             view: &self.view,
             solver: &Solver::default(),
@@ -127,7 +127,7 @@ impl Cluster {
     }
 
     /// Applies all moves at once; reclaimed nodes are recalled.
-    pub(super) fn apply(&mut self, moves: &Moves) {
+    pub(super) fn apply(&mut self, moves: &LendingMoves) {
         let now = self.now;
         let mut put = |node: &NodeId, current: &VclusterName| {
             let place = self.places.get_mut(node).unwrap();
@@ -148,7 +148,7 @@ impl Cluster {
 }
 
 /// (node, borrower) of each loan.
-pub(super) fn loans(moves: &Moves) -> Vec<(&str, &str)> {
+pub(super) fn loans(moves: &LendingMoves) -> Vec<(&str, &str)> {
     let loans = moves.loans.iter();
     loans
         .map(|l| (l.node.as_str(), l.borrower.as_str()))
@@ -156,12 +156,12 @@ pub(super) fn loans(moves: &Moves) -> Vec<(&str, &str)> {
 }
 
 /// Nodes that are returned.
-pub(super) fn returns(moves: &Moves) -> Vec<&str> {
+pub(super) fn returns(moves: &LendingMoves) -> Vec<&str> {
     moves.returns.iter().map(|r| r.node.as_str()).collect()
 }
 
 /// (allocation, nodes) of each reclaim.
-pub(super) fn reclaims(moves: &Moves) -> Vec<(u64, Vec<&str>)> {
+pub(super) fn reclaims(moves: &LendingMoves) -> Vec<(u64, Vec<&str>)> {
     let reclaims = moves.reclaims.iter();
     reclaims
         .map(|r| (r.from.0, r.nodes.iter().map(NodeId::as_str).collect()))

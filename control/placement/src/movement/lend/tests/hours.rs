@@ -4,7 +4,7 @@
 use super::{super::*, build::*};
 use crate::{
     movement::preempt::{
-        Saves,
+        CheckpointAbility,
         tests::build::{MINUTE, NOW, job, work},
     },
     view::RunningView,
@@ -140,11 +140,11 @@ impl World {
         };
         self.cluster.view.running.insert(id, running);
         let saves = if arrival.saves {
-            Saves::In { write_ms: MINUTE }
+            CheckpointAbility::In { write_ms: MINUTE }
         } else {
-            Saves::Never
+            CheckpointAbility::Never
         };
-        let work = Work {
+        let work = HolderFacts {
             saves,
             since: now,
             sensitive: arrival.sensitive,
@@ -167,7 +167,11 @@ impl World {
         }
         let moves = self.cluster.decide();
         self.cluster.apply(&moves);
-        for reclaim in moves.reclaims.iter().filter(|r| r.how == How::Stop) {
+        for reclaim in moves
+            .reclaims
+            .iter()
+            .filter(|r| r.how == ReleaseManner::Stop)
+        {
             let goes_at = self.goes_at.get_mut(&reclaim.from).unwrap();
             if reclaim.back_by < *goes_at {
                 *goes_at = reclaim.back_by;

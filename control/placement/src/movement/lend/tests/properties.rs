@@ -2,14 +2,14 @@
 
 use super::{
     super::{
-        reclaim::{Item, cheapest},
+        reclaim::{ReclaimCandidate, cheapest},
         *,
     },
     build::*,
 };
 use crate::{
     movement::preempt::{
-        Saves,
+        CheckpointAbility,
         tests::build::{HOUR, MINUTE, NOW, job, node, work},
     },
     view::{Health, NodeView, RunningView},
@@ -66,7 +66,7 @@ fn any_node() -> impl Strategy<Value = AnyNode> {
     )
 }
 
-fn any_work() -> impl Strategy<Value = (Work, RunningView)> {
+fn any_work() -> impl Strategy<Value = (HolderFacts, RunningView)> {
     (
         0..11_u8,
         0..12_u8,
@@ -74,12 +74,12 @@ fn any_work() -> impl Strategy<Value = (Work, RunningView)> {
         option::weighted(0.8, 0..90_u64),
     )
         .prop_map(|(class, rare, write, left)| {
-            let work = Work {
+            let work = HolderFacts {
                 sensitive: rare == 0,
                 saves: if rare == 1 {
-                    Saves::Never
+                    CheckpointAbility::Never
                 } else {
-                    Saves::In {
+                    CheckpointAbility::In {
                         write_ms: write * MINUTE,
                     }
                 },
@@ -173,7 +173,9 @@ impl Cluster {
 
     fn is_unstoppable(&self, holder: AllocationId) -> bool {
         let work = &self.work[&holder];
-        work.class == 10 || work.sensitive || (work.class >= 7 && work.saves == Saves::Never)
+        work.class == 10
+            || work.sensitive
+            || (work.class >= 7 && work.saves == CheckpointAbility::Never)
     }
 
     /// Number of suitable nodes with this property.
@@ -241,7 +243,7 @@ impl Cluster {
             .count()
     }
 
-    fn may_borrow(&self, wanting: &Wanting) -> bool {
+    fn may_borrow(&self, wanting: &WaitingJob) -> bool {
         let job = &self.view.pending[&wanting.id];
         !wanting.home_only && !job.sensitive && job.class < 10 && (job.class < 7 || wanting.saves)
     }
@@ -416,13 +418,13 @@ proptest! {
         items in vec((0..6_u32, 0..9_u32, 0..50_u32, 0..3_u32), 0..9),
         needed in 0..20_u32,
     ) {
-        let item = |(gain, more, cost, promised): (u32, u32, u32, u32)| Item {
+        let item = |(gain, more, cost, promised): (u32, u32, u32, u32)| ReclaimCandidate {
             gain,
             promised: promised.min(gain),
             nodes: gain + more,
             cost: f64::from(cost),
         };
-        let items: Vec<Item> = items.into_iter().map(item).collect();
+        let items: Vec<ReclaimCandidate> = items.into_iter().map(item).collect();
         let sum = |set: &[usize]| {
             let cost: f64 = set.iter().map(|i| items[*i].cost).fold(0.0, |a, b| a + b);
             let nodes: u32 = set.iter().map(|i| items[*i].nodes).sum();

@@ -3,7 +3,7 @@
 use super::{super::*, build::*};
 use crate::{
     movement::preempt::{
-        Saves,
+        CheckpointAbility,
         tests::build::{HOUR, MINUTE, NOW, job},
     },
     view::{Health, Liveness, Owner},
@@ -31,7 +31,7 @@ fn who_has_200_and_uses_150_lends_20_to_who_has_100_and_needs_120() {
     // All 50 idle nodes may be lent, and no more.
     for (needs, lent) in [(150, 50), (151, 0)] {
         let mut cluster = cluster.clone();
-        cluster.apply(&Moves::default());
+        cluster.apply(&LendingMoves::default());
         for place in cluster.places.values_mut() {
             place.current = place.home.clone();
         }
@@ -62,7 +62,7 @@ fn nothing_is_lent_that_is_used_planned_claimed_sick_or_out_of_service() {
     assert_eq!(loans(&moves), [("a007", "b")]);
     assert_eq!(
         moves.refused[&AllocationId(2)],
-        NotLent::TooFew {
+        BorrowRefusal::TooFew {
             missing: 1,
             offered: 0
         }
@@ -99,7 +99,7 @@ fn all_that_is_missing_is_lent_or_nothing() {
     assert!(moves.loans.iter().all(|loan| loan.job.0 == 2));
     assert_eq!(
         moves.refused[&AllocationId(1)],
-        NotLent::TooFew {
+        BorrowRefusal::TooFew {
             missing: 5,
             offered: 4
         }
@@ -150,7 +150,7 @@ fn limits_hold_for_what_is_lent_already_too() {
     cluster.member("b").policy.borrowing_limit = Some(4);
     let moves = cluster.decide();
     assert!(moves.is_empty());
-    let limit = NotLent::Limit {
+    let limit = BorrowRefusal::Limit {
         missing: 4,
         borrowed: 1,
         limit: 4,
@@ -159,7 +159,7 @@ fn limits_hold_for_what_is_lent_already_too() {
     cluster.member("b").policy.borrowing_limit = Some(5);
     assert_eq!(cluster.decide().loans.len(), 4);
     cluster.member("a").policy.allow_lending = false;
-    let too_few = NotLent::TooFew {
+    let too_few = BorrowRefusal::TooFew {
         missing: 4,
         offered: 2,
     };
@@ -167,7 +167,7 @@ fn limits_hold_for_what_is_lent_already_too() {
     cluster.member("b").policy.allow_borrowing = false;
     assert_eq!(
         cluster.decide().refused[&AllocationId(1)],
-        NotLent::NotAllowed
+        BorrowRefusal::NotAllowed
     );
 }
 
@@ -209,17 +209,17 @@ fn nothing_is_lent_for_work_that_nobody_could_stop() {
         BTreeSet::from([&6, &7])
     );
     let why = |n| moves.refused[&AllocationId(n)];
-    assert_eq!(why(1), NotLent::Unstoppable(Protection::Sensitive));
-    assert_eq!(why(2), NotLent::Unstoppable(Protection::HighestClass));
-    assert_eq!(why(3), NotLent::Unstoppable(Protection::Unsaved));
+    assert_eq!(why(1), BorrowRefusal::Unstoppable(Protection::Sensitive));
+    assert_eq!(why(2), BorrowRefusal::Unstoppable(Protection::HighestClass));
+    assert_eq!(why(3), BorrowRefusal::Unstoppable(Protection::Unsaved));
     assert_eq!(
         why(4),
-        NotLent::Short {
+        BorrowRefusal::Short {
             walltime_ms: 300_000,
             least_ms: 300_000
         }
     );
-    assert_eq!(why(5), NotLent::HomeOnly);
+    assert_eq!(why(5), BorrowRefusal::HomeOnly);
     // Such jobs do not get nodes that are borrowed already either.
     cluster.lend(&["a000"], "b");
     let moves = cluster.decide();
@@ -320,7 +320,7 @@ fn the_cheapest_borrowers_are_stopped_for_no_more_nodes_than_needed() {
     let first = &moves.reclaims[0];
     assert_eq!(
         (first.owner.as_str(), first.borrower.as_str(), first.how),
-        ("a", "b", How::Stop)
+        ("a", "b", ReleaseManner::Stop)
     );
     assert_eq!(first.back_by, NOW.after(660_000));
     // 30 s x 4 GPUs, and a hundredth of ten hours.
@@ -417,7 +417,7 @@ fn work_that_ends_in_time_is_left_to_end() {
     let only = &moves.reclaims[0];
     assert_eq!(
         (only.how, only.back_by, only.cost),
-        (How::LetEnd, NOW.after(11 * MINUTE), 0.0)
+        (ReleaseManner::LetEnd, NOW.after(11 * MINUTE), 0.0)
     );
     cluster.work.get_mut(&AllocationId(90)).unwrap().state = AllocationState::Stopping;
     cluster.want("a", 2, 1);
@@ -426,7 +426,7 @@ fn work_that_ends_in_time_is_left_to_end() {
         [(90, vec!["a000"]), (91, vec!["a001"])]
     );
     cluster.want("a", 3, 1);
-    assert_eq!(cluster.decide().reclaims[2].how, How::Stop);
+    assert_eq!(cluster.decide().reclaims[2].how, ReleaseManner::Stop);
 }
 
 #[test]
@@ -494,36 +494,36 @@ fn work_of_a_higher_class_gives_back_too_but_not_what_nobody_stops() {
     cluster.want_job("a", 1, job(1, 0));
     for (work, is_stopped) in [
         (
-            Work {
+            HolderFacts {
                 class: 9,
                 ..cluster.work[&AllocationId(90)].clone()
             },
             true,
         ),
         (
-            Work {
+            HolderFacts {
                 class: 10,
                 ..cluster.work[&AllocationId(90)].clone()
             },
             false,
         ),
         (
-            Work {
+            HolderFacts {
                 sensitive: true,
                 ..cluster.work[&AllocationId(90)].clone()
             },
             false,
         ),
         (
-            Work {
+            HolderFacts {
                 class: 7,
-                saves: Saves::Never,
+                saves: CheckpointAbility::Never,
                 ..cluster.work[&AllocationId(90)].clone()
             },
             false,
         ),
         (
-            Work {
+            HolderFacts {
                 moved_at: Some(NOW),
                 ..cluster.work[&AllocationId(90)].clone()
             },
@@ -580,11 +580,11 @@ fn a_vcluster_cannot_be_told_to_lend_more_than_it_has() {
 
 #[test]
 fn edges_are_no_trouble() {
-    assert_eq!(Cluster::default().decide(), Moves::default());
+    assert_eq!(Cluster::default().decide(), LendingMoves::default());
     let mut cluster = Cluster::new(&[("a", 0), ("b", 0)]);
     cluster.want("a", 1, 0);
     cluster.want("a", 2, u32::MAX);
-    cluster.member("b").wanting.push(Wanting {
+    cluster.member("b").wanting.push(WaitingJob {
         id: AllocationId(77),
         saves: true,
         home_only: false,

@@ -56,15 +56,15 @@ pub(in crate::movement) fn job(nodes: u32, class: u8) -> PendingView {
 }
 
 /// Began an hour ago, writes a checkpoint in two minutes.
-pub(in crate::movement) fn work(class: u8) -> Work {
-    Work {
+pub(in crate::movement) fn work(class: u8) -> HolderFacts {
+    HolderFacts {
         class,
         sensitive: false,
         state: AllocationState::Running,
         since: UnixMillis(NOW.0 - HOUR),
         ran_before_ms: 0,
         checkpointed_at: None,
-        saves: Saves::In {
+        saves: CheckpointAbility::In {
             write_ms: 2 * MINUTE,
         },
         preempted: 0,
@@ -97,7 +97,7 @@ pub(in crate::movement) fn level(
 #[derive(Debug, Clone, Default)]
 pub(in crate::movement) struct Site {
     pub(in crate::movement) view: ClusterView,
-    pub(in crate::movement) work: BTreeMap<AllocationId, Work>,
+    pub(in crate::movement) work: BTreeMap<AllocationId, HolderFacts>,
     pub(in crate::movement) reserved: BTreeSet<NodeId>,
     pub(in crate::movement) borrowed: BTreeSet<NodeId>,
     pub(in crate::movement) policy: Policy,
@@ -124,7 +124,7 @@ impl Site {
         number: u64,
         nodes: &[&str],
         ends_in: u64,
-        work: Work,
+        work: HolderFacts,
     ) -> &mut Self {
         let running = RunningView {
             ends_at: Some(NOW.after(ends_in)),

@@ -10,7 +10,7 @@ fn running(walltime: Option<u64>, left: u64) -> RunningView {
     }
 }
 
-fn parts(work: &Work, running: &RunningView, gpus: u64) -> (f64, f64, f64) {
+fn parts(work: &HolderFacts, running: &RunningView, gpus: u64) -> (f64, f64, f64) {
     let cost = Cost::of(work, running, gpus, NOW);
     assert!(cost.total().is_finite() && cost.total() >= 0.0);
     (cost.checkpoint, cost.recompute, cost.completion)
@@ -25,15 +25,15 @@ fn who_writes_a_checkpoint_loses_the_time_for_that_and_no_work() {
 
 #[test]
 fn who_writes_none_loses_what_it_did_since_the_last_or_since_it_began() {
-    let never = Work {
-        saves: Saves::Never,
+    let never = HolderFacts {
+        saves: CheckpointAbility::Never,
         // Without a checkpoint mode, an earlier checkpoint does not count.
         checkpointed_at: Some(NOW),
         ..work(3)
     };
     assert_eq!(parts(&never, &running(None, 0), 4), (0.0, 14_400.0, 0.0));
-    let out = |minutes: u64| Work {
-        saves: Saves::NotNow,
+    let out = |minutes: u64| HolderFacts {
+        saves: CheckpointAbility::NotNow,
         checkpointed_at: Some(UnixMillis(NOW.0 - minutes * MINUTE)),
         ..work(3)
     };
@@ -41,7 +41,7 @@ fn who_writes_none_loses_what_it_did_since_the_last_or_since_it_began() {
     assert_eq!(parts(&out(0), &running(None, 0), 4), (0.0, 0.0, 0.0));
     // The checkpoint is of an earlier attempt: time off its nodes and repeated progress do not count.
     assert_eq!(parts(&out(600), &running(None, 0), 4), (0.0, 14_400.0, 0.0));
-    let none_yet = Work {
+    let none_yet = HolderFacts {
         checkpointed_at: None,
         ..out(0)
     };
@@ -64,14 +64,14 @@ fn what_was_put_into_it_counts_by_how_near_its_end_it_is() {
 #[test]
 fn earlier_attempts_count_as_the_walltime_counts_them() {
     // Of 100 h it had used 80 when it was preempted, and now it has used 8 of the remaining 20.
-    let resumed = Work {
+    let resumed = HolderFacts {
         ran_before_ms: 80 * HOUR,
         ..work(3)
     };
     let at = |left: u64| parts(&resumed, &running(Some(20 * HOUR), left * HOUR), 1).2;
     assert!((at(12) - 0.88 * 3_600.0).abs() < 1e-6, "{}", at(12));
     assert_eq!(at(9), 91.0 * 3_600.0);
-    let full = Work {
+    let full = HolderFacts {
         ran_before_ms: u64::MAX,
         ..work(3)
     };
@@ -127,23 +127,29 @@ fn work_is_read_from_its_record() {
             ..AllocationProgress::default()
         },
     };
-    let expected = Work {
+    let expected = HolderFacts {
         class: 5,
         sensitive: false,
         state: AllocationState::Running,
         since: at(28),
         ran_before_ms: 7 * MINUTE,
         checkpointed_at: Some(at(10)),
-        saves: Saves::NotNow,
+        saves: CheckpointAbility::NotNow,
         preempted: 2,
         moved_at: Some(at(31)),
         burst: true,
     };
-    assert_eq!(Work::new(&record, Saves::NotNow, true), expected);
+    assert_eq!(
+        HolderFacts::new(&record, CheckpointAbility::NotNow, true),
+        expected
+    );
     // Ten minutes are lost, without the time for writing the checkpoint.
     assert_eq!(parts(&expected, &running(None, 0), 1).1, 600.0);
     record.state = AllocationState::Starting;
-    assert_eq!(Work::new(&record, Saves::Never, false).since, at(29));
+    assert_eq!(
+        HolderFacts::new(&record, CheckpointAbility::Never, false).since,
+        at(29)
+    );
 }
 
 #[test]
@@ -151,9 +157,9 @@ fn edges_are_numbers() {
     let far = UnixMillis(u64::MAX);
     for state in AllocationState::ALL {
         for saves in [
-            Saves::Never,
-            Saves::NotNow,
-            Saves::In { write_ms: u64::MAX },
+            CheckpointAbility::Never,
+            CheckpointAbility::NotNow,
+            CheckpointAbility::In { write_ms: u64::MAX },
         ] {
             for since in [UnixMillis(0), NOW, far] {
                 for running in [
@@ -169,7 +175,7 @@ fn edges_are_numbers() {
                         ..running(Some(HOUR), 0)
                     },
                 ] {
-                    let work = Work {
+                    let work = HolderFacts {
                         state,
                         saves,
                         since,
@@ -197,9 +203,9 @@ fn edges_are_numbers() {
 
 #[test]
 fn an_attempt_that_has_not_started_loses_nothing() {
-    let starting = Work {
+    let starting = HolderFacts {
         state: AllocationState::Starting,
-        saves: Saves::Never,
+        saves: CheckpointAbility::Never,
         ..work(3)
     };
     assert_eq!(
@@ -253,7 +259,7 @@ fn a_node_without_gpus_counts_as_one_gpu() {
             90,
             &["g0n00"],
             20 * HOUR,
-            Work {
+            HolderFacts {
                 checkpointed_at: Some(NOW),
                 ..work(3)
             },

@@ -9,11 +9,11 @@ struct Case {
     site: Site,
 }
 
-fn any_work() -> impl Strategy<Value = (Work, u64, Option<u64>)> {
+fn any_work() -> impl Strategy<Value = (HolderFacts, u64, Option<u64>)> {
     let saves = prop_oneof![
-        1 => Just(Saves::Never),
-        1 => Just(Saves::NotNow),
-        4 => (0..20_u64).prop_map(|m| Saves::In { write_ms: m * MINUTE }),
+        1 => Just(CheckpointAbility::Never),
+        1 => Just(CheckpointAbility::NotNow),
+        4 => (0..20_u64).prop_map(|m| CheckpointAbility::In { write_ms: m * MINUTE }),
     ];
     let state = prop_oneof![
         8 => Just(AllocationState::Running),
@@ -39,7 +39,7 @@ fn any_work() -> impl Strategy<Value = (Work, u64, Option<u64>)> {
                 ends,
             )| {
                 let ago = |minutes: u64| UnixMillis(NOW.0 - minutes * MINUTE);
-                let work = Work {
+                let work = HolderFacts {
                     class,
                     sensitive: sensitive == 0,
                     state,
@@ -121,19 +121,19 @@ prop_compose! {
 const SYSTEM: &str = "scratch";
 
 /// Effect of a set of victims, computed without the product code: permitted victims, and nodes available then.
-struct Plainly<'a> {
+struct VictimEffect<'a> {
     site: &'a Site,
 }
 
 /// (weighted cost of victims outside an excess, weighted cost of all victims, number of victims), as sets are compared.
 type Weight = (f64, f64, usize);
 
-impl Plainly<'_> {
+impl VictimEffect<'_> {
     fn job(&self) -> &PendingView {
         &self.site.view.pending[&AllocationId(1)]
     }
 
-    fn counts_as(&self, work: &Work) -> u8 {
+    fn counts_as(&self, work: &HolderFacts) -> u8 {
         (work.class + u8::from(work.preempted >= 3)).min(10)
     }
 
@@ -143,7 +143,7 @@ impl Plainly<'_> {
             && self.counts_as(work) < self.job().class
             && !work.sensitive
             && work.state != AllocationState::Checkpointing
-            && !(work.saves == Saves::Never && work.class >= 7)
+            && !(work.saves == CheckpointAbility::Never && work.class >= 7)
             && running
                 .ends_at
                 .is_none_or(|end| end > NOW.after(5 * MINUTE))
@@ -187,9 +187,11 @@ impl Plainly<'_> {
         let ran = NOW.since(work.since);
         let lost = match (work.state, work.saves) {
             (AllocationState::Starting, _) => 0,
-            (_, Saves::In { write_ms }) => write_ms,
-            (_, Saves::Never) => ran,
-            (_, Saves::NotNow) => ran.min(work.checkpointed_at.map_or(ran, |at| NOW.since(at))),
+            (_, CheckpointAbility::In { write_ms }) => write_ms,
+            (_, CheckpointAbility::Never) => ran,
+            (_, CheckpointAbility::NotNow) => {
+                ran.min(work.checkpointed_at.map_or(ran, |at| NOW.since(at)))
+            }
         };
         let had = running.walltime_ms.map_or(0, |walltime| {
             walltime.saturating_sub(running.ends_at.unwrap().since(NOW))
@@ -279,7 +281,7 @@ proptest! {
 
     #[test]
     fn no_other_victims_would_be_better(case in any_case()) {
-        let plainly = Plainly { site: &case.site };
+        let plainly = VictimEffect { site: &case.site };
         let most = case.site.policy.max_victims.min(3) as usize;
         let chosen = case.site.choose();
         prop_assert_eq!(&chosen, &case.site.choose());

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// One node, held by 90, and a job of class 6 for it.
-fn one(work: Work) -> Site {
+fn one(work: HolderFacts) -> Site {
     let mut site = Site::new(1, 1);
     site.run(90, &["g0n00"], 20 * HOUR, work).ask(job(1, 6));
     site
@@ -58,7 +58,7 @@ fn only_work_strictly_below_makes_room() {
 #[test]
 fn sensitive_unsaved_stopping_and_nearly_done_work_is_left_alone() {
     assert_eq!(
-        one(Work {
+        one(HolderFacts {
             sensitive: true,
             ..work(0)
         })
@@ -66,11 +66,14 @@ fn sensitive_unsaved_stopping_and_nearly_done_work_is_left_alone() {
         Protection::Sensitive
     );
     for state in [AllocationState::Checkpointing, AllocationState::Stopping] {
-        assert_eq!(one(Work { state, ..work(0) }).kept(), Protection::State);
+        assert_eq!(
+            one(HolderFacts { state, ..work(0) }).kept(),
+            Protection::State
+        );
     }
     let unsaved = |class| {
-        let mut site = one(Work {
-            saves: Saves::Never,
+        let mut site = one(HolderFacts {
+            saves: CheckpointAbility::Never,
             checkpointed_at: Some(NOW),
             ..work(class)
         });
@@ -103,7 +106,7 @@ fn sensitive_unsaved_stopping_and_nearly_done_work_is_left_alone() {
 #[test]
 fn the_thrash_guard_spares_for_an_interval_and_raises_by_one_class_after_three_times() {
     let moved = |ago: u64| {
-        one(Work {
+        one(HolderFacts {
             moved_at: Some(UnixMillis(NOW.0 - ago)),
             ..work(5)
         })
@@ -112,7 +115,7 @@ fn the_thrash_guard_spares_for_an_interval_and_raises_by_one_class_after_three_t
     assert_eq!(moved(15 * MINUTE).victims(), [90]);
     // A clock that is ahead.
     assert_eq!(
-        one(Work {
+        one(HolderFacts {
             moved_at: Some(NOW.after(1)),
             ..work(5)
         })
@@ -120,7 +123,7 @@ fn the_thrash_guard_spares_for_an_interval_and_raises_by_one_class_after_three_t
         Protection::JustMoved
     );
     let often = |preempted| {
-        one(Work {
+        one(HolderFacts {
             preempted,
             ..work(5)
         })
@@ -138,7 +141,7 @@ fn the_thrash_guard_spares_for_an_interval_and_raises_by_one_class_after_three_t
     off.policy.thrash_count = 0;
     assert_eq!(off.victims(), [90]);
     // Raised to class 10, it is protected from every job.
-    let mut highest = one(Work {
+    let mut highest = one(HolderFacts {
         preempted: 3,
         ..work(9)
     });
@@ -191,8 +194,8 @@ fn three_victims_at_most_and_why_not_is_data() {
 #[test]
 fn what_is_lost_must_be_less_than_what_the_job_gains() {
     // Nine of ten hours of progress on one node, for a job of a minute.
-    let mut site = one(Work {
-        saves: Saves::Never,
+    let mut site = one(HolderFacts {
+        saves: CheckpointAbility::Never,
         since: UnixMillis(NOW.0 - 9 * HOUR),
         ..work(5)
     });
@@ -329,9 +332,9 @@ fn only_nodes_count_that_the_job_could_use() {
 #[test]
 fn the_excess_over_a_share_goes_first_whatever_it_costs() {
     let mut site = Site::new(1, 3);
-    let dear = Work {
+    let dear = HolderFacts {
         burst: true,
-        saves: Saves::In {
+        saves: CheckpointAbility::In {
             write_ms: 9 * MINUTE,
         },
         ..work(5)
@@ -352,7 +355,7 @@ fn the_excess_over_a_share_goes_first_whatever_it_costs() {
     );
     // The loss must still be less than the value.
     for id in [91, 92] {
-        site.work.get_mut(&AllocationId(id)).unwrap().saves = Saves::In {
+        site.work.get_mut(&AllocationId(id)).unwrap().saves = CheckpointAbility::In {
             write_ms: 900 * HOUR,
         };
     }
@@ -363,8 +366,8 @@ fn the_excess_over_a_share_goes_first_whatever_it_costs() {
 #[test]
 fn one_large_victim_goes_before_several_that_are_a_little_cheaper() {
     let mut site = Site::new(1, 4);
-    let writes = |minutes: u64| Work {
-        saves: Saves::In {
+    let writes = |minutes: u64| HolderFacts {
+        saves: CheckpointAbility::In {
             write_ms: minutes * MINUTE,
         },
         checkpointed_at: Some(NOW),
@@ -403,8 +406,8 @@ fn sensitive_work_gets_one_known_conformance_group() {
     for (node, key) in site.view.nodes.values_mut().zip(keys) {
         node.facts.conformance = key;
     }
-    let dear = Work {
-        saves: Saves::In {
+    let dear = HolderFacts {
+        saves: CheckpointAbility::In {
             write_ms: 8 * MINUTE,
         },
         ..work(3)

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        search::{self, Candidate, Goal},
+        search::{self, Candidate, SearchGoal},
         *,
     },
     build::*,
@@ -36,7 +36,7 @@ proptest! {
         let candidates: Vec<Candidate> = (0..).zip(all)
             .map(|(id, (gain, class, burst, cost))| candidate(id, gain, class, burst, f64::from(cost)))
             .collect();
-        let goal = Goal { short: vec![short], most: 3 };
+        let goal = SearchGoal { short: vec![short], most: 3 };
         let value = |class: u8| f64::from(10 - class) * 60.0;
         let mut least: Option<(f64, f64)> = None;
         let n = candidates.len();
@@ -81,7 +81,7 @@ fn of_too_many_a_set_is_still_found() {
         .map(|n| candidate(n.into(), n, 3, false, cost(n)))
         .collect();
     for short in [1, 100, 1_999, 2_000, 4_000, 5_997] {
-        let goal = Goal {
+        let goal = SearchGoal {
             short: vec![short],
             most: 3,
         };
@@ -93,7 +93,7 @@ fn of_too_many_a_set_is_still_found() {
             "{short}: {gained}"
         );
     }
-    let goal = Goal {
+    let goal = SearchGoal {
         short: vec![5_998],
         most: 3,
     };
@@ -110,9 +110,9 @@ fn ten_thousand_nodes_with_two_thousand_running() {
     let names: Vec<NodeId> = site.view.nodes.keys().cloned().collect();
     for (n, nodes) in (0..).zip(names.chunks(5)) {
         let names: Vec<&str> = nodes.iter().map(NodeId::as_str).collect();
-        let of = Work {
+        let of = HolderFacts {
             burst: n % 10 == 4,
-            saves: Saves::In {
+            saves: CheckpointAbility::In {
                 write_ms: MINUTE + n * 37 % 600 * 1000,
             },
             ..work((n % 7) as u8)

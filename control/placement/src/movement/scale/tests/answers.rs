@@ -11,7 +11,7 @@ fn without_room_under_the_limits_it_stays_until_there_is() {
     service.waits(HIGH);
     for _ in 0..20 {
         service.pass(MINUTE);
-        assert_eq!(service.waits(HIGH), Why::LimitReached);
+        assert_eq!(service.waits(HIGH), NoScalingReason::LimitReached);
     }
     service.headroom = 1;
     service.pass(MINUTE);
@@ -43,7 +43,7 @@ fn a_refused_proposal_is_made_three_times_more_and_then_left_for_two_cooldowns()
         let until = service.now.after(6 * MINUTE);
         for _ in 0..5 {
             service.pass(MINUTE);
-            assert_eq!(service.waits(HIGH), Why::BackingOff { until });
+            assert_eq!(service.waits(HIGH), NoScalingReason::BackingOff { until });
         }
         service.pass(MINUTE);
         // The window has continued.
@@ -64,7 +64,10 @@ fn a_refused_proposal_is_made_three_times_more_and_then_left_for_two_cooldowns()
         service.answer(Answer::Refused);
     }
     service.pass(MINUTE);
-    assert!(matches!(service.waits(HIGH), Why::BackingOff { .. }));
+    assert!(matches!(
+        service.waits(HIGH),
+        NoScalingReason::BackingOff { .. }
+    ));
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn a_proposal_without_an_answer_is_made_again() {
     let (_, decision) = service.minutes_until(HIGH);
     let at = service.now.after(54 * SECOND);
     service.pass(30 * SECOND);
-    assert_eq!(service.waits(None), Why::NotDue { at });
+    assert_eq!(service.waits(None), NoScalingReason::NotDue { at });
     service.pass(30 * SECOND);
     assert_eq!(service.decides(HIGH), decision);
     // An answer after the next evaluation has no effect.
@@ -108,7 +111,7 @@ fn what_happened_is_seen_though_nobody_said_so() {
     service.happens(&decision);
     service.pass(MINUTE);
     let until = service.now.after(3 * MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     // A later answer belongs to a proposal that is over.
     assert_eq!(service.answer(Answer::Refused), None);
     service.pass(MINUTE);
@@ -184,7 +187,7 @@ fn nothing_is_proposed_for_what_does_not_run() {
         // Nor is a replacement proposed.
         service.nodes.clear();
         for metric in [HIGH, LOW, None].repeat(3) {
-            assert_eq!(service.waits(metric), Why::NotRunning { state });
+            assert_eq!(service.waits(metric), NoScalingReason::NotRunning { state });
             service.pass(MINUTE);
         }
     }
@@ -215,7 +218,7 @@ fn who_was_preempted_comes_back_with_its_least_and_its_cooldown() {
     service.started_at = service.now;
     let until = service.now.after(3 * MINUTE);
     for _ in 0..3 {
-        assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+        assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
         service.pass(MINUTE);
     }
     assert_eq!(service.decides(HIGH), UP);
@@ -225,13 +228,13 @@ fn who_was_preempted_comes_back_with_its_least_and_its_cooldown() {
     service.waits(HIGH);
     service.doing = AllocationState::Running;
     let until = service.now.after(3 * MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     let mut service = Service::of(5);
     service.waits(HIGH);
     service.pass(10 * MINUTE);
     service.started_at = service.now;
     let until = service.now.after(3 * MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
 }
 
 #[test]
@@ -276,7 +279,7 @@ fn who_takes_over_waits_for_a_window_and_for_the_rest_of_the_cooldown() {
     service.state = ScaleState::taken_over(Some(service.started_at), Some(changed_at));
     let until = changed_at.after(3 * MINUTE);
     for _ in 0..3 {
-        assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+        assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
         service.pass(MINUTE);
     }
     assert_eq!(service.decides(HIGH), UP);

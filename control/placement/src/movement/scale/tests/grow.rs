@@ -1,6 +1,6 @@
 //! Node choice of a growing service.
 
-use super::super::{Growth, Source, choose};
+use super::super::{GrowthRequest, Source, choose};
 use crate::{
     movement::preempt::tests::build::{MINUTE, NOW, Site, id, job as asked_by, level},
     *,
@@ -69,7 +69,7 @@ impl Asks {
     fn gets_as(&self, view: &ClusterView, job: PendingView) -> Result<Vec<String>, Blocker> {
         let chosen = choose(
             view.clone(),
-            &Growth {
+            &GrowthRequest {
                 id: AllocationId(SERVICE),
                 job,
                 nodes: self.nodes,

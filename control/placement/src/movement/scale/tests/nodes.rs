@@ -80,7 +80,7 @@ fn who_is_on_its_way_out_does_not_go_twice_and_still_takes_room() {
         service.waits(HIGH);
         service.pass(MINUTE);
     }
-    assert_eq!(service.waits(HIGH), Why::AtMax);
+    assert_eq!(service.waits(HIGH), NoScalingReason::AtMax);
     service.nodes.pop();
     service.pass(MINUTE);
     assert_eq!(service.decides(HIGH), UP);
@@ -95,11 +95,11 @@ fn a_drain_is_one_change() {
     service.answer(Answer::Done);
     let until = service.now.after(3 * MINUTE);
     service.pass(MINUTE);
-    assert_eq!(service.waits(LOW), Why::Cooldown { until });
+    assert_eq!(service.waits(LOW), NoScalingReason::Cooldown { until });
     // The node is gone now, which is not another change.
     service.nodes.pop();
     service.pass(MINUTE);
-    assert_eq!(service.waits(LOW), Why::Cooldown { until });
+    assert_eq!(service.waits(LOW), NoScalingReason::Cooldown { until });
     service.pass(MINUTE);
     assert_eq!(service.decides(LOW), down(2));
 }
@@ -120,13 +120,13 @@ fn what_is_reclaimed_below_its_least_is_replaced_at_once() {
     // One alert; one proposal per evaluation.
     let at = service.now.after(54 * SECOND);
     service.pass(SECOND);
-    assert_eq!(service.waits(None), Why::NotDue { at });
+    assert_eq!(service.waits(None), NoScalingReason::NotDue { at });
     service.pass(53 * SECOND);
     assert_eq!(service.decides(FINE), below(1, Source::Home));
     service.commit(&below(1, Source::Home));
     let until = service.now.after(3 * MINUTE);
     service.pass(MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     // The cooldown does not delay a replacement, and the alert is raised again.
     service.nodes.clear();
     let outcome = service.asked(HIGH);
@@ -146,7 +146,7 @@ fn who_is_being_reclaimed_is_replaced_before_it_is_gone() {
     service.policy.max_nodes = 2;
     service.nodes[0].leaving = true;
     let outcome = service.asked(FINE);
-    assert_eq!(outcome.decision, Decision::Wait(Why::AtMax));
+    assert_eq!(outcome.decision, Decision::Wait(NoScalingReason::AtMax));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_replacement_waits_for_room_and_for_the_end_of_a_pause() {
     service.headroom = 0;
     assert_eq!(
         service.asked(FINE).decision,
-        Decision::Wait(Why::LimitReached)
+        Decision::Wait(NoScalingReason::LimitReached)
     );
     // As many as the headroom allows.
     service.headroom = 1;
@@ -164,7 +164,10 @@ fn a_replacement_waits_for_room_and_for_the_end_of_a_pause() {
         service.answer(Answer::Refused);
         service.pass(MINUTE);
         match retry {
-            3 => assert!(matches!(service.waits(FINE), Why::BackingOff { .. })),
+            3 => assert!(matches!(
+                service.waits(FINE),
+                NoScalingReason::BackingOff { .. }
+            )),
             _ => assert_eq!(service.decides(FINE), below(1, Source::Home)),
         }
     }
@@ -182,7 +185,7 @@ fn what_is_reclaimed_above_its_least_is_a_change() {
     service.waits(HIGH);
     let until = service.now.after(3 * MINUTE);
     service.pass(MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (1, UP));
 }
@@ -196,14 +199,14 @@ fn one_that_comes_while_another_goes_is_a_change() {
     service.nodes.remove(0);
     service.pass(MINUTE);
     let until = service.now.after(3 * MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     // The addition was reported, but the node left before any call saw it; the expectation ends.
     service.pass(MINUTE);
     let (_, decision) = service.minutes_until(HIGH);
     service.answer(Answer::Done);
     service.pass(MINUTE);
     let until = service.now.after(3 * MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (2, decision));
 }
@@ -214,12 +217,15 @@ fn a_node_that_is_seen_late_is_one_change() {
     let (_, decision) = service.minutes_until(HIGH);
     service.answer(Answer::Done);
     service.pass(30 * SECOND);
-    assert!(matches!(service.waits(HIGH), Why::NotDue { .. }));
+    assert!(matches!(
+        service.waits(HIGH),
+        NoScalingReason::NotDue { .. }
+    ));
     service.happens(&decision);
     service.pass(30 * SECOND);
     // The cooldown starts before the node was present.
     let until = service.now.after(150 * SECOND);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
 }
 
 #[test]
@@ -231,7 +237,10 @@ fn who_may_not_have_so_many_any_more_gives_them_back_one_by_one() {
         cause: Cause::AboveMax,
     };
     // Never without a metric.
-    assert!(matches!(service.waits(None), Why::MetricMissing { .. }));
+    assert!(matches!(
+        service.waits(None),
+        NoScalingReason::MetricMissing { .. }
+    ));
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (0, trim(4)));
     service.commit(&trim(4));

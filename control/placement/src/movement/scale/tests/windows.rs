@@ -73,7 +73,10 @@ fn what_is_not_known_changes_nothing() {
         service.waits(HIGH);
         service.pass(MINUTE);
         let in_a_row = 1;
-        assert_eq!(service.waits(metric), Why::MetricMissing { in_a_row });
+        assert_eq!(
+            service.waits(metric),
+            NoScalingReason::MetricMissing { in_a_row }
+        );
         service.pass(MINUTE);
         assert_eq!(service.minutes_until(HIGH), (2, UP));
     }
@@ -85,7 +88,7 @@ fn a_metric_that_stays_away_is_told_once() {
     for episode in 0..2 {
         for in_a_row in 1..=6 {
             let outcome = service.asked(None);
-            let missing = Why::MetricMissing { in_a_row };
+            let missing = NoScalingReason::MetricMissing { in_a_row };
             assert_eq!(outcome.decision, Decision::Wait(missing));
             let told = match in_a_row {
                 3 => vec![Alert::MetricMissing { in_a_row }],
@@ -108,12 +111,15 @@ fn it_is_evaluated_once_a_minute_however_often_it_is_asked() {
         service.pass(SECOND);
         assert!(!service.state.is_due(service.now, &service.policy.damping));
         // Not read.
-        assert_eq!(service.waits(None), Why::NotDue { at });
+        assert_eq!(service.waits(None), NoScalingReason::NotDue { at });
     }
     // A timer that fires slightly early counts.
     service.pass(SECOND);
     assert!(service.state.is_due(service.now, &service.policy.damping));
-    assert!(matches!(service.waits(HIGH), Why::Steady { .. }));
+    assert!(matches!(
+        service.waits(HIGH),
+        NoScalingReason::Steady { .. }
+    ));
     assert_eq!(service.state.samples().len(), 2);
 }
 
@@ -138,14 +144,17 @@ fn after_a_change_it_stays_for_the_cooldown() {
     let until = service.now.after(3 * MINUTE);
     for _ in 0..2 {
         service.pass(MINUTE);
-        assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+        assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     }
     // A missing metric takes precedence as the reason.
     let mut blind = Service::of(2);
     blind.minutes_until(HIGH);
     blind.commit(&UP);
     blind.pass(MINUTE);
-    assert!(matches!(blind.waits(None), Why::MetricMissing { .. }));
+    assert!(matches!(
+        blind.waits(None),
+        NoScalingReason::MetricMissing { .. }
+    ));
     // The window has continued.
     service.pass(MINUTE);
     assert_eq!(service.decides(HIGH), UP);
@@ -169,7 +178,7 @@ fn it_stops_at_its_most_and_at_its_least() {
     service.pass(10 * MINUTE);
     for minute in 0..10 {
         let why = service.waits(HIGH);
-        assert_eq!(why == Why::AtMax, minute >= 2, "{why:?}");
+        assert_eq!(why == NoScalingReason::AtMax, minute >= 2, "{why:?}");
         service.pass(MINUTE);
     }
     for nodes in (2..=5).rev() {
@@ -180,7 +189,7 @@ fn it_stops_at_its_most_and_at_its_least() {
     service.pass(10 * MINUTE);
     for minute in 0..10 {
         let why = service.waits(LOW);
-        assert_eq!(why == Why::AtMin, minute >= 5, "{why:?}");
+        assert_eq!(why == NoScalingReason::AtMin, minute >= 5, "{why:?}");
         service.pass(MINUTE);
     }
 }
@@ -225,7 +234,7 @@ fn a_clock_that_goes_back_begins_anew() {
     assert!(service.state.is_due(service.now, &service.policy.damping));
     // The cooldown is at most a full one from now on.
     let until = service.now.after(3 * MINUTE);
-    assert_eq!(service.waits(HIGH), Why::Cooldown { until });
+    assert_eq!(service.waits(HIGH), NoScalingReason::Cooldown { until });
     assert_eq!(service.state.samples().len(), 1);
     service.pass(MINUTE);
     assert_eq!(service.minutes_until(HIGH), (2, UP));
