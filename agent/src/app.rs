@@ -135,7 +135,7 @@ impl App {
             edges.boot_id.clone(),
             &newest,
         );
-        told.go_on_later(trigger.clone());
+        told.resume_when_readable(trigger.clone());
         let booted_at = booted_at(&settings.probe.host.root, &*edges.clock);
         let surroundings = ProberDependencies {
             clock: edges.clock.clone(),

@@ -34,7 +34,7 @@ pub(crate) async fn member(
             cell: None,
             quorum: settings.quorum.clone(),
         },
-        None => kept_or_enrolled(settings, edges, data).await?,
+        None => stored_or_enrolled(settings, edges, data).await?,
     };
     let identity = member.credentials.identity();
     if (identity.role(), identity.id()) != (Role::Agent, settings.node.as_str()) {
@@ -46,14 +46,14 @@ pub(crate) async fn member(
     Ok(member)
 }
 
-async fn kept_or_enrolled(
+async fn stored_or_enrolled(
     settings: &Settings,
     edges: &Edges,
     data: &DataDir,
 ) -> Result<Member, StartError> {
     if DataDir::is_enrolled(&settings.data_dir) {
         let credentials = Credentials::load(&data.identity())?;
-        let Some(why) = why_useless(&credentials, edges.clock.now())? else {
+        let Some(why) = unusable_reason(&credentials, edges.clock.now())? else {
             let mut told = data.membership()?.unwrap_or_default();
             if !settings.quorum.is_empty() && settings.quorum != told.quorum {
                 told.quorum = settings.quorum.clone();
@@ -88,7 +88,7 @@ async fn kept_or_enrolled(
 }
 
 /// Reason that peers reject these credentials; `None`: the credentials are valid.
-fn why_useless(
+fn unusable_reason(
     credentials: &Credentials,
     now: UnixMillis,
 ) -> Result<Option<String>, CredentialsError> {
@@ -159,7 +159,7 @@ impl NextCertificate {
         self.join.as_ref().filter(|_| has_ended)
     }
 
-    async fn enrol_anew(
+    async fn enrol_again(
         &self,
         join: &JoinSettings,
         csr: CertificateSigningRequestDer<'static>,
@@ -187,7 +187,7 @@ impl RenewalSource for NextCertificate {
         csr: CertificateSigningRequestDer<'static>,
     ) -> BoxFuture<'_, Result<Issued, RenewError>> {
         match self.last_resort() {
-            Some(join) => Box::pin(self.enrol_anew(join, csr)),
+            Some(join) => Box::pin(self.enrol_again(join, csr)),
             None => self.members.renew(csr),
         }
     }

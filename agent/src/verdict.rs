@@ -89,7 +89,7 @@ fn health(
     let verdict = holds.map(|(_, verdict)| verdict).fold(by_checks, Ord::max);
     let reasons = codes
         .chain(certificate.map(str::to_owned))
-        .chain(checks.said_codes().map(str::to_owned))
+        .chain(checks.announced_codes().map(str::to_owned))
         .chain(findings.into_iter().cloned())
         .chain(incomplete.map(|class| format!("{}.incomplete", class.name())))
         .chain(probes)

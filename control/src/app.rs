@@ -217,7 +217,7 @@ impl App {
         });
         core.renews_with(renewal);
         if let Some(template) = &self.settings.scheduling.checkpoint_directory {
-            core.checkpoints_go(template.clone());
+            core.set_checkpoint_directory(template.clone());
         }
         core.usage_ledger
             .set_period_days(self.settings.scheduling.budget_period_days());
@@ -228,7 +228,7 @@ impl App {
             core.set_accounting(connection.clone());
         }
         if let Some(metrics) = &self.sources.metrics {
-            core.reads_metrics_from(metrics.clone());
+            core.set_metrics_source(metrics.clone());
         }
         let cancel = CancellationToken::new();
         let port = http::Port {

@@ -3,7 +3,7 @@
 mod path;
 
 #[cfg(test)]
-pub(crate) use path::parse_way;
+pub(crate) use path::parse_path;
 pub(crate) use path::{PciPath, Switches, way};
 
 use crate::Root;

@@ -184,7 +184,7 @@ impl Signer {
 pub(crate) async fn run(signer: Arc<Signer>, settings: CheckpointSettings) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        if !signer.member.leads_surely() || !signer.is_due(settings) {
+        if !signer.member.is_confirmed_leader() || !signer.is_due(settings) {
             continue;
         }
         match signer.sign().await {

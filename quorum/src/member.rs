@@ -120,7 +120,7 @@ impl Member {
     /// Returns whether this member may stand for election. A member that must not vote for a candidate must not vote
     /// for itself either. When half caught up, its log is longer than that of a member that was cut off, but lacks
     /// acknowledged entries. A single voter is exempt, because no other member could report the lost entries.
-    pub(crate) fn may_stand(&self) -> bool {
+    pub(crate) fn may_campaign_now(&self) -> bool {
         !self.must_abstain(self.log.last()) || self.voters().len() == 1
     }
 
@@ -166,7 +166,7 @@ impl Member {
     }
 
     /// Returns whether this member leads and a majority acknowledged it recently.
-    pub(crate) fn leads_surely(&self) -> bool {
+    pub(crate) fn is_confirmed_leader(&self) -> bool {
         let metrics = self.metrics.borrow();
         leading(&metrics).is_some()
             && metrics

@@ -444,7 +444,7 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
         let told = answers
             .into_values()
             .flatten()
-            .find(|a| says_removed(a, &own));
+            .find(|a| reports_removal(a, &own));
         let was = member.set_removed(told.is_some());
         if let Some(told) = told.filter(|_| !was) {
             tracing::warn!(
@@ -457,7 +457,7 @@ pub(crate) async fn watch_own(member: Arc<Member>, mesh: Mesh) {
 }
 
 /// Returns whether another member's report shows that this member was removed.
-fn says_removed(theirs: &MemberAccount, own: &MemberAccount) -> bool {
+fn reports_removal(theirs: &MemberAccount, own: &MemberAccount) -> bool {
     theirs.incarnation == own.incarnation
         && theirs.leader.is_some()
         && theirs.membership_index > own.membership_index

@@ -34,7 +34,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>) -> Router {
         let member = member.clone();
         async move {
             let asker = caller.identity.id();
-            member.lineage.may_hear(asker, request.incarnation)?;
+            member.lineage.check_caller(asker, request.incarnation)?;
             Ok(give(&member, request).await)
         }
     })
@@ -111,7 +111,7 @@ fn peer(member: &Member, mesh: &Mesh, id: VoterId) -> Option<Peer> {
 
 /// Fetches the segments that the snapshot names and this member lacks from the snapshot's sender. Returns whether all
 /// are present now. Fetched segments stay, so the next try continues from there.
-pub(crate) async fn bring(
+pub(crate) async fn fetch_missing(
     member: &Member,
     mesh: &Mesh,
     sender: &str,

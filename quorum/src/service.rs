@@ -147,7 +147,7 @@ impl Service {
         }
         let mut newest = feed.newest();
         loop {
-            if !member.leads_surely() {
+            if !member.is_confirmed_leader() {
                 return Err(HandlerFailed::new(member.not_leader()));
             }
             let published = *newest.borrow_and_update();

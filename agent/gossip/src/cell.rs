@@ -122,7 +122,7 @@ impl Cell {
     }
 
     /// Number of alive members, without this process.
-    pub fn alive_others(&self) -> usize {
+    pub fn alive_peer_count(&self) -> usize {
         let snapshot = self.snapshot();
         let own = snapshot.members.get(self.identity());
         let own_counts = own.is_some_and(|m| m.belief == GossipLiveness::Alive);

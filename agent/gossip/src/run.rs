@@ -222,7 +222,7 @@ impl Runner {
                     }
                     let texts = wanted.borrow_and_update().clone();
                     apply(&mut *state.lock().await, &texts);
-                    self.tell_controls(server, &mut told_at);
+                    self.send_to_controls(server, &mut told_at);
                 }
                 changed = live.changed() => {
                     if changed.is_err() {
@@ -243,7 +243,7 @@ impl Runner {
 
     /// Sends a local change to controls at once, because controls need it first; otherwise gossip picks its peers at
     /// random. At most once per state read interval.
-    fn tell_controls(&self, server: &ChitchatHandle, told_at: &mut Option<Instant>) {
+    fn send_to_controls(&self, server: &ChitchatHandle, told_at: &mut Option<Instant>) {
         let pause = self.config.interval / LOOKS_PER_INTERVAL;
         if told_at.is_some_and(|at| at.elapsed() < pause) {
             return;

@@ -106,7 +106,7 @@ impl Peer {
     /// Requests the trust bundle from the process at this peer's address, whichever authority issued that process's
     /// certificate. Returns `None` when the peer has no bundle with a number above `have`, and an error when its bundle
     /// cannot be put in force.
-    pub(crate) async fn trust_of_whoever_answers(
+    pub(crate) async fn fetch_trust_unverified(
         &self,
         have: u64,
     ) -> Result<Option<SignedBundle>, MeshError> {

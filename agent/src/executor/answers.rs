@@ -66,12 +66,12 @@ impl Executor {
             let key = terminate.key;
             let Some(status) = executor.seen(key)? else {
                 // An attempt without a record may run all the same.
-                let running = executor.take_up_unseen(key);
+                let running = executor.resume_unrecorded(key);
                 return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
             };
             let rank = executor.shared.known().get(&key).cloned();
             if let Some(rank) = rank.filter(|rank| !rank.has_ended()) {
-                executor.ask_to_end(&rank).map_err(journal)?;
+                executor.request_termination(&rank).map_err(journal)?;
             }
             Ok(status)
         })

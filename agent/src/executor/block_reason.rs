@@ -76,7 +76,7 @@ impl BlockReasons {
     }
 
     /// Records the result of the gate; `None`: passed.
-    pub(super) fn say_gate(&self, failure: Option<String>) {
+    pub(super) fn record_gate_result(&self, failure: Option<String>) {
         self.held.send_if_modified(|held| {
             let is_news = held.gate != failure;
             held.gate = failure;

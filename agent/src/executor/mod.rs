@@ -223,7 +223,8 @@ impl Executor {
         let ranks: Vec<Arc<Rank>> = self.shared.known().values().cloned().collect();
         let ends = ranks.iter().map(|rank| async move {
             let (executor, at) = (self.clone(), rank.clone());
-            let asked = tokio::task::spawn_blocking(move || executor.ask_to_end(&at)).await;
+            let asked =
+                tokio::task::spawn_blocking(move || executor.request_termination(&at)).await;
             if let Ok(Err(error)) = asked {
                 let error = crate::with_causes(&error);
                 tracing::warn!(

@@ -59,7 +59,7 @@ impl Rank {
         &self.dir
     }
     /// Requests termination: from now on the agent signals every supervisor of the rank to end.
-    pub(super) fn want_end(&self) {
+    pub(super) fn mark_for_termination(&self) {
         self.is_end_wanted.store(true, Ordering::SeqCst);
     }
     pub(super) fn is_orphaned(&self) -> bool {
@@ -88,7 +88,7 @@ impl Rank {
         matches!(&*self.report.borrow(), Some(RankReport::Ended { .. }))
     }
     /// Records and logs, once per change, that a start hangs or no longer does.
-    pub(super) fn say_hang(&self, hang: Option<StartingRecord>, hindrances: &BlockReasons) {
+    pub(super) fn record_hang(&self, hang: Option<StartingRecord>, hindrances: &BlockReasons) {
         let mut said = self.hang.lock();
         if *said == hang {
             return;

@@ -33,7 +33,7 @@ pub(crate) struct HealthSummary {
 
 impl HealthSummary {
     /// Check codes that fit into the announcement.
-    pub(crate) fn said_codes(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn announced_codes(&self) -> impl Iterator<Item = &str> {
         self.codes.iter().take(MOST_CODES).map(String::as_str)
     }
 

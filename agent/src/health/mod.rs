@@ -181,7 +181,7 @@ impl NodeHealth {
             (result, state.said(), is_urgent, state.happened())
         };
         for (at_ms, happened) in happened {
-            self.0.around.events.tell_of(at_ms, happened);
+            self.0.around.events.record_event(at_ms, happened);
         }
         self.0.said.send_if_modified(|now| {
             said.enabled = now.enabled;

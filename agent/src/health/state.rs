@@ -195,7 +195,7 @@ impl State {
         if let Some(early) = self.early.iter_mut().find(is_it) {
             early.clone_from(event);
         } else if let Some(seq) = event.kernel_seq {
-            let key = told_key(event);
+            let key = event_key(event);
             self.stored.told.remove(&key);
             let last = self.stored.records.get(&key).copied();
             remember(&mut self.stored.records, key, last.unwrap_or(seq).max(seq));
@@ -203,9 +203,9 @@ impl State {
     }
 
     /// Whether this agent or an earlier one has received the event already. Marks the event as received.
-    fn was_told(&mut self, event: &GpuEvent) -> bool {
+    fn has_received(&mut self, event: &GpuEvent) -> bool {
         let StoredHealth { records, told, .. } = &mut self.stored;
-        let key = told_key(event);
+        let key = event_key(event);
         let Some(seq) = event.kernel_seq else {
             // The driver reports no event twice.
             let last = told.get(&key).copied().unwrap_or_default();
@@ -223,7 +223,7 @@ impl State {
     }
 
     fn take(&mut self, event: &GpuEvent) {
-        if self.was_told(event) {
+        if self.has_received(event) {
             return;
         }
         let is_of_nic = event.code.is_of_nic();
@@ -313,7 +313,7 @@ impl State {
     }
 }
 
-fn told_key(event: &GpuEvent) -> String {
+fn event_key(event: &GpuEvent) -> String {
     format!("{} {}", event.address, event.code)
 }
 

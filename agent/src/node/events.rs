@@ -64,10 +64,10 @@ impl NodeEvents {
 
     /// Registers the continuation for a journal that becomes readable after the start. The node is then read again,
     /// because earlier reads were compared with an empty history.
-    pub fn go_on_later(&self, trigger: mpsc::Sender<Cause>) {
+    pub fn resume_when_readable(&self, trigger: mpsc::Sender<Cause>) {
         let shared = self.0.publication.clone();
         let boot_id = self.0.boot_id.clone();
-        self.0.history.goes_on_with(move |history, reopened| {
+        self.0.history.set_continuation(move |history, reopened| {
             // Every writer of lines holds this lock.
             let mut publication = publication(&shared);
             let (restored, events) = reopened.take(history);
@@ -98,11 +98,11 @@ impl NodeEvents {
 
     /// Records an event that happens now.
     pub fn tell(&self, what: EventKind) {
-        self.tell_of(self.0.clock.now().0, what);
+        self.record_event(self.0.clock.now().0, what);
     }
 
     /// Records an event that happened at `at`, Unix milliseconds.
-    pub fn tell_of(&self, at: u64, what: EventKind) {
+    pub fn record_event(&self, at: u64, what: EventKind) {
         let now = self.0.clock.now().0;
         // Locked until the event is numbered, so that the earlier event has the lower number.
         let mut fold = self.fold();

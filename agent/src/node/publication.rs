@@ -152,7 +152,7 @@ impl Publication {
                 self.keep(Subject::Class(record.class), digest, bytes);
             }
         }
-        self.say_earlier();
+        self.publish_earlier_schema();
         Observation {
             step: match observed.confirm {
                 true => Step::Confirm,
@@ -166,7 +166,7 @@ impl Publication {
 
     /// Publishes the announced records under the earlier schema as well. These digests follow from the announced
     /// records, so they change only with a mark.
-    fn say_earlier(&mut self) {
+    fn publish_earlier_schema(&mut self) {
         let marks = self.announced.marks.clone();
         let mut earlier = BTreeMap::new();
         for (class, mark) in &marks {

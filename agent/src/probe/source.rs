@@ -99,11 +99,11 @@ fn tree_of(root: &Path) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
 impl Source {
     pub(super) fn probe(&self) -> Inventory {
         let mut inventory = probe_isolated(&self.host, Path::new(PROGRAM));
-        self.say_what_is_left_out(&mut inventory);
+        self.mark_left_out_keys(&mut inventory);
         inventory
     }
 
-    pub(super) fn say_what_is_left_out(&self, inventory: &mut Inventory) {
+    pub(super) fn mark_left_out_keys(&self, inventory: &mut Inventory) {
         for class in &self.left_out {
             if let Some(record) = inventory.records.get_mut(class) {
                 record.disabled = Some(LEFT_OUT.to_owned());

@@ -73,7 +73,7 @@ pub(crate) fn left_of_attempt(
         }
         if sought == ScanTarget::Hooks {
             let environment = environment(process.pid);
-            if kin(environment, &mark, || false) == ProcessRelation::Ours
+            if process_relation(environment, &mark, || false) == ProcessRelation::Ours
                 && is_wholly_of(process.pid, geteuid().as_raw())
             {
                 left.ours.push(process);
@@ -85,7 +85,7 @@ pub(crate) fn left_of_attempt(
             left.ours.push(process);
             continue;
         }
-        match kin(environment(process.pid), &mark, || {
+        match process_relation(environment(process.pid), &mark, || {
             may_be_of(process.pid, uid)
         }) {
             ProcessRelation::Ours => left.ours.push(process),
@@ -148,7 +148,7 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProce
 pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
     let own = geteuid().as_raw();
     let has = |process: &Process| {
-        let said = kin(environment(process.pid), variable, || false);
+        let said = process_relation(environment(process.pid), variable, || false);
         !process.is_gone() && said == ProcessRelation::Ours && is_wholly_of(process.pid, own)
     };
     Ok(all()?.into_iter().filter(has).collect())
@@ -203,7 +203,7 @@ enum ProcessRelation {
 }
 
 /// Classifies a process by its environment; `may_be_ours` is called if the environment is unreadable.
-fn kin(
+fn process_relation(
     environment: io::Result<Vec<u8>>,
     mark: &[u8],
     may_be_ours: impl FnOnce() -> bool,
@@ -260,12 +260,24 @@ mod tests {
         let read = |text: &[u8]| Ok(text.to_vec());
         let never = || -> bool { unreachable!() };
         let with = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1b\0";
-        assert_eq!(kin(read(with), mark, never), ProcessRelation::Ours);
+        assert_eq!(
+            process_relation(read(with), mark, never),
+            ProcessRelation::Ours
+        );
         let other = b"PATH=/bin\0LATTICE_ATTEMPT_MARK=0a1bc\0";
-        assert_eq!(kin(read(other), mark, never), ProcessRelation::Stranger);
+        assert_eq!(
+            process_relation(read(other), mark, never),
+            ProcessRelation::Stranger
+        );
         let denied = || Err(io::ErrorKind::PermissionDenied.into());
-        assert_eq!(kin(denied(), mark, || true), ProcessRelation::Unknown);
-        assert_eq!(kin(denied(), mark, || false), ProcessRelation::Stranger);
+        assert_eq!(
+            process_relation(denied(), mark, || true),
+            ProcessRelation::Unknown
+        );
+        assert_eq!(
+            process_relation(denied(), mark, || false),
+            ProcessRelation::Stranger
+        );
     }
 
     #[test]

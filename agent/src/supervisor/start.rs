@@ -79,7 +79,7 @@ pub(super) async fn start(
             (LogStream::Stderr, job.stderr, stderr),
         ];
         outputs = copy(pipes, launch)?;
-        say_started(dir, main);
+        report_started(dir, main);
     }
     Ok(Ok(stop::StartedJob {
         main,
@@ -118,14 +118,14 @@ fn copy(
                 capture::spawn(pipe, file, launch.output_cap_bytes)
                     .map_err(SupervisorError::Setup)?,
             ),
-            None => say_where(&mut file, launch, stream),
+            None => write_output_note(&mut file, launch, stream),
         }
     }
     Ok(outputs)
 }
 
 /// Writes a note into the captured output that names the user's output file.
-fn say_where(file: &mut File, launch: &LaunchRecord, stream: LogStream) {
+fn write_output_note(file: &mut File, launch: &LaunchRecord, stream: LogStream) {
     if let Ok(Some(path)) = job_paths::output_file(launch, stream) {
         let _ = writeln!(
             file,
@@ -136,7 +136,7 @@ fn say_where(file: &mut File, launch: &LaunchRecord, stream: LogStream) {
     }
 }
 
-fn say_started(dir: &AttemptDir, main: Pid) {
+fn report_started(dir: &AttemptDir, main: Pid) {
     let started = StartedRecord {
         at: super::now(),
         pid: main.as_raw_nonzero().get(),

@@ -131,7 +131,7 @@ fn row(a: &AllocationView) -> Vec<String> {
         a.nodes.to_string(),
         or_dash(Some(&a.nodelist).filter(|_| !waits(a)).map(String::as_str)),
         time(&a.state_since),
-        or_dash(why_so(a)),
+        or_dash(state_reason(a)),
         a.user.clone(),
         a.walltime.clone().unwrap_or_else(|| "unbounded".to_owned()),
         a.class.to_string(),
@@ -152,7 +152,7 @@ fn named(a: &AllocationView) -> String {
 
 /// Returns the reason for the state. For an allocation that waits again, this is why it waits, not what ended its last
 /// attempt.
-fn why_so(a: &AllocationView) -> Option<&str> {
+fn state_reason(a: &AllocationView) -> Option<&str> {
     match waits(a) {
         true => a.reason.as_deref().or(a.stop.as_deref()),
         false => a.stop.as_deref().or(a.reason.as_deref()),

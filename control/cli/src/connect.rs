@@ -41,7 +41,7 @@ impl Connection {
     /// Prints on standard error that the result is old, if it is.
     pub fn tell_age(&self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= OLD) {
-            let age = text::roughly(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+            let age = text::rounded_duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             eprintln!("state of {age} ago: the quorum does not answer");
         }
     }

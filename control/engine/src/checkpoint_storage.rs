@@ -98,7 +98,7 @@ impl CheckpointStorage {
 
     /// Whether the last checkpoint there of the user, or of two other users, failed. The place is paused or due for a
     /// retry.
-    fn is_out(&self, place: &CheckpointLocation, user: &str) -> bool {
+    fn is_failing(&self, place: &CheckpointLocation, user: &str) -> bool {
         let outages = self.outages();
         outages
             .get(place)
@@ -133,7 +133,7 @@ impl Core {
         let savers = view.savers.iter().filter_map(|id| view.allocation(*id));
         let hit = savers.filter(|held| {
             let place = self.checkpoint_place(held);
-            place.is_some_and(|place| self.checkpoint_storage.is_out(&place, &held.user))
+            place.is_some_and(|place| self.checkpoint_storage.is_failing(&place, &held.user))
         });
         let hit: BTreeSet<&VclusterName> = hit.map(|held| &held.spec.vcluster).collect();
         let default = VclusterName::new(DEFAULT_VCLUSTER).ok();
@@ -168,7 +168,7 @@ mod tests {
         assert!(is_paused(FIRST_MS - 1));
         assert!(!storage.is_paused(&there, "alice", AT(1)));
         assert!(!is_paused(FIRST_MS), "it is tried again");
-        assert!(storage.is_out(&here, "alice"), "and still told");
+        assert!(storage.is_failing(&here, "alice"), "and still told");
         let mut now = FIRST_MS;
         for pause_ms in [60_000, 120_000, 240_000, 480_000, 600_000, 600_000] {
             failed(now);
@@ -177,7 +177,7 @@ mod tests {
             assert!(!is_paused(now));
         }
         storage.works(&here, "alice");
-        assert!(!storage.is_out(&here, "alice"));
+        assert!(!storage.is_failing(&here, "alice"));
         failed(now);
         assert!(!is_paused(now + FIRST_MS), "it begins anew");
     }
@@ -198,11 +198,11 @@ mod tests {
         );
         failed("bob", 10);
         assert_eq!(paused(11), [true; 3], "it is the place");
-        assert!(storage.is_out(&place, "carol"));
+        assert!(storage.is_failing(&place, "carol"));
         // The pause for alice is over. A complete checkpoint of hers ends the outage for all.
         assert_eq!(paused(FIRST_MS), [false, true, false]);
         storage.works(&place, "alice");
         assert_eq!(paused(FIRST_MS + 1), [false; 3]);
-        assert!(!storage.is_out(&place, "bob"));
+        assert!(!storage.is_failing(&place, "bob"));
     }
 }

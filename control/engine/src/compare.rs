@@ -204,7 +204,7 @@ impl Core {
                 // The readings of the node's BMC, or the reason they are missing, are part of the record.
                 let parts = self.bmc.parts(&node.id);
                 let part = parts.as_ref().and_then(|parts| parts.records.get(&class));
-                let is_its_bmcs = part.is_some() && is_its_bmcs(node, class);
+                let is_its_bmcs = part.is_some() && is_bmc_only(node, class);
                 let record = match record {
                     Some(record) => as_said(node, record.clone()),
                     None if is_its_bmcs => ClassRecord::new(class),
@@ -249,7 +249,7 @@ fn unknown(class: Class, why: &str) -> ClassRecord {
 }
 
 /// Whether a node's agent contributes nothing to a class.
-fn is_its_bmcs(node: &NodeEntry, class: Class) -> bool {
+fn is_bmc_only(node: &NodeEntry, class: Class) -> bool {
     matches!(node.said(class), None | Some(ClassMark::Disabled))
 }
 

@@ -178,7 +178,7 @@ impl Core {
 
     /// Sets the checkpoint directory for jobs that set none. `{tenant}`, `{project}` and `{allocation}` are replaced by
     /// the values of the allocation. Only the first call has an effect.
-    pub fn checkpoints_go(&self, template: String) {
+    pub fn set_checkpoint_directory(&self, template: String) {
         let _ = self.checkpoints.set(template);
     }
 
@@ -218,7 +218,7 @@ impl Core {
     }
 
     /// Sets the metrics source that services may scale by. Only the first call has an effect.
-    pub fn reads_metrics_from(&self, metrics: Metrics) {
+    pub fn set_metrics_source(&self, metrics: Metrics) {
         let _ = self.metrics.set(metrics);
     }
 
@@ -517,7 +517,7 @@ impl Core {
     }
 
     /// Publishes that the trust bundle changed, or may have changed during an interruption of the watch.
-    pub(crate) fn hears_of_trust(&self, news: TrustNews) {
+    pub(crate) fn publish_trust_change(&self, news: TrustNews) {
         self.trust_news.send_replace(news);
     }
 

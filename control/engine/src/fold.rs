@@ -37,7 +37,7 @@ pub async fn follow(core: Arc<Core>) {
                     fold(&core, &events);
                     for event in &events {
                         if let EventKind::Trust { number } = event.kind {
-                            core.hears_of_trust(TrustNews::Number(number));
+                            core.publish_trust_change(TrustNews::Number(number));
                         }
                     }
                 }
@@ -98,7 +98,7 @@ async fn read_hot(core: &Core) -> Revision {
                     view.budgets = Arc::new(named.collect());
                 });
                 // A change of trust may have been missed.
-                core.hears_of_trust(TrustNews::Unknown);
+                core.publish_trust_change(TrustNews::Unknown);
                 return revision;
             }
             Ok(other) => tracing::error!(?other, "the quorum's answer does not match the request"),

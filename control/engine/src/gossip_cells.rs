@@ -65,7 +65,7 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
     let beside = beside.filter_map(|(key, text)| EarlierDigest::read(key, text));
     let beside = beside.filter(|(class, earlier)| {
         let mark = marks.get(class);
-        mark.is_some_and(|mark| earlier.is_beside(mark))
+        mark.is_some_and(|mark| earlier.is_consistent_with(mark))
     });
     let health = said.health.as_ref();
     GossipedNode {

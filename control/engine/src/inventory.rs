@@ -31,7 +31,7 @@ impl Core {
         let is_last = look == ReadingKind::Last;
         let view = self.view();
         let mut inventory = self.agents.inventory(&view, node, look).await?;
-        self.unite_inventory(node, &mut inventory);
+        self.merge_bmc_inventory(node, &mut inventory);
         // The present view, which includes announcements that arrived during the call.
         let view = self.view();
         if is_last && let Some(entry) = view.node(node) {
@@ -41,7 +41,7 @@ impl Core {
     }
 
     /// Adds the last readings of the node's BMC.
-    pub fn unite_inventory(&self, node: &NodeId, inventory: &mut Inventory) {
+    pub fn merge_bmc_inventory(&self, node: &NodeId, inventory: &mut Inventory) {
         if let Some(parts) = self.bmc.parts(node) {
             for (class, part) in &parts.records {
                 let record = inventory.records.remove(class);

@@ -46,7 +46,7 @@ pub fn cell(core: &Core, cell: &str, members: BTreeMap<NodeId, GossipedNode>) {
             edit(view, &id, |node| {
                 node.seen = Some(seen);
                 node.was = None;
-                node.unite_marks();
+                node.merge_marks();
                 node.note_marks(now);
             });
             changed.insert(id);
@@ -106,7 +106,7 @@ pub fn united(core: &Core, found: BTreeMap<NodeId, BTreeMap<Class, MergedMark>>)
             if view.node(&id).is_some_and(|node| node.united != united) {
                 edit(view, &id, |node| {
                     node.united = united;
-                    node.unite_marks();
+                    node.merge_marks();
                     node.note_marks(now);
                 });
                 view.conformance_version += 1;

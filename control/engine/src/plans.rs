@@ -81,11 +81,11 @@ impl Planned {
             return Some(known.explanation.clone());
         }
         let waits = self.plan.waiting.get(id);
-        waits.or_else(|| self.on_its_way(id))
+        waits.or_else(|| self.placed_explanation(id))
     }
 
     /// Explanation for an allocation that is placed and not known to be held back.
-    fn on_its_way(&self, id: AllocationId) -> Option<Explanation> {
+    fn placed_explanation(&self, id: AllocationId) -> Option<Explanation> {
         let placed = self.plan.placements.iter().find(|placed| placed.id == id)?;
         let why = match self.is_own {
             true => "that is under way",

@@ -251,7 +251,7 @@ impl<'a> Cycle<'a> {
         }
         // Nodes claimed by its user are counted already.
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
-        let more = self.least_beside(job, set);
+        let more = self.min_additional_nodes(job, set);
         if let Err(blocker) = self.limits_allow(job, more) {
             return blocker.into();
         }
@@ -348,7 +348,7 @@ impl<'a> Cycle<'a> {
 
     fn reserved(&self, set: usize, end: Option<u64>) -> Blocker {
         let nodes = self.eligible(set).nodes.and(&self.free);
-        match self.aheads.of(set).in_the_way(&nodes, end) {
+        match self.aheads.of(set).blocking_reservation(&nodes, end) {
             Some((HoldSource::Job(by), starts_at)) => Blocker::Reserved {
                 by,
                 starts_at,
@@ -406,7 +406,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Nodes that the job needs in addition to all nodes its user has claimed, free or not.
-    fn least_beside(&self, job: &Job, set: usize) -> u32 {
+    fn min_additional_nodes(&self, job: &Job, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
         job.nodes.saturating_sub(own.map_or(0, BitSet::count))
     }
@@ -486,7 +486,7 @@ impl<'a> Cycle<'a> {
         };
         let (index, weights, power) = (&machine.index, &policy.weights, power.as_ref());
         let between = TieBreak {
-            wanted: self.rivals.rarer_than(ask.fit),
+            wanted: self.rivals.nodes_with_contention_below(ask.fit),
             first,
         };
         let choose = |among: &BitSet| choose_modest(index, among, between, ask, weights, power);
@@ -556,7 +556,7 @@ impl<'a> Cycle<'a> {
         if !blocker.passes() || !self.may_reserve() {
             return None;
         }
-        let more = self.least_beside(job, set);
+        let more = self.min_additional_nodes(job, set);
         self.leaves_what_is_kept(job, more, None).ok()?;
         let (starts_at, chosen) = self.earliest(job, set)?;
         let beside = self.beside(&chosen, set);

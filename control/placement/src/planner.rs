@@ -184,17 +184,17 @@ impl Planner {
     /// Earlier jobs in the queue without a reservation may start later than that, so the start is an estimate, and no
     /// node is held back for it.
     pub fn plan_estimating(&mut self, now: UnixMillis, whose: Option<AllocationId>) -> Plan {
-        self.plan_telling(now, whose, true)
+        self.plan_with_explanations(now, whose, true)
     }
 
     /// Like [`Planner::plan`], for callers that need only placements and reservations: [`Plan::waiting`] is empty. With
     /// long queues and few reservations this is several times as fast. A job that gets no reservation and requests more
     /// nodes than are free is skipped.
     pub fn plan_starts(&mut self, now: UnixMillis) -> Plan {
-        self.plan_telling(now, None, false)
+        self.plan_with_explanations(now, None, false)
     }
 
-    fn plan_telling(
+    fn plan_with_explanations(
         &mut self,
         now: UnixMillis,
         estimated: Option<AllocationId>,

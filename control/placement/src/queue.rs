@@ -115,7 +115,7 @@ impl Queue {
             return false;
         }
         debug_assert!(changes.is_sorted_by(|one, next| one.0 < next.0));
-        if self.is_littered(pending.len()) {
+        if self.needs_compaction(pending.len()) {
             *self = Self::new(pending);
             order.clear();
             return true;
@@ -159,7 +159,7 @@ impl Queue {
     }
 
     /// Whether entries of jobs that are gone outnumber those in use.
-    fn is_littered(&self, jobs: usize) -> bool {
+    fn needs_compaction(&self, jobs: usize) -> bool {
         let most = 2 * jobs + 1024;
         let names = [
             self.requests.len(),

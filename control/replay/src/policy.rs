@@ -114,7 +114,7 @@ pub fn profile(name: &str) -> Result<Weights, PolicyError> {
 
 impl PolicyText {
     /// Whether every field has its default.
-    pub fn says_nothing(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }

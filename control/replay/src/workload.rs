@@ -99,7 +99,7 @@ pub fn speed_up(workload: &mut Workload, times: f64) {
 
 /// Moves each submit by up to `most_ms` to either side, in whole seconds. Differences between such replays are noise
 /// (Tsafrir, Ouaknine, Feitelson, MASCOTS 2007).
-pub fn shake(workload: &Workload, seed: u64, most_ms: u64) -> Workload {
+pub fn jitter_submits(workload: &Workload, seed: u64, most_ms: u64) -> Workload {
     let mut rng = Rng::new(seed, "shake");
     let mut shaken = workload.clone();
     let most_s = most_ms / 1000;

@@ -257,7 +257,7 @@ impl End {
             Self::TooMuch => {
                 return "the probe child printed more than the limit".to_owned();
             }
-            Self::Closed => how_it_ended(child),
+            Self::Closed => exit_description(child),
         };
         let said = String::from_utf8_lossy(&complaints);
         match said
@@ -272,7 +272,7 @@ impl End {
 }
 
 /// Reads the exit status of a child without reaping it: its process group keeps its id until then.
-fn how_it_ended(child: &Child) -> String {
+fn exit_description(child: &Child) -> String {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return "the probe child has no process id".to_owned();

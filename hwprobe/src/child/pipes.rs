@@ -64,7 +64,7 @@ impl Pipes {
 
     /// The start of the child's standard error output.
     pub(super) fn into_complaints(mut self) -> Vec<u8> {
-        self.hear_complaints();
+        self.read_stderr();
         self.complaints
     }
 
@@ -88,7 +88,7 @@ impl Pipes {
                 return ChildOutput::End;
             }
             self.tell();
-            self.hear_complaints();
+            self.read_stderr();
             self.hear();
         }
     }
@@ -148,7 +148,7 @@ impl Pipes {
         }
     }
 
-    fn hear_complaints(&mut self) {
+    fn read_stderr(&mut self) {
         let mut piece = [0; 4096];
         match self.stderr.as_mut().map(|stderr| stderr.read(&mut piece)) {
             Some(Ok(count @ 1..)) => {

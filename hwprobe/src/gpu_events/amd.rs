@@ -76,7 +76,7 @@ fn event(message: &str) -> Option<AmdEvent> {
     if begins("Poison is created") {
         return Some(AmdEvent::Deferred);
     }
-    if has_lost_too_many(message) {
+    if is_page_limit_reached(message) {
         return Some(AmdEvent::BadPages);
     }
     counted(message)
@@ -84,7 +84,7 @@ fn event(message: &str) -> Option<AmdEvent> {
 
 /// Printed when the last allowed page is retired, and again at each start of the driver: a reboot does not clear it.
 /// `exceeds 90% of threshold` is a warning before the limit.
-fn has_lost_too_many(message: &str) -> bool {
+fn is_page_limit_reached(message: &str) -> bool {
     let begins = |with: &str| message.starts_with(with);
     let has = |words: &str| message.contains(words);
     begins("Saved bad pages") && has("reaches threshold")

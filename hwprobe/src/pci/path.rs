@@ -30,10 +30,10 @@ pub(crate) fn way(root: &Root, function: &Function) -> Reading<PciPath> {
     let parts = path
         .components()
         .map(|part| part.as_os_str().to_string_lossy().into_owned());
-    parse_way(parts.collect())
+    parse_path(parts.collect())
 }
 
-pub(crate) fn parse_way(mut parts: Vec<String>) -> Reading<PciPath> {
+pub(crate) fn parse_path(mut parts: Vec<String>) -> Reading<PciPath> {
     // A host bridge may be below a function of another one (VMD); the last one counts.
     match parts.iter().rposition(|part| is_host_bridge(part)) {
         Some(bridge) => {
@@ -78,7 +78,7 @@ impl Switches {
     /// Finds the switches among all functions of the bus. Unknown if a function that may be a bridge cannot be read.
     pub(crate) fn of(root: &Root, functions: &Reading<Vec<Function>>) -> Self {
         let ports = functions.as_ref().and_then(|all| ports(root, all));
-        Self(or_untold(ports))
+        Self(absent_as_unsupported(ports))
     }
 
     /// Rank, from 0, of the nearest switch above a function. Absent if there is none between the function and its root
@@ -90,14 +90,14 @@ impl Switches {
             vendor: Reading::Absent,
         };
         self.0.as_ref().and_then(|ports| {
-            let way = or_untold(way(root, &function));
+            let way = absent_as_unsupported(way(root, &function));
             way.and_then(|way| ports.above(&way))
         })
     }
 }
 
 /// Maps absent to unsupported: in this module, absent only means that there is no switch.
-fn or_untold<T>(reading: Reading<T>) -> Reading<T> {
+fn absent_as_unsupported<T>(reading: Reading<T>) -> Reading<T> {
     match reading {
         Reading::Absent => Reading::Unsupported,
         other => other,
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_bridge_below_another_function_counts_as_the_bridge() {
-        let way = parse_way(
+        let way = parse_path(
             "sys/devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/10000:01:00.0"
                 .split('/')
                 .map(str::to_owned)

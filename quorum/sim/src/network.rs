@@ -212,7 +212,7 @@ impl Network {
     }
 
     /// Incarnation that answers at an address.
-    fn who(&self, addr: SocketAddr) -> Option<u64> {
+    fn incarnation_at(&self, addr: SocketAddr) -> Option<u64> {
         let state = self.lock();
         let there = state.endpoints.get(&addr).filter(|e| e.answers.is_some());
         there.map(|e| e.incarnation)
@@ -245,7 +245,7 @@ impl Network {
 }
 
 /// Checks whether a method tolerates duplicates. QUIC delivers all other calls once or not at all.
-fn may_come_twice(method: &str) -> bool {
+fn tolerates_duplicates(method: &str) -> bool {
     method.starts_with("raft.") || method == "quorum.read" || method == "quorum.status"
 }
 
@@ -291,7 +291,7 @@ impl Wire for Port {
         let (network, from) = (self.network.clone(), self.side);
         Box::pin(async move {
             let doubled = network.send(from.addr, to).await.ok_or_else(|| lost(to))?;
-            if doubled && may_come_twice(method) {
+            if doubled && tolerates_duplicates(method) {
                 let again = {
                     let mut state = network.lock();
                     state.carried.doubled += 1;
@@ -303,7 +303,7 @@ impl Wire for Port {
                     deliver(network, from, to, method, body, None).await;
                 });
             }
-            let there = network.who(to);
+            let there = network.incarnation_at(to);
             let (answer, mut answered) = oneshot::channel();
             // The receiver continues when the caller gives up.
             tokio::spawn(deliver(
@@ -322,7 +322,7 @@ impl Wire for Port {
                     Ok(reply) = &mut answered => return reply,
                     () = sleep(LOOK) => silent_for += LOOK,
                 }
-                let is = network.who(to);
+                let is = network.incarnation_at(to);
                 if is.is_some() && is != there && !network.is_cut(to, from.addr) {
                     break;
                 }

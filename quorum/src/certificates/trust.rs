@@ -29,7 +29,10 @@ pub(crate) async fn run(
         numbers.borrow_and_update();
         keys.borrow_and_update();
         let trust = issuer.member.replica.trust();
-        if issuer.member.leads_surely() && mesh.trust_state().number > trust.number.0 && !warned {
+        if issuer.member.is_confirmed_leader()
+            && mesh.trust_state().number > trust.number.0
+            && !warned
+        {
             warned = true;
             tracing::warn!(
                 state = trust.number.0,

@@ -64,8 +64,8 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
         let silent = is_silent(&member);
         member
             .contacts
-            .set_alone(silent && member.leads().is_some());
-        let open = silent && member.may_stand() && others_agree(&member, &mesh).await;
+            .set_without_majority(silent && member.leads().is_some());
+        let open = silent && member.may_campaign_now() && others_agree(&member, &mesh).await;
         member.raft.runtime_config().elect(open);
         if open && !was_open {
             tracing::info!(

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
     loop {
         let gate = election_gate::run(member.clone(), mesh.clone());
-        let reason = until_it_stands_still(gate, &member.gate_looked, HUNG).await;
+        let reason = run_until_stall(gate, &member.gate_looked, HUNG).await;
         member.raft.runtime_config().elect(false);
         tracing::error!(
             member = member.id,
@@ -33,7 +33,7 @@ pub(crate) async fn run(member: Arc<Member>, mesh: Mesh) {
 }
 
 /// Runs `work` until it ends or stalls for `hung`. Returns the reason.
-async fn until_it_stands_still(
+async fn run_until_stall(
     work: impl Future<Output = ()> + Send + 'static,
     looked: &LeaderContact,
     hung: Duration,
@@ -77,7 +77,7 @@ mod tests {
     async fn one_that_hangs_is_noticed() {
         let looked = LeaderContact::never();
         let hangs = std::future::pending();
-        let reason = until_it_stands_still(hangs, &looked, SHORT);
+        let reason = run_until_stall(hangs, &looked, SHORT);
         let reason = timeout(PATIENCE, reason).await.unwrap();
         assert!(reason.starts_with("no check for "), "{reason}");
     }
@@ -85,10 +85,10 @@ mod tests {
     #[tokio::test]
     async fn one_that_ends_or_panics_is_noticed() {
         let looked = LeaderContact::never();
-        let reason = until_it_stands_still(async {}, &looked, SHORT);
+        let reason = run_until_stall(async {}, &looked, SHORT);
         assert_eq!(timeout(PATIENCE, reason).await.unwrap(), "it ended");
         let breaks = async { panic!("no reason") };
-        let reason = until_it_stands_still(breaks, &looked, SHORT);
+        let reason = run_until_stall(breaks, &looked, SHORT);
         let reason = timeout(PATIENCE, reason).await.unwrap();
         assert!(reason.contains("panicked"), "{reason}");
     }
@@ -105,7 +105,7 @@ mod tests {
                 }
             }
         };
-        let reason = until_it_stands_still(looks, &looked, SHORT * 2);
+        let reason = run_until_stall(looks, &looked, SHORT * 2);
         assert_eq!(timeout(PATIENCE, reason).await.unwrap(), "it ended");
     }
 }

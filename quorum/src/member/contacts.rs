@@ -101,7 +101,7 @@ impl Contacts {
     }
 
     /// Records whether this member leads without an answering majority.
-    pub(crate) fn set_alone(&self, alone: bool) {
+    pub(crate) fn set_without_majority(&self, alone: bool) {
         let mut since = self.0.alone.lock();
         *since = alone.then(|| since.unwrap_or_else(Instant::now));
     }
@@ -114,7 +114,7 @@ impl Contacts {
     }
 
     /// Returns whether a leader may transmit now.
-    pub(crate) fn may_speak(&self) -> bool {
+    pub(crate) fn may_transmit(&self) -> bool {
         let since = *self.0.alone.lock();
         since.is_none_or(|since| is_turn(since.elapsed()))
     }
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn who_is_answered_speaks_whenever_it_likes() {
         let contacts = Contacts::default();
-        assert!(contacts.may_speak());
-        contacts.set_alone(true);
-        contacts.set_alone(false);
-        assert!(contacts.may_speak());
+        assert!(contacts.may_transmit());
+        contacts.set_without_majority(true);
+        contacts.set_without_majority(false);
+        assert!(contacts.may_transmit());
     }
 }

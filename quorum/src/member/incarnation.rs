@@ -60,7 +60,11 @@ impl MemberIncarnation {
     ///
     /// # Errors
     /// The caller belongs to another incarnation.
-    pub(crate) fn may_hear(&self, caller: &str, theirs: Incarnation) -> Result<(), HandlerFailed> {
+    pub(crate) fn check_caller(
+        &self,
+        caller: &str,
+        theirs: Incarnation,
+    ) -> Result<(), HandlerFailed> {
         let ours = self.current();
         if ours == theirs || ours.is_none() || theirs.is_none() {
             return Ok(());
@@ -91,12 +95,12 @@ impl MemberIncarnation {
         Err(HandlerFailed::new(text))
     }
 
-    /// As [`MemberIncarnation::may_hear`]; a member without an incarnation adopts the caller's.
+    /// As [`MemberIncarnation::check_caller`]; a member without an incarnation adopts the caller's.
     ///
     /// # Errors
     /// The caller belongs to another incarnation, or the marker cannot be written.
     pub(crate) fn admit(&self, caller: &str, theirs: Incarnation) -> Result<(), HandlerFailed> {
-        self.may_hear(caller, theirs)?;
+        self.check_caller(caller, theirs)?;
         if self.current().is_none() && !theirs.is_none() {
             self.marked.join(theirs).map_err(HandlerFailed::new)?;
             tracing::info!(member = self.id, incarnation = %theirs, "joined");

@@ -31,7 +31,7 @@ pub(crate) fn verify(
 ) -> Result<(), Refusal> {
     match &mut envelope.command {
         Command::AssignSensitive { id, nodes } => {
-            Refusal::where_unproven(*id, faults(mesh, nodes, clock))
+            Refusal::refuse_unproven(*id, faults(mesh, nodes, clock))
         }
         Command::ClaimNodes { nodes, .. } => {
             Refusal::where_not_conforming(faults(mesh, nodes, clock))

@@ -82,7 +82,7 @@ impl SegmentDir {
         if let Some(state) = state {
             for segment in state.segments() {
                 let file = dir.file(&segment.id);
-                if let Some(reason) = dir.wrong_with(segment)? {
+                if let Some(reason) = dir.absence_reason(segment)? {
                     if !has_others {
                         return Err(OpenError::damaged(file, format!("{reason}; {NO_OTHERS}")));
                     }
@@ -99,7 +99,7 @@ impl SegmentDir {
         for file in files.list(path).map_err(OpenError::io(path))? {
             if !named.contains(&file) {
                 tracing::info!(file = %file.display(), "file removed: no snapshot names it");
-                unless_gone(files.remove(&file)).map_err(OpenError::io(&file))?;
+                ignore_missing(files.remove(&file)).map_err(OpenError::io(&file))?;
             }
         }
         Ok(dir)
@@ -114,7 +114,7 @@ impl SegmentDir {
     }
 
     /// Returns the reason why a segment is not present, from its file length alone.
-    fn wrong_with(&self, segment: &Segment) -> Result<Option<String>, OpenError> {
+    fn absence_reason(&self, segment: &Segment) -> Result<Option<String>, OpenError> {
         if self.shared.waiting.lock().contains_key(&segment.id) {
             return Ok(None);
         }
@@ -129,7 +129,7 @@ impl SegmentDir {
 
     /// Returns whether a segment is present, from its file length alone.
     pub fn has(&self, segment: &Segment) -> bool {
-        matches!(self.wrong_with(segment), Ok(None))
+        matches!(self.absence_reason(segment), Ok(None))
     }
 
     /// Takes over newly sealed segments.
@@ -248,7 +248,7 @@ impl SegmentDir {
 }
 
 /// Treats the removal of a missing file as success.
-fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,

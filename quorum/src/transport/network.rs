@@ -165,7 +165,7 @@ impl RaftNetwork<Types> for Link {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<VoterId>, RaftRpcError> {
-        if !self.contacts.may_speak() {
+        if !self.contacts.may_transmit() {
             let alone = io::Error::other("no majority reachable from this leader");
             return Err(unreachable(&alone).into());
         }

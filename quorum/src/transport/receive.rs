@@ -47,7 +47,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             let (member, mesh) = (appends.clone(), sent.clone());
             async move {
                 let Append(incarnation, request) = request;
-                speaks_for_itself(&caller, &request.vote)?;
+                check_own_vote(&caller, &request.vote)?;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
                 let (term, committed) = (request.vote.leader_id().term, request.leader_commit);
                 vote_guard::check(&member, &mesh, term, committed).await?;
@@ -66,7 +66,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             let member = votes.clone();
             async move {
                 let RequestVote(incarnation, request) = request;
-                speaks_for_itself(&caller, &request.vote)?;
+                check_own_vote(&caller, &request.vote)?;
                 if member.must_abstain(request.last_log_id) {
                     return Err(HandlerFailed::new(
                         "this member started without a log and abstains",
@@ -80,7 +80,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             let (member, incoming) = (snapshots.clone(), incoming.clone());
             let mesh = mesh.clone();
             async move {
-                speaks_for_itself(&caller, &request.vote)?;
+                check_own_vote(&caller, &request.vote)?;
                 let incarnation = request.incarnation;
                 member.lineage.admit(caller.identity.id(), incarnation)?;
                 let (term, covers) = (request.vote.leader_id().term, request.meta.last_log_id);
@@ -93,7 +93,7 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             async move {
                 member.contacts.speak();
                 let asker = caller.identity.id();
-                member.lineage.may_hear(asker, request.incarnation)?;
+                member.lineage.check_caller(asker, request.incarnation)?;
                 Ok(election_gate::may_campaign(&member, request.last_log_id))
             }
         })
@@ -101,14 +101,14 @@ pub(crate) fn serve(router: Router, member: &Arc<Member>, mesh: &WeakMesh) -> Ro
             let member = successor.clone();
             async move {
                 let leader = caller.identity.id();
-                member.lineage.may_hear(leader, request.incarnation)?;
+                member.lineage.check_caller(leader, request.incarnation)?;
                 Ok(handover::take_over(&member, leader, &request).await)
             }
         })
 }
 
 /// Checks that the vote is the caller's own: the certificate must be that of the leader or candidate.
-fn speaks_for_itself(caller: &Caller, vote: &Vote) -> Result<(), HandlerFailed> {
+fn check_own_vote(caller: &Caller, vote: &Vote) -> Result<(), HandlerFailed> {
     let voter = vote.leader_id().voted_for().map(|id| id.to_string());
     if voter.as_deref() == Some(caller.identity.id()) {
         return Ok(());
@@ -175,7 +175,7 @@ async fn take_piece(
     let mesh = mesh
         .upgrade()
         .ok_or_else(|| HandlerFailed::new("this member is stopping"))?;
-    if !segments::bring(member, &mesh, sender, &bytes).await? {
+    if !segments::fetch_missing(member, &mesh, sender, &bytes).await? {
         member.heard.now();
         return Ok(SnapshotAnswer::Fetching);
     }

@@ -95,7 +95,7 @@ impl State {
                 record.revision = revision;
                 // The event and the state share this record: a later change replaces the record and never modifies it.
                 let record = Arc::new(*record);
-                events.push(self.told_of(change, &record));
+                events.push(self.allocation_event(change, &record));
                 self.store(record);
             }
             Change::Uncounted { id, attempts } => self.unstarted.set(id, attempts),
@@ -288,7 +288,7 @@ impl State {
 
     /// Returns the event for an allocation change: the whole record, except for an array in which only element counts
     /// changed. An array record may be long, and changes twice per element.
-    fn told_of(&self, change: AllocationChange, record: &Arc<Allocation>) -> EventKind {
+    fn allocation_event(&self, change: AllocationChange, record: &Arc<Allocation>) -> EventKind {
         let before = self.hot.get(&record.id);
         let is_counted = before.is_some_and(|before| {
             change == AllocationChange::Counted

@@ -50,7 +50,7 @@ impl Tree {
         self.entries.values()
     }
     /// Project that already has the last segment of `path` within its tenant.
-    pub(crate) fn namesake(&self, path: &ProjectPath) -> Option<&ProjectPath> {
+    pub(crate) fn project_with_name(&self, path: &ProjectPath) -> Option<&ProjectPath> {
         self.names.get(&name_key(path))
     }
 

@@ -41,7 +41,7 @@ async fn three_members_see_each_other_and_everything_each_says() {
         let a2 = member.cell.member(&identity(Role::Agent, "a2")).unwrap();
         assert_eq!(a2.addr, members[2].mesh.local_addr());
         assert!(a2.unreadable.is_empty());
-        assert_eq!(member.cell.alive_others(), 2);
+        assert_eq!(member.cell.alive_peer_count(), 2);
     }
     // An empty state removes all keys everywhere.
     members[2].cell.publish(&Published::default()).unwrap();

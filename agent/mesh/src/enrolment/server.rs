@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
 /// Serves one enrolment request on `connection`.
-pub(crate) async fn serve_stranger(
+pub(crate) async fn serve_enrolment(
     core: &Core,
     enroller: &dyn Enroller,
     door: &Admission,

@@ -3,7 +3,7 @@
 use crate::{
     Router,
     endpoint::state::Core,
-    enrolment::server::serve_stranger,
+    enrolment::server::serve_enrolment,
     limits::admission::Admission,
     outdated::BundleServer,
     transport::{
@@ -96,7 +96,7 @@ impl Acceptor {
                 connection.close(CLOSE_RATE_LIMITED.into(), b"1000");
                 return;
             };
-            serve_stranger(core, enroller.as_ref(), &self.door, connection).await;
+            serve_enrolment(core, enroller.as_ref(), &self.door, connection).await;
             return;
         }
         match core.link(connection, made) {

@@ -38,7 +38,7 @@ impl AskMembers {
     }
 
     /// Returns all members, each time starting with another one.
-    fn in_turn(&self) -> Vec<Peer> {
+    fn members_rotated(&self) -> Vec<Peer> {
         let mut members = (self.members)();
         let first = self.next.fetch_add(1, Ordering::Relaxed) % members.len().max(1);
         members.rotate_left(first);
@@ -48,7 +48,7 @@ impl AskMembers {
     /// Returns the answer of the first member that can give one, or the failures of all members.
     async fn ask_renewal(&self, renew: &Renew) -> Result<Issued, RenewError> {
         let mut failures = Vec::new();
-        for member in self.in_turn() {
+        for member in self.members_rotated() {
             match member.call(renew, RENEW_TIMEOUT).await {
                 Ok(Ok(issued)) => return Ok(issued),
                 Ok(Err(RenewRefused::Unavailable { reason })) => {
@@ -67,7 +67,7 @@ impl AskMembers {
     async fn ask_trust(&self, have: u64) -> Result<Option<SignedBundle>, RenewError> {
         let (mut failures, mut distrusted) = (Vec::new(), Vec::new());
         let mut answered = false;
-        for member in self.in_turn() {
+        for member in self.members_rotated() {
             if let Err(error) = member.connected().await {
                 failures.push(format!("{}: {error}", member.addr()));
                 if is_distrust(&error) {
@@ -85,7 +85,7 @@ impl AskMembers {
             }
         }
         for member in distrusted {
-            match member.trust_of_whoever_answers(have).await {
+            match member.fetch_trust_unverified(have).await {
                 Ok(Some(bundle)) => return Ok(Some(bundle)),
                 Ok(None) => {}
                 Err(error) => failures.push(format!("{}: {error}", member.addr())),

@@ -85,7 +85,7 @@ impl Task {
             tokio::select! {
                 () = tokio::time::sleep(wait.min(LOOK_EVERY)) => {}
                 changed = trust_changes.changed() => if changed.is_err() { return },
-                () = trust.strange_authority.notified() => self.ask_trust_soon(),
+                () = trust.strange_authority.notified() => self.schedule_trust_request(),
                 () = self.look.notified() => {
                     self.ask_trust_at = Instant::now();
                     self.retry_at = Instant::now();
@@ -146,7 +146,7 @@ impl Task {
     }
 
     /// Requests the bundle sooner than planned, but not for every unknown peer that connects.
-    fn ask_trust_soon(&mut self) {
+    fn schedule_trust_request(&mut self) {
         let now = Instant::now();
         let earliest = |asked_at| asked_at + self.settings.min_retry;
         let soon = self.trust_asked_at.map_or(now, earliest).max(now);

@@ -171,11 +171,11 @@ impl Trust {
             standing: CertificateStanding::Good,
             revoked,
         };
-        trust.standing = trust.own_standing(provider);
+        trust.standing = trust.check_own_certificate(provider);
         Ok(trust)
     }
 
-    fn own_standing(&self, provider: &CryptoProvider) -> CertificateStanding {
+    fn check_own_certificate(&self, provider: &CryptoProvider) -> CertificateStanding {
         let Some(bundle) = self.credentials.trust() else {
             return CertificateStanding::Good;
         };

@@ -55,7 +55,7 @@ impl HealthGate {
             Some(reason) => tracing::error!(%reason, "the health gate failed"),
             None => tracing::info!("the health gate was passed"),
         }
-        self.hindrances.say_gate(failure);
+        self.hindrances.record_gate_result(failure);
         passed
     }
 
@@ -73,6 +73,6 @@ impl HealthGate {
     /// Blocks jobs on the node until the first result of the gate.
     pub(in crate::executor) fn close(&self) {
         self.hindrances
-            .say_gate(Some("it was not run yet".to_owned()));
+            .record_gate_result(Some("it was not run yet".to_owned()));
     }
 }

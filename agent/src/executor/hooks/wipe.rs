@@ -99,7 +99,7 @@ impl Wiper {
         };
         let reason = match cut.boot == self.boot {
             true => {
-                let left = self.end_what_is_left(cut.number).await;
+                let left = self.end_leftover_processes(cut.number).await;
                 format!("it was cut short: the agent ended while it ran{left}")
             }
             false => "it was cut short: the node rebooted while it ran".to_owned(),
@@ -213,7 +213,7 @@ impl Wiper {
     }
 
     /// Ends the processes of a hook that a killed agent left. Returns a text for the failure reason, empty on success.
-    async fn end_what_is_left(&self, number: u64) -> String {
+    async fn end_leftover_processes(&self, number: u64) -> String {
         let variable = format!("{MARK}={}", self.mark(number));
         let begun = Instant::now();
         loop {

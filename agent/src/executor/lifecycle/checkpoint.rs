@@ -103,7 +103,7 @@ impl Executor {
 
 /// Signals the living supervisor to read the request. A supervisor that starts later reads it when its job runs.
 fn wake(dir: &AttemptDir) -> Result<(), RecordError> {
-    termination::tell_supervisor(dir, Signal::USR1).map(drop)
+    termination::signal_supervisor_process(dir, Signal::USR1).map(drop)
 }
 
 fn stale(refused: LaunchRefused) -> CheckpointRefused {

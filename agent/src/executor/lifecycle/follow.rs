@@ -73,7 +73,7 @@ fn look(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
 }
 
 /// Reads the state off the async threads, and passes changes on to the reporter.
-async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState, String> {
+async fn read_and_report(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState, String> {
     let at = rank.clone();
     let look = move || {
         let sight = look(at.dir())?;
@@ -90,7 +90,7 @@ async fn look_and_say(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState,
         AttemptState::Supervised { hang, .. } => hang.clone(),
         _ => None,
     };
-    rank.say_hang(hang, &shared.hindrances);
+    rank.record_hang(hang, &shared.hindrances);
     match &sight {
         AttemptState::Ended(exit) => rank.say(ended(exit.clone())),
         AttemptState::Supervised {
@@ -114,7 +114,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
     let mut tries = Tries::default();
     let mut finishing = Tries::default();
     while !rank.has_ended() {
-        match look_and_say(shared, rank).await {
+        match read_and_report(shared, rank).await {
             Ok(AttemptState::Ended(_)) => {}
             Ok(AttemptState::Supervised { by, started, .. }) => {
                 adopt(shared, rank, by, started.is_some()).await;
@@ -153,7 +153,7 @@ async fn run(shared: &Shared, rank: &Arc<Rank>) {
             }
         }
     }
-    rank.say_hang(None, &shared.hindrances);
+    rank.record_hang(None, &shared.hindrances);
     shared.hindrances.remove(BlockReason::Finishing, rank.key());
 }
 
@@ -198,7 +198,7 @@ async fn supervise(shared: &Shared, rank: &Arc<Rank>) {
     if let Some(mut words) = child.stdout.take() {
         let mut bytes = [0; 64];
         while let Ok(1..) = words.read(&mut bytes).await {
-            if let Err(error) = look_and_say(shared, rank).await {
+            if let Err(error) = read_and_report(shared, rank).await {
                 tracing::error!(attempt = %rank, %error, "state of an attempt unreadable");
             }
         }
@@ -220,7 +220,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
         }
     };
     // The process id may belong to another process since the first read.
-    if !matches!(look_and_say(shared, rank).await, Ok(AttemptState::Supervised { by: now, .. }) if now == by)
+    if !matches!(read_and_report(shared, rank).await, Ok(AttemptState::Supervised { by: now, .. }) if now == by)
     {
         return;
     }
@@ -234,7 +234,7 @@ async fn adopt(shared: &Shared, rank: &Arc<Rank>, by: Pid, started: bool) {
         tokio::select! {
             () = &mut gone => return,
             () = tokio::time::sleep(pause) => {
-                let sight = look_and_say(shared, rank).await;
+                let sight = read_and_report(shared, rank).await;
                 pause = match sight {
                     Ok(AttemptState::Supervised { started: None, .. }) => (pause * 2).min(LOOK_PAUSE),
                     _ => HANG_POLL,

@@ -2,7 +2,7 @@
 
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
 use crate::executor::Shared;
-use crate::executor::processes::clearing::{ChangeFilter, Search, kill, until_none_is_left};
+use crate::executor::processes::clearing::{ChangeFilter, Search, kill, kill_until_empty};
 use crate::executor::rank::Rank;
 use crate::supervisor::{Cgroup, OrphanProcesses, ScanTarget, left_of_attempt};
 use lattice_quorum_types::allocation::RankExit;
@@ -22,7 +22,7 @@ pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
         // A supervisor that started meanwhile writes the end itself; otherwise the caller reads the state once more.
         return;
     }
-    leave_place(rank).await;
+    remove_shared_folder(rank).await;
     let evidence = search.evidence();
     tracing::warn!(attempt = %rank, %evidence, "a rank is lost");
     let lost = RankExit::Lost { evidence };
@@ -31,7 +31,7 @@ pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
 }
 
 /// Removes the folder that the supervisor shared with its job.
-async fn leave_place(rank: &Arc<Rank>) {
+async fn remove_shared_folder(rank: &Arc<Rank>) {
     let at = rank.clone();
     let leave = move || {
         let launch = at
@@ -54,7 +54,7 @@ async fn leave_place(rank: &Arc<Rank>) {
 /// Ends all remaining processes of the rank, and returns when they have ended.
 async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
-    until_none_is_left(rank.as_ref(), move || {
+    kill_until_empty(rank.as_ref(), move || {
         kill_left(&dir, &boot_id, ScanTarget::Job)
     })
     .await
@@ -63,7 +63,7 @@ async fn clear(shared: &Shared, rank: &Arc<Rank>) -> Search {
 /// Ends hooks that a killed supervisor left. The job's processes had ended before.
 pub(in crate::executor) async fn clear_hooks(shared: &Shared, rank: &Arc<Rank>) {
     let (dir, boot_id) = (rank.dir().clone(), shared.settings.boot_id.clone());
-    until_none_is_left(rank.as_ref(), move || {
+    kill_until_empty(rank.as_ref(), move || {
         kill_left(&dir, &boot_id, ScanTarget::Hooks)
     })
     .await;

@@ -12,7 +12,7 @@
 use super::lost;
 use crate::attempt::{AttemptDir, ExitRecord, OrphanRecord, RecordError};
 use crate::executor::block_reason::BlockReason;
-use crate::executor::processes::clearing::{kill, until_none_is_left};
+use crate::executor::processes::clearing::{kill, kill_until_empty};
 use crate::executor::processes::search::{OrphanAttempt, OrphanFinder};
 use crate::executor::rank::Rank;
 use crate::executor::settings::OrphanPolicy;
@@ -32,7 +32,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 /// Ends the processes of an attempt without a record, and records it as lost when all have ended.
 pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let (key, finder) = (rank.key(), shared.finder());
-    let clearing = until_none_is_left(rank.as_ref(), move || finder.kill(key));
+    let clearing = kill_until_empty(rank.as_ref(), move || finder.kill(key));
     let search = keeping_work_away(shared, key, clearing).await;
     let evidence = format!(
         "nothing was recorded of it on this node; {} processes with its mark, in its cgroup or \
@@ -108,19 +108,19 @@ fn kill_unless_known(
 
 impl Executor {
     /// Resumes an attempt without a record if processes of it run, to end and report it. Blocks on `/proc`.
-    pub(in crate::executor) fn take_up_unseen(&self, key: AttemptKey) -> Option<AttemptStatus> {
+    pub(in crate::executor) fn resume_unrecorded(&self, key: AttemptKey) -> Option<AttemptStatus> {
         match self.shared.finder().of(key) {
             Ok(found) if found.is_empty() => None,
-            Ok(found) => Some(self.take_up(key, &found.pids())),
+            Ok(found) => Some(self.resume_attempt(key, &found.pids())),
             Err(error) => {
                 // The processes may still run: the search repeats until it succeeds.
                 tracing::error!(%error, "cannot look for processes of an attempt");
-                Some(self.take_up(key, &[]))
+                Some(self.resume_attempt(key, &[]))
             }
         }
     }
 
-    fn take_up(&self, key: AttemptKey, pids: &[i32]) -> AttemptStatus {
+    fn resume_attempt(&self, key: AttemptKey, pids: &[i32]) -> AttemptStatus {
         let (allocation, attempt) = (key.allocation, key.attempt);
         tracing::error!(%allocation, attempt, ?pids, "processes without a record are running");
         let record = OrphanRecord {
@@ -164,9 +164,9 @@ impl Executor {
                 continue;
             }
             match (self.shared.settings.orphans, ended_before) {
-                (OrphanPolicy::Report, _) => self.leave_alone(key, &found),
+                (OrphanPolicy::Report, _) => self.release_orphans(key, &found),
                 (OrphanPolicy::End, None) if found.is_proven => {
-                    drop(self.take_up(key, &found.pids()));
+                    drop(self.resume_attempt(key, &found.pids()));
                 }
                 (OrphanPolicy::End, told) => self.clear_away(key, &found, told.is_some()),
             }
@@ -187,7 +187,7 @@ impl Executor {
         let (shared, finder) = (self.shared.clone(), self.shared.finder());
         self.spawn(async move {
             let at = shared.clone();
-            let clearing = until_none_is_left(&rank, move || match is_told {
+            let clearing = kill_until_empty(&rank, move || match is_told {
                 true => finder.kill(key),
                 false => kill_unless_known(&at, &finder, key),
             });
@@ -195,7 +195,7 @@ impl Executor {
         });
     }
 
-    fn leave_alone(&self, key: AttemptKey, found: &OrphanAttempt) {
+    fn release_orphans(&self, key: AttemptKey, found: &OrphanAttempt) {
         let (allocation, attempt, pids) = (key.allocation, key.attempt, found.pids());
         tracing::error!(
             %allocation, attempt, ?pids,

@@ -15,11 +15,11 @@ const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends SIGTERM to the living supervisor, if there is one; returns whether there is.
 pub(in crate::executor) fn signal_supervisor(dir: &AttemptDir) -> Result<bool, RecordError> {
-    tell_supervisor(dir, Signal::TERM)
+    signal_supervisor_process(dir, Signal::TERM)
 }
 
 /// Sends `signal` to the living supervisor, if there is one; returns whether there is.
-pub(in crate::executor) fn tell_supervisor(
+pub(in crate::executor) fn signal_supervisor_process(
     dir: &AttemptDir,
     signal: Signal,
 ) -> Result<bool, RecordError> {
@@ -37,8 +37,8 @@ impl Executor {
     /// A supervisor reads the note on disk after it has taken its lock, so one that starts later needs no signal. If
     /// the note cannot be written, the agent signals the supervisor once it has started. The returned error then means
     /// only that a crash of the agent before that loses the request.
-    pub(in crate::executor) fn ask_to_end(&self, rank: &Rank) -> Result<(), RecordError> {
-        rank.want_end();
+    pub(in crate::executor) fn request_termination(&self, rank: &Rank) -> Result<(), RecordError> {
+        rank.mark_for_termination();
         let noted = rank.dir().request_stop();
         if let Err(error) = &noted {
             self.shared.journal.failed(error);

@@ -61,7 +61,7 @@ impl Executor {
             }
         };
         // Signals on a repeat as well: a previous agent may have ended between the record and the signal.
-        termination::tell_supervisor(&dir, Signal::USR1).map_err(unreadable)?;
+        termination::signal_supervisor_process(&dir, Signal::USR1).map_err(unreadable)?;
         Ok(WalltimeStatus::InForce {
             number: record.number,
             walltime_ms: record.walltime_ms,

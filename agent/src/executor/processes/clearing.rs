@@ -65,7 +65,7 @@ impl ChangeFilter {
 }
 
 /// Calls `kill_left`, which ends the processes that it finds, until it finds none.
-pub(in crate::executor) async fn until_none_is_left(
+pub(in crate::executor) async fn kill_until_empty(
     rank: &impl std::fmt::Display,
     kill_left: impl Fn() -> Result<OrphanProcesses, String> + Clone + Send + 'static,
 ) -> Search {

@@ -348,7 +348,7 @@ async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_ca
 
     let (events, history) = open(folder.path(), "b1", &hand);
     let (trigger, mut triggers) = mpsc::channel(1);
-    events.go_on_later(trigger);
+    events.resume_when_readable(trigger);
     events.began("0.2.0", None);
     history.write().await;
     assert!(triggers.try_recv().is_err());

@@ -207,7 +207,7 @@ impl Journal {
 
     /// Applies the limits: removes events, then the oldest segments, then preimages without a reference.
     fn prune(&mut self) {
-        self.thin_out();
+        self.prune_oldest();
         let mut gone = 0;
         while let Some(rest) = self.segments.get(gone..)
             && rest.len() > 1
@@ -233,7 +233,7 @@ impl Journal {
 
     /// Removes the oldest events beyond their limit, and events in favour of entries while the journal is too large.
     /// Entries of the same segments stay.
-    fn thin_out(&mut self) {
+    fn prune_oldest(&mut self) {
         loop {
             let is_too_much = sum(&self.segments, |segment| segment.events) > self.limits.events
                 || sum(&self.segments, |segment| segment.bytes) > self.limits.bytes;

@@ -76,7 +76,7 @@ pub(super) fn restore(
 impl NodeHistory {
     /// Registers the continuation for a journal that becomes readable later. Numbers and states then come from the
     /// journal, not from the replacement in memory. Only the first registration counts.
-    pub fn goes_on_with(&self, go_on: impl Fn(&Self, Reopened<'_>) + Send + Sync + 'static) {
+    pub fn set_continuation(&self, go_on: impl Fn(&Self, Reopened<'_>) + Send + Sync + 'static) {
         let _ = self.0.resume.set(Resume(Box::new(go_on)));
     }
 

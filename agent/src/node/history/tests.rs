@@ -245,7 +245,7 @@ async fn a_journal_that_could_not_be_read_is_tried_again_and_gone_on_from() {
     let (history, restored) = open(folder.path());
     let machine = Arc::new(Mutex::new(restored.history));
     let goes_on = machine.clone();
-    history.goes_on_with(move |history, reopened| {
+    history.set_continuation(move |history, reopened| {
         let mut machine = goes_on.lock();
         let (restored, events) = reopened.take(history);
         *machine = restored.history;

@@ -108,7 +108,7 @@ mod tests {
     /// features.
     #[test]
     fn a_group_of_generic_netlink_that_was_joined_is_heard() {
-        let heard = std::thread::spawn(hear_a_bridge).join().unwrap();
+        let heard = std::thread::spawn(hear_bridge_messages).join().unwrap();
         if let Err(why) = heard {
             let required = std::env::var("LATTICE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
             assert!(!required, "{why}");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[expect(unsafe_code, reason = "a namespace of this thread's own")]
-    fn hear_a_bridge() -> Result<(), String> {
+    fn hear_bridge_messages() -> Result<(), String> {
         let told = |error: io::Error| error.to_string();
         // SAFETY: only the network namespace is unshared, not the descriptor table.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|errno| errno.to_string())?;

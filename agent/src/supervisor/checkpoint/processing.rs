@@ -132,7 +132,7 @@ impl CheckpointTask {
             let due_at = self.clock.instant(self.timing.due_at());
             let next = tokio::select! {
                 () = ended.cancelled() => {
-                    let outcome = self.last_word(of).await;
+                    let outcome = self.final_outcome(of).await;
                     return self.noting.end(outcome, ended).await;
                 }
                 Some(said) = of.said.recv() => {
@@ -191,7 +191,7 @@ impl CheckpointTask {
         v1::WriteRequest {
             number: self.number(),
             folder: self.of.order.folder(of.rank),
-            timeout_ms: self.timing.gives_up_at().since(self.clock.now()),
+            timeout_ms: self.timing.fails_at().since(self.clock.now()),
             deferrals_left,
             deferral_left_ms,
         }
@@ -312,7 +312,7 @@ impl CheckpointTask {
     }
 
     /// Result after the job has ended. Reports from before the end count.
-    async fn last_word(&mut self, of: &mut Prepared) -> CheckpointOutcome {
+    async fn final_outcome(&mut self, of: &mut Prepared) -> CheckpointOutcome {
         while let Ok(said) = of.said.try_recv() {
             if let (StepResult::End(outcome), reply) = self.hear(of, said).await {
                 answer(reply, Ok(None));

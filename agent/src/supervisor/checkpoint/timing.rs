@@ -101,11 +101,11 @@ impl Timing {
 
     /// Time of the next call of [`Timing::due`].
     pub(super) fn due_at(&self) -> UnixMillis {
-        self.put_off.until.unwrap_or_else(|| self.gives_up_at())
+        self.put_off.until.unwrap_or_else(|| self.fails_at())
     }
 
     /// Time at which the checkpoint fails, without a further extension.
-    pub(super) fn gives_up_at(&self) -> UnixMillis {
+    pub(super) fn fails_at(&self) -> UnixMillis {
         let order = &self.of.order;
         let more = match self.is_extended {
             true => order.extension_ms,

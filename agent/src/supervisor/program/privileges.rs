@@ -14,14 +14,14 @@ const MOST_CAPABILITIES: u32 = 63;
 /// Drops all privileges except those needed to end the job's processes, for good: no program executed from here on can
 /// gain more. Applies to the calling thread only, so each thread of a supervisor calls it.
 pub(in crate::supervisor) fn give_up() {
-    if let Err(error) = keep_what_ending_needs() {
+    if let Err(error) = keep_kill_capability() {
         complain(format_args!(
             "privileges that are not needed could not be dropped: {error}"
         ));
     }
 }
 
-fn keep_what_ending_needs() -> io::Result<()> {
+fn keep_kill_capability() -> io::Result<()> {
     let mut kept = CapabilitySet::KILL;
     if processes_are_hidden() {
         // Without it, processes of other users are not even listed.

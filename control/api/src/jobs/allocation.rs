@@ -249,7 +249,7 @@ impl AllocationRequest {
     /// # Errors
     /// The first field that cannot be read or has an impossible value.
     pub fn into_spec_with(self, known: &RequestContext) -> Result<AllocationSpec, FieldError> {
-        self.check_said()?;
+        self.check_not_empty()?;
         if self.nodes == 0 {
             return Err(at("nodes")("ask for at least 1 node"));
         }

@@ -114,7 +114,7 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Formats a duration in its largest unit, rounded: `19 d`, `5 h`, `3 min`, `40 s`.
-pub fn roughly(ms: u64) -> String {
+pub fn rounded_duration(ms: u64) -> String {
     // Half a minute short of two hours rounds to two hours.
     let (length, unit) = match ms.saturating_add(30_000) / 1_000 {
         s if s >= 2 * 86_400 => (86_400_000, "d"),
@@ -128,8 +128,8 @@ pub fn roughly(ms: u64) -> String {
 /// Formats a time relative to now: `in 19 d`, `3 h ago`.
 pub fn from_now(at: UnixMillis, now: UnixMillis) -> String {
     match at > now {
-        true => format!("in {}", roughly(at.since(now))),
-        false => format!("{} ago", roughly(now.since(at))),
+        true => format!("in {}", rounded_duration(at.since(now))),
+        false => format!("{} ago", rounded_duration(now.since(at))),
     }
 }
 

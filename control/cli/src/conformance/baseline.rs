@@ -328,7 +328,7 @@ fn judged(nodes: Option<&str>) -> String {
     nodes.map_or_else(|| NOT_JUDGED.to_owned(), |nodes| or_dash(Some(nodes)))
 }
 
-fn speaks_for(baseline: &BaselineView) -> String {
+fn applies_to_text(baseline: &BaselineView) -> String {
     let Some(count) = baseline.judged_count else {
         return format!(
             "no node is checked against version {} now",
@@ -407,7 +407,7 @@ async fn show(args: &ShowArgs, connection: &Connection) -> Result<(), Failure> {
             eprintln!("class {class} checks no node: {why}");
         }
     }
-    eprintln!("{}", speaks_for(&found));
+    eprintln!("{}", applies_to_text(&found));
     let versions: Vec<String> = found
         .versions
         .iter()
@@ -493,7 +493,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            speaks_for(&baseline),
+            applies_to_text(&baseline),
             "no node is checked against version 2 now"
         );
         assert_eq!(judged(baseline.differ.as_deref()), "not yet");
@@ -502,7 +502,7 @@ mod tests {
         baseline.differ = Some(String::new());
         baseline.unknown = Some("gpu003".to_owned());
         assert_eq!(
-            speaks_for(&baseline),
+            applies_to_text(&baseline),
             "matches 3 nodes: gpu[001-003]; differ: -; unknown: gpu003"
         );
     }

@@ -9,7 +9,7 @@ use crate::{
 use clap::Args;
 use lattice_api::{
     history::{HistoryEntryView, KeyChangeView},
-    text::{self, read_time, roughly},
+    text::{self, read_time, rounded_duration},
 };
 use lattice_client::HistoryQuery;
 use lattice_quorum_types::UnixMillis;
@@ -124,8 +124,8 @@ impl Centre {
         };
         match at.cmp(&here) {
             std::cmp::Ordering::Equal => "here".to_owned(),
-            std::cmp::Ordering::Less => format!("{} before", roughly(here - at)),
-            std::cmp::Ordering::Greater => format!("{} after", roughly(at - here)),
+            std::cmp::Ordering::Less => format!("{} before", rounded_duration(here - at)),
+            std::cmp::Ordering::Greater => format!("{} after", rounded_duration(at - here)),
         }
     }
 }

@@ -19,7 +19,7 @@ use lattice_replay::{
     report::{Page, PolicySchedule, page},
     run::{self as replay, Decider, Outcome, ReplayOptions, RunError},
     trace::Workload,
-    workload::shake,
+    workload::jitter_submits,
 };
 use serde::Serialize;
 use std::{
@@ -114,7 +114,7 @@ pub fn run(
         .map(|side| side.iter().map(|outcome| outcome.metrics.clone()).collect())
         .collect();
     let rows = compare(&sides);
-    tell_left_out(args, &outcomes);
+    report_dropped_jobs(args, &outcomes);
     let first = outcomes.iter().filter_map(|side| side.first());
     let orders = first.map(|outcome| outcome.order.told());
     let report = Report {
@@ -140,7 +140,7 @@ pub fn run(
 }
 
 /// Reports which policies served fewer jobs than the workload has, with the first reasons.
-fn tell_left_out(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
+fn report_dropped_jobs(args: &CompareArgs, outcomes: &[Vec<Outcome>]) {
     for (policy, side) in args.policies.iter().zip(outcomes) {
         let Some(first) = side.first() else { continue };
         let left = first.metrics.never_started + first.metrics.refused;
@@ -177,7 +177,7 @@ fn outcomes(
         _ => (0..args.seeds).collect(),
     };
     let shaken: Vec<Workload> = (1..args.seeds)
-        .map(|seed| shake(&source.workload, seed.into(), shaken_ms))
+        .map(|seed| jitter_submits(&source.workload, seed.into(), shaken_ms))
         .collect();
     let turns: Vec<(&Decider, u32)> = deciders
         .iter()

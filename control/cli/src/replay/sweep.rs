@@ -21,7 +21,7 @@ use lattice_replay::{
     schedule::SameInstant,
     sweep::{ParetoPoint, Space, Vector, best, pareto},
     trace::Workload,
-    workload::shake,
+    workload::jitter_submits,
 };
 use serde::Serialize;
 use std::{
@@ -131,7 +131,7 @@ pub fn run(args: &SweepArgs, context: Option<&Path>, format: Format) -> Result<E
     let source = Source::open(&args.trace, &args.machine, &args.nodes, context)?;
     let shaken: Vec<Workload> = (1..args.seeds)
         .map(|seed| {
-            shake(
+            jitter_submits(
                 &source.workload,
                 args.seed.wrapping_add(seed.into()),
                 shaken_ms,

@@ -59,7 +59,7 @@ impl Directive {
         format!("{}: {} {}", self.line, self.kind.marker(), self.option)
     }
 
-    fn gives_way_to(&self, flag: &str) -> bool {
+    fn yields_to_flag(&self, flag: &str) -> bool {
         self.given.flag == flag || self.with == Some(flag)
     }
 }
@@ -130,7 +130,7 @@ pub fn read(text: &str, outside: &ScriptContext<'_>) -> Header {
     all.retain(|theirs| {
         !ours
             .iter()
-            .any(|ours| theirs.gives_way_to(&ours.given.flag))
+            .any(|ours| theirs.yields_to_flag(&ours.given.flag))
     });
     all.extend(ours);
     all.sort_by_key(|directive| directive.line);
@@ -146,7 +146,7 @@ pub fn merged(script: &[Directive], said: &CommandLineFlags) -> Vec<String> {
         !said
             .0
             .iter()
-            .any(|given| directive.gives_way_to(&given.flag))
+            .any(|given| directive.yields_to_flag(&given.flag))
     };
     let script = script
         .iter()

@@ -176,7 +176,7 @@ impl BmcHealth {
     }
 
     /// Codes of draining checks that the BMC data does not decide at present.
-    pub(super) const fn untold(&self) -> &BTreeSet<String> {
+    pub(super) const fn undecided_codes(&self) -> &BTreeSet<String> {
         &self.untold
     }
 
@@ -312,7 +312,10 @@ mod tests {
         let table = Table::shipped().unwrap().with_site(site).unwrap();
         let mut wrong = BmcHealth::new(table);
         let both = ["bmc.part_critical", "bmc.system_critical"];
-        assert!(wrong.untold().iter().eq(both), "it was not asked yet");
+        assert!(
+            wrong.undecided_codes().iter().eq(both),
+            "it was not asked yet"
+        );
         for (at, health, is_doubted, untold) in [
             (1_000, Reading::Unsupported, false, &both[..]),
             (2_000, Reading::Present("Critical"), false, &both),
@@ -323,9 +326,9 @@ mod tests {
         ] {
             wrong.answered(UnixMillis(at), &tells(health), is_doubted);
             assert!(
-                wrong.untold().iter().eq(untold),
+                wrong.undecided_codes().iter().eq(untold),
                 "{at}: {:?}",
-                wrong.untold()
+                wrong.undecided_codes()
             );
         }
     }

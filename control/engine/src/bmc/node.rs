@@ -148,7 +148,7 @@ impl Node {
                 limit: why.reading(),
                 ..Power::default()
             },
-            (None, None) => no_power(&self.why_silent(report)),
+            (None, None) => no_power(&self.silence_reason(report)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Node {
         let looked = self.looked(report);
         let next = match self.found(report) {
             Some(found) => self.answered(found, look),
-            None => self.silent(&self.why_silent(report), &self.unread(report), look),
+            None => self.silent(&self.silence_reason(report), &self.unread(report), look),
         };
         (next, looked)
     }
@@ -186,7 +186,7 @@ impl Node {
     /// Result of a reading for this node, compared with the published records. Changes no state.
     pub(super) fn looked(&self, report: &BmcReport) -> RequestedReading {
         let Some(found) = self.found(report) else {
-            let why = self.why_silent(report);
+            let why = self.silence_reason(report);
             return RequestedReading::Silent { why };
         };
         RequestedReading::Read {
@@ -258,7 +258,7 @@ impl Node {
         next
     }
 
-    fn why_silent(&self, report: &BmcReport) -> String {
+    fn silence_reason(&self, report: &BmcReport) -> String {
         match (&report.unselected, &self.selector) {
             (Some(why), _) => why.to_string(),
             (None, Selector::Id(id)) => format!("the BMC serves no system \"{id}\""),
@@ -270,7 +270,7 @@ impl Node {
     fn unread(&self, report: &BmcReport) -> Reading<String> {
         match &report.unselected {
             Some(why) => why.reading(),
-            None => Reading::failed(self.why_silent(report)),
+            None => Reading::failed(self.silence_reason(report)),
         }
     }
 
@@ -369,7 +369,7 @@ impl Node {
             read_at,
             was_asked: self.wrong.was_asked(),
             may_drain: self.wrong.may_drain(),
-            untold: self.wrong.untold().clone(),
+            untold: self.wrong.undecided_codes().clone(),
         }
     }
 

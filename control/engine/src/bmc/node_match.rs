@@ -55,7 +55,7 @@ pub(super) fn whose(system: &SystemName, host: &Identity) -> NodeMatch {
     let vendors = told(&host.vendor).zip(told(&system.vendor));
     let vendor = vendors.map(|(ours, theirs)| family(ours) == family(theirs));
     let products = told(&host.product).zip(told(&system.model));
-    let product = products.and_then(|(ours, theirs)| share_a_model(ours, theirs));
+    let product = products.and_then(|(ours, theirs)| have_common_model(ours, theirs));
     match (vendor, product) {
         // Manufacturer and reseller of a machine may both put their name on it.
         (_, Some(true)) | (Some(true), None) => NodeMatch::Own,
@@ -96,7 +96,7 @@ fn family(vendor: &str) -> String {
 }
 
 /// Whether two products have a model number in common; `None` if one of them contains no model number.
-fn share_a_model(ours: &str, theirs: &str) -> Option<bool> {
+fn have_common_model(ours: &str, theirs: &str) -> Option<bool> {
     let models = |text| -> Vec<String> {
         let has = |word: &String, of: fn(char) -> bool| word.chars().any(of);
         let is_model =

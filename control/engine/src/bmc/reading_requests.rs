@@ -66,7 +66,7 @@ struct PendingReading {
 impl PendingReading {
     /// Whether this reading may answer a request made now; `now` is the present BMC data. A fault that this reading
     /// itself discovered since it was requested must not be confirmed by the same reading.
-    fn is_of_use(&self, now: Option<&Parts>) -> bool {
+    fn is_fresh_enough(&self, now: Option<&Parts>) -> bool {
         let drains = |parts: Option<&Parts>| parts.is_some_and(|p| p.drains_now().next().is_some());
         let is_suspected_by_it = drains(now) && !drains(self.before.as_deref());
         self.is_kept() && !is_suspected_by_it
@@ -146,7 +146,7 @@ impl ReadingRequests {
         };
         let before = told();
         let late = self.late.lock().remove(&key);
-        let underway = match late.filter(|late| late.is_of_use(before.as_deref())) {
+        let underway = match late.filter(|late| late.is_fresh_enough(before.as_deref())) {
             Some(late) => late,
             None => {
                 let (answer, answered) = oneshot::channel();

@@ -166,7 +166,7 @@ impl<'n> Worker<'n> {
             while let Ok(ask) = self.asks.try_recv() {
                 asked.push(ask);
             }
-            if self.is_unheard() && self.renew_password().await {
+            if self.has_unknown_value() && self.renew_password().await {
                 whole_at = Instant::now();
             }
             let waits = confirm_at.is_some_and(|at| Instant::now() < at);
@@ -196,7 +196,7 @@ impl<'n> Worker<'n> {
     }
 
     /// Whether the last reading left a value unknown.
-    fn is_unheard(&self) -> bool {
+    fn has_unknown_value(&self) -> bool {
         self.failures > 0 || self.told == Some(false)
     }
 

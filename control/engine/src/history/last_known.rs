@@ -186,7 +186,7 @@ fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryEr
             let is_heard = match Kind::of(kind.value()) {
                 Kind::Change | Kind::Event | Kind::Unread => true,
                 Kind::Liveness => match events.get((node, number))? {
-                    Some(json) => is_heard(&read_event(node, number, json.value())?.what),
+                    Some(json) => is_contact(&read_event(node, number, json.value())?.what),
                     None => false,
                 },
                 Kind::BmcChange | Kind::BmcTurn | Kind::BmcTask | Kind::BmcLogged | Kind::Note => {
@@ -201,7 +201,7 @@ fn last_heard(store: &HistoryStore, node: &str) -> Result<Option<u64>, HistoryEr
     })
 }
 
-fn is_heard(what: &EventContent) -> bool {
+fn is_contact(what: &EventContent) -> bool {
     let EventContent::Noted(NodeObservation::Liveness { is_alive, late, .. }) = what else {
         return false;
     };

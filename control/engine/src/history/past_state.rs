@@ -48,8 +48,8 @@ pub(super) fn then(
     class: Class,
     at: u64,
 ) -> Result<PastClassState, HistoryError> {
-    let agents = told_by(store, node, class, at, Source::Agent)?;
-    let bmcs = told_by(store, node, class, at, Source::Bmc)?;
+    let agents = state_by_source(store, node, class, at, Source::Agent)?;
+    let bmcs = state_by_source(store, node, class, at, Source::Bmc)?;
     Ok(together(agents, bmcs))
 }
 
@@ -101,7 +101,7 @@ fn together(agents: PastClassState, bmcs: PastClassState) -> PastClassState {
 }
 
 /// State of a class at a time by one source.
-fn told_by(
+fn state_by_source(
     store: &HistoryStore,
     node: &str,
     class: Class,

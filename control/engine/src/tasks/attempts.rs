@@ -288,7 +288,7 @@ async fn compare(
         }
     }
     let suspects = orphans::not_held(&present, node, told);
-    match orphans::still_run(core, node, suspects).await {
+    match orphans::still_reported(core, node, suspects).await {
         Ok(orphans) if orphans.is_empty() => {}
         Ok(orphans) => {
             compared.orphans = orphans.len();
@@ -315,7 +315,7 @@ async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[Attem
         .is_some_and(|reason| reason.ends_with(NOT_HELD));
     if !known {
         let reason = format!("{names} {NOT_HELD}");
-        match faults::keep_out(core, fence.clone(), node, &reason).await {
+        match faults::drain_for_fault(core, fence.clone(), node, &reason).await {
             // A node without a record has no assignments either.
             Ok(()) | Err(ProposeError::Refused(Refusal::UnknownNode { .. })) => {}
             Err(error) => tracing::warn!(%node, %error, "node not drained yet"),

@@ -122,13 +122,13 @@ impl Conformance {
     /// time.
     fn fetched(&mut self) {
         let now = Instant::now();
-        if self.fetches.has_come() {
+        if self.fetches.has_arrivals() {
             let gather = GATHER.max(self.took * GATHER_TIMES).min(PERIOD);
             let at = self.judge_at.unwrap_or(now + gather);
             self.judge_at = Some(at.min(now + gather));
         }
         // No other new fetch is under way, so the judgement need not wait.
-        if self.judge_at.is_some() && !self.fetches.is_anything_new_asked_for() {
+        if self.judge_at.is_some() && !self.fetches.has_new_requests() {
             self.judge_at = Some(now);
         }
     }
@@ -155,7 +155,7 @@ impl Conformance {
         let (Some(found), Some(since)) = (found, self.untold_since) else {
             return;
         };
-        if self.fetches.is_anything_new_asked_for() && now < since + AT_HAND {
+        if self.fetches.has_new_requests() && now < since + AT_HAND {
             self.judge_at = Some(since + AT_HAND);
             return;
         }

@@ -40,7 +40,7 @@ const SPACING: Duration = Duration::from_secs(1);
 const MAX_CALLS: usize = 64;
 
 /// Drains a node for a fault that its agent reported. Nothing is written if the view already shows that reason.
-pub(crate) async fn keep_out(
+pub(crate) async fn drain_for_fault(
     core: &Core,
     fence: Fence,
     node: &NodeId,
@@ -161,7 +161,7 @@ impl Reconciler for Readmit {
             let (core, view, fence) = (self.core.clone(), view.clone(), fence.clone());
             self.asking.insert(node.clone());
             self.asks.spawn(async move {
-                let said = let_in(&core, &view, fence, &node, said).await;
+                let said = check_admission(&core, &view, fence, &node, said).await;
                 (node, said)
             });
         }
@@ -220,7 +220,7 @@ impl Readmit {
 }
 
 /// Queries the node itself, because gossip is not sufficient. Returns the reason written if the node does not pass.
-pub(crate) async fn let_in(
+pub(crate) async fn check_admission(
     core: &Core,
     view: &View,
     fence: Fence,
@@ -308,7 +308,7 @@ mod tests {
         entry
     }
 
-    fn may_come_in(entry: NodeEntry) -> bool {
+    fn is_admissible(entry: NodeEntry) -> bool {
         let nodes = BTreeMap::from([(entry.id.clone(), Arc::new(entry))]);
         let view = View {
             base: BaseView {
@@ -322,26 +322,30 @@ mod tests {
 
     #[test]
     fn a_node_is_asked_when_it_names_no_fault_for_long_enough() {
-        assert!(may_come_in(entry(OWNER, KEPT_OUT_MS, &[])));
-        assert!(may_come_in(entry(OWNER, KEPT_OUT_MS, &["nic.incomplete"])));
-        assert!(!may_come_in(entry(OWNER, KEPT_OUT_MS - 1, &[])));
-        assert!(!may_come_in(entry(
+        assert!(is_admissible(entry(OWNER, KEPT_OUT_MS, &[])));
+        assert!(is_admissible(entry(
+            OWNER,
+            KEPT_OUT_MS,
+            &["nic.incomplete"]
+        )));
+        assert!(!is_admissible(entry(OWNER, KEPT_OUT_MS - 1, &[])));
+        assert!(!is_admissible(entry(
             OWNER,
             KEPT_OUT_MS,
             &["executor.journal"]
         )));
-        assert!(!may_come_in(entry("root", KEPT_OUT_MS, &[])));
+        assert!(!is_admissible(entry("root", KEPT_OUT_MS, &[])));
         let silent = NodeEntry {
             liveness: Liveness::Suspect,
             ..entry(OWNER, KEPT_OUT_MS, &[])
         };
-        assert!(!may_come_in(silent));
+        assert!(!is_admissible(silent));
         let mut held = entry(OWNER, KEPT_OUT_MS, &[]);
         let holder = testing::entry("n1").record.and_then(|record| record.holder);
         if let Some(record) = &mut held.record {
             record.holder = holder;
         }
-        assert!(!may_come_in(held));
+        assert!(!is_admissible(held));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     tasks::activation::Activation,
     view::{NodeEntry, View},
 };
-use audit::{audited, not_told};
+use audit::{audited, unaudited_states};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId,
@@ -195,7 +195,7 @@ impl HistoryEventsTask {
             self.audit_asked_at = Some(tokio::time::Instant::now());
             let is_settled = self.started_at.elapsed() >= SETTLES_AFTER;
             if is_settled && !is_deaf {
-                let found = not_told(&view, known);
+                let found = unaudited_states(&view, known);
                 let notes = found.iter().map(|(node, compared)| TimedObservations {
                     node: node.to_string(),
                     happened: Vec::new(),

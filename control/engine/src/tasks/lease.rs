@@ -226,11 +226,11 @@ impl Lease {
 
     /// Releases the lease, so that another control need not wait for its expiry.
     pub async fn give_back(self: &Arc<Self>, core: &Core) {
-        Self::give_all_back(core, std::slice::from_ref(self)).await;
+        Self::release_all(core, std::slice::from_ref(self)).await;
     }
 
     /// Releases all held leases with one proposal.
-    pub(crate) async fn give_all_back(core: &Core, leases: &[Arc<Self>]) {
+    pub(crate) async fn release_all(core: &Core, leases: &[Arc<Self>]) {
         let held = leases.iter().filter(|lease| lease.fence().is_some());
         let returns = held.map(|lease| {
             lease.set(None);

@@ -27,7 +27,7 @@ pub(crate) async fn of(core: &Core, node: &NodeId) -> Result<Vec<AttemptKey>, Or
         return Ok(Vec::new());
     }
     let present = core.present_view().await?;
-    still_run(core, node, not_held(&present, node, &told)).await
+    still_reported(core, node, not_held(&present, node, &told)).await
 }
 
 /// Lists all attempts of an agent without an acknowledged end.
@@ -38,7 +38,7 @@ pub(crate) async fn list(core: &Core, node: &NodeId) -> Result<Vec<AttemptStatus
 /// Returns the suspects that the agent still reports as running. An attempt that a view newer than the agent's first
 /// answer does not show as held is never held again, because attempt numbers only grow. Such an attempt is therefore an
 /// orphan.
-pub(crate) async fn still_run(
+pub(crate) async fn still_reported(
     core: &Core,
     node: &NodeId,
     suspects: Vec<AttemptKey>,

@@ -151,12 +151,12 @@ async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(),
     // One BMC reading serves both checks.
     let bmc = Bmc::new(core, node, freshness, Cause::Health.owner());
     let health = node_evidence::health::ask(core, &view, node, freshness, &bmc).await;
-    is_fine(health, node, |what| match bmc::is_bmcs(&what) {
+    gate_result(health, node, |what| match bmc::is_bmcs(&what) {
         true => GateError::FaultyByBmc { node: name(), what },
         false => GateError::Faulty { node: name(), what },
     })?;
     let conformance = node_evidence::conformance::ask(core, &view, entry, freshness, &bmc).await;
-    is_fine(conformance, node, |what| GateError::Differs {
+    gate_result(conformance, node, |what| GateError::Differs {
         node: name(),
         what,
     })
@@ -164,7 +164,7 @@ async fn verify(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<(),
 
 /// Maps an answer to the gate's result. An agent that answers that it cannot check counts as unverified, not as
 /// unreachable.
-fn is_fine(
+fn gate_result(
     answer: Result<Answer, AgentError>,
     node: &NodeId,
     drains: impl FnOnce(String) -> GateError,

@@ -320,7 +320,7 @@ impl Schedule {
     }
 
     fn refused(&mut self, of: Of<'_>, refusal: &Refusal, fence: &Fence) {
-        self.heed(refusal, fence);
+        self.handle_refusal(refusal, fence);
         let id = of.placed.id;
         match self.unassigned.refuse(of, refusal, Instant::now()) {
             true => {
@@ -333,7 +333,7 @@ impl Schedule {
     }
 
     /// Handles refusals with consequences beyond the one assignment.
-    fn heed(&mut self, refusal: &Refusal, fence: &Fence) {
+    fn handle_refusal(&mut self, refusal: &Refusal, fence: &Fence) {
         match refusal {
             Refusal::StaleEpoch { .. } => self.lease.is_over(fence.epoch),
             Refusal::Unproven { faults, .. } => self.attestations.refused(faults),
@@ -351,7 +351,7 @@ impl Schedule {
     ) -> Option<(Plan, Vec<PreemptionProposal>)> {
         let (core, vcluster, view) = (self.core.clone(), self.vcluster.clone(), view.clone());
         let turn = core.planning.clone().acquire_owned().await.ok()?;
-        let asides = self.unassigned.asides();
+        let asides = self.unassigned.set_aside_entries();
         let settings = view.settings_of(&vcluster);
         let rules = movement_of(&settings).room;
         self.report_misfits(misfits(&settings));

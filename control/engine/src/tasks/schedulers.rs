@@ -162,7 +162,7 @@ impl Schedulers {
         let (held, free): (Vec<_>, Vec<_>) = leases
             .into_iter()
             .partition(|(_, lease)| lease.epoch().is_some());
-        let later = later(held.len());
+        let later = request_delay(held.len());
         for (name, _) in &free {
             known.entry(name.clone()).or_insert(LeaseState {
                 ask_at: asked_at + later,
@@ -202,7 +202,7 @@ impl Schedulers {
         let gone = asked.iter().filter(|(name, _)| !there.contains_key(name));
         let gone: Vec<_> = gone.map(|(_, lease)| lease.clone()).collect();
         // A lease that is not released expires.
-        let _ = timeout(GIVE_BACK, Lease::give_all_back(&self.core, &gone)).await;
+        let _ = timeout(GIVE_BACK, Lease::release_all(&self.core, &gone)).await;
         said
     }
 
@@ -225,12 +225,12 @@ impl Schedulers {
     /// Releases all leases, so that other controls need not wait for their expiry.
     pub async fn give_back(&self) {
         let leases: Vec<_> = self.leases().into_values().collect();
-        Lease::give_all_back(&self.core, &leases).await;
+        Lease::release_all(&self.core, &leases).await;
     }
 }
 
 /// Time until a lease is requested again. A held lease cannot be taken by another control and must be renewed before it
-/// ends. `later` therefore delays only requests for leases not held.
+/// ends. `request_delay` therefore delays only requests for leases not held.
 fn pause(said: &LeaseReport, is_held: bool, later: Duration) -> Duration {
     match said {
         LeaseReport::Held { .. } => RENEWAL,
@@ -240,7 +240,7 @@ fn pause(said: &LeaseReport, is_held: bool, later: Duration) -> Duration {
 }
 
 /// Delay before a control with `held` leases requests another one.
-fn later(held: usize) -> Duration {
+fn request_delay(held: usize) -> Duration {
     let held = u32::try_from(held).unwrap_or(u32::MAX);
     LATER_FOR_EACH.saturating_mul(held).min(LATER_AT_MOST)
 }

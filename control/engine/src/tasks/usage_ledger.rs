@@ -42,7 +42,7 @@ pub async fn follow(core: Arc<Core>) {
     let mut gpus = Gpus::open(core.usage_ledger.folder());
     loop {
         match Following::begin(&core, &mut gpus).await {
-            Ok(mut following) => following.go_on().await,
+            Ok(mut following) => following.follow_until_mismatch().await,
             Err(error) => tracing::warn!(%error, "usage unreadable, retrying"),
         }
         core.usage_ledger.set(None);
@@ -93,7 +93,7 @@ impl<'a> Following<'a> {
     }
 
     /// Runs until the usage records no longer match the ledger: the cluster was restored from a backup.
-    async fn go_on(&mut self) {
+    async fn follow_until_mismatch(&mut self) {
         let mut activation = Activation::new(&self.core, PERIOD, SPACING);
         let mut asked_at = None;
         loop {

@@ -177,7 +177,7 @@ impl NodeEntry {
             self.was = Some(Arc::new(self.clone()));
         }
         self.seen = None;
-        self.unite_marks();
+        self.merge_marks();
     }
 
     /// A node without any known data.
@@ -251,7 +251,7 @@ impl NodeEntry {
 
     /// Merges the marks of agent and BMC after one of them changed. A class merged with an outdated mark of the agent
     /// is unknown until it is merged again.
-    pub(crate) fn unite_marks(&mut self) {
+    pub(crate) fn merge_marks(&mut self) {
         if self.united.is_empty() {
             self.effective = None;
             return;

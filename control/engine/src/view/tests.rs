@@ -131,12 +131,12 @@ fn what_is_said_of_a_whole_class_goes_by_the_whole() {
         earlier,
     };
     entry.united.insert(Class::Nic, whole);
-    entry.unite_marks();
+    entry.merge_marks();
     assert_eq!(entry.marks()[&Class::Nic], mark(2, 8));
     assert_eq!(entry.earlier().get(&Class::Nic).copied(), earlier);
     // The agent publishes another mark now, so its earlier mark does not belong to the merged record.
     says(&mut entry, true, 3);
-    entry.unite_marks();
+    entry.merge_marks();
     assert_eq!(entry.marks()[&Class::Nic], ClassMark::Incomplete);
     assert_eq!(entry.earlier().get(&Class::Nic), None);
 }
@@ -194,7 +194,7 @@ fn a_bmc_class_that_cannot_be_read_keeps_no_work_away() {
     seen.marks.insert(Class::Bmc, ClassMark::Disabled);
     let unread = MergedMark::unknown(Some(ClassMark::Disabled));
     entry.united.insert(Class::Bmc, unread);
-    entry.unite_marks();
+    entry.merge_marks();
     assert_eq!(entry.facts().health, Health::Degraded);
     assert_eq!(entry.shown_health().0, Health::Unknown);
 }

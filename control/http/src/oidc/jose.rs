@@ -226,7 +226,7 @@ struct Header {
 
 impl<'a> Token<'a> {
     /// Whether a text has the form of a signed token: three parts of base64.
-    pub(super) fn looks_like_one(text: &str) -> bool {
+    pub(super) fn has_token_form(text: &str) -> bool {
         let is_base64 = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
         let parts = text.split('.');
         // The third part of an unsigned token is empty: such a token gets its own error text.

@@ -248,7 +248,7 @@ impl Issuer {
         text: &str,
         now: UnixMillis,
     ) -> Option<Result<Caller, Problem>> {
-        if !Token::looks_like_one(text) {
+        if !Token::has_token_form(text) {
             return None;
         }
         Some(self.judge(text, now).await)
@@ -264,7 +264,7 @@ impl Issuer {
             None => true,
             Some(good) => !good && !token.names_key(),
         };
-        if may_be_newer && self.asks_again(seen).await {
+        if may_be_newer && self.refetch_keys(seen).await {
             signed = self.is_signed(&token)?;
         }
         match signed {
@@ -304,7 +304,7 @@ impl Issuer {
     }
 
     /// Requests the keys and waits for them; `false` if the last such request was too recent.
-    async fn asks_again(&self, mut seen: watch::Receiver<u64>) -> bool {
+    async fn refetch_keys(&self, mut seen: watch::Receiver<u64>) -> bool {
         {
             let mut turn = self.turn();
             let is_due = turn.last.is_none_or(|at| at.elapsed() >= BETWEEN_UNKNOWN);

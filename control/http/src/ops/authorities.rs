@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Start of each authority's time as the issuing one, oldest first. The first authority issues from the beginning;
 /// later ones from their promotion.
-async fn reigns(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
+async fn issuing_periods(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
     let mut reigns: Vec<(UnixMillis, String)> = Vec::new();
     audit::each(core, |entry| match &entry.action {
         AuditAction::AuthorityAdded { pin } if reigns.is_empty() => {
@@ -48,7 +48,7 @@ async fn reigns(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
 /// Certificates have a resolution of one second, and one from the second of a promotion counts for the promoted
 /// authority.
 async fn in_use(core: &Core) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
-    let reigns = reigns(core).await?;
+    let reigns = issuing_periods(core).await?;
     let now = core.now();
     let mut in_use: BTreeMap<String, Vec<Known>> = BTreeMap::new();
     for known in certificates::known(core).await? {

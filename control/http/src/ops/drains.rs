@@ -172,7 +172,7 @@ pub(crate) async fn undrain(
     if skip_gate {
         caller.check_whole(Role::Admin, "undraining without the health gate")?;
         tracing::warn!(by = %caller.name, %node, "node undrained without the health gate");
-    } else if record.is_some_and(|record| goes_back(caller, record)) {
+    } else if record.is_some_and(|record| may_return(caller, record)) {
         gate(core, caller, &node).await?;
     }
     let mut expected = record.map(|record| record.revision);
@@ -206,7 +206,7 @@ fn is_own(caller: &Caller, drain: &DrainReason) -> bool {
 }
 
 /// Whether every reason that keeps the node out of service may be cleared by the caller.
-fn goes_back(caller: &Caller, record: &Node) -> bool {
+fn may_return(caller: &Caller, record: &Node) -> bool {
     !record.drain.is_empty() && record.drain.iter().all(|drain| is_own(caller, drain))
 }
 
@@ -244,12 +244,12 @@ async fn gate(core: &Core, caller: &Caller, node: &NodeId) -> Result<(), Problem
         GateError::Differs { .. } => conflict("still_differs"),
         GateError::Unverified { .. } => conflict("not_verified"),
     };
-    problem.detail.push_str(&what_to_do(&error, node));
+    problem.detail.push_str(&remedy(&error, node));
     Err(problem)
 }
 
 /// Remedy, as the end of a sentence.
-fn what_to_do(error: &GateError, node: &NodeId) -> String {
+fn remedy(error: &GateError, node: &NodeId) -> String {
     const SKIP: &str = "an administrator can undrain it with --skip-gate (skip_gate=true)";
     match error {
         GateError::StillRuns { .. } => "; undrain it again once they are gone".to_owned(),

@@ -5,7 +5,7 @@ mod bmc;
 use super::time;
 use lattice_api::{
     history::{HistoryEntryView, KeyChangeView, NodeEventView},
-    text::roughly,
+    text::rounded_duration,
 };
 use lattice_conformance::{
     ClassMark,
@@ -140,7 +140,7 @@ fn told(event: &Event) -> (String, NodeEventView) {
         parts.count = Some(event.count);
         parts.first_at = event.first_at.map(|at| time(UnixMillis(at)));
         if let Some(first_at) = event.first_at {
-            let over = lattice_api::text::roughly(event.at.saturating_sub(first_at));
+            let over = lattice_api::text::rounded_duration(event.at.saturating_sub(first_at));
             what.push_str(&format!(" in {over}"));
         }
     }
@@ -364,7 +364,7 @@ fn noted(noted: &NodeObservation) -> (String, NodeEventView) {
             reason,
             left_out,
         } => {
-            let mut what = format!("suspect for {}", roughly(*for_ms));
+            let mut what = format!("suspect for {}", rounded_duration(*for_ms));
             if let Some(reason) = reason {
                 what.push_str(&format!(": {reason}"));
             }

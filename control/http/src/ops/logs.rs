@@ -54,7 +54,7 @@ pub(crate) async fn logs(
     let is_to_begin = core::begun(&record, log.rank).is_none() && !record.state.is_terminal();
     if log.follow && is_to_begin && log.rank < record.spec.nodes {
         let (api, name, node) = (api.clone(), caller.name.clone(), node.cloned());
-        let later = async move { once_begun(&api, &name, (place, node), id, log).await };
+        let later = async move { output_after_start(&api, &name, (place, node), id, log).await };
         return Ok(stream::once(later).try_flatten().boxed());
     }
     let chunks = core
@@ -113,7 +113,7 @@ fn log_problem(error: &LogError) -> Problem {
 
 /// Output of a rank once it starts; empty if it never starts. `held` is the stream place of the caller and the node it
 /// counts for.
-async fn once_begun(
+async fn output_after_start(
     api: &Api,
     name: &Arc<str>,
     held: (StreamPlace, Option<NodeId>),

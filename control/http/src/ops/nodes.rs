@@ -170,9 +170,9 @@ pub(crate) async fn inventory(
     let id = node_id(node)?;
     let read = match fresh {
         true => {
-            let looked = read_anew(core, caller, &id).await;
+            let looked = request_reading(core, caller, &id).await;
             let (mut read, _) = looked?;
-            core.unite_inventory(&id, &mut read);
+            core.merge_bmc_inventory(&id, &mut read);
             Ok(read)
         }
         false => core.inventory(&id, ReadingKind::Last).await,
@@ -182,7 +182,7 @@ pub(crate) async fn inventory(
 
 /// Has a node read its hardware now, and reads its BMC, even if the node is off. The returned inventory contains agent
 /// data only.
-async fn read_anew(
+async fn request_reading(
     core: &Core,
     caller: &Caller,
     node: &NodeId,
@@ -218,7 +218,7 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
 pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
     caller.check_role(Role::Operator, "probing again")?;
     let id = node_id(node)?;
-    let (mut read, bmc) = read_anew(core, caller, &id).await?;
+    let (mut read, bmc) = request_reading(core, caller, &id).await?;
     let view = core.view();
     // Agent data is compared with the agent's own announcement; BMC data is reported separately.
     let entry = view.node(&id);
@@ -227,7 +227,7 @@ pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<
     let differs = marks.filter(|(class, mark)| announced(class) != Some(*mark));
     let differs = differs.map(|(class, _)| class.to_string()).collect();
     // The reported classes combine agent and BMC, as everywhere.
-    core.unite_inventory(&id, &mut read);
+    core.merge_bmc_inventory(&id, &mut read);
     Ok(Reprobed {
         node: node.to_owned(),
         fingerprint: view.fingerprint_of(&read).map(|d| d.to_string()),

@@ -65,7 +65,7 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
             let tag = operation.tags.iter().flatten().next();
             let name = tag.zip(operation.operation_id.as_ref());
             operation.operation_id = name.map(|(tag, name)| format!("{tag}_{name}"));
-            tell_problems(operation, writes);
+            add_problem_responses(operation, writes);
         }
         // The wildcard syntax of the router has no meaning outside it.
         document.paths.paths.insert(path.replace("{*", "{"), item);
@@ -94,7 +94,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation
 }
 
 /// Adds the possible errors of an operation. Descriptions given by the operation itself stay.
-fn tell_problems(operation: &mut Operation, writes: bool) {
+fn add_problem_responses(operation: &mut Operation, writes: bool) {
     let parameters = operation.parameters.iter().flatten();
     let is_of_one = parameters
         .clone()

@@ -144,7 +144,7 @@ impl<'a> Holds<'a> {
     }
 
     /// Source and start of the first reservation that keeps a job ending at `end` off one of `nodes`.
-    pub(crate) fn in_the_way(
+    pub(crate) fn blocking_reservation(
         &self,
         nodes: &BitSet,
         end: Option<u64>,

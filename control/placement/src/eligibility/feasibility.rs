@@ -221,7 +221,7 @@ impl Sieve<'_> {
         let may = |_: &NodeId, facts: &NodeFacts| wanted.model(facts);
         let has = format!("has {}", models.join(" or "));
         self.keep("constraints.gpu_models", has, may, |nodes| {
-            it_has(nodes, |facts| match (&facts.gpu_model, facts.gpu_count) {
+            available_text(nodes, |facts| match (&facts.gpu_model, facts.gpu_count) {
                 (Some(model), _) => model.clone(),
                 (None, Some(0)) => "no GPU".to_owned(),
                 (None, _) => "not known".to_owned(),
@@ -236,7 +236,7 @@ impl Sieve<'_> {
         let may = |_: &NodeId, facts: &NodeFacts| wanted.gpus(facts);
         let has = format!("has {least} GPUs");
         self.keep("constraints.gpus_per_node", has, may, |nodes| {
-            it_has(nodes, |facts| match facts.gpu_count {
+            available_text(nodes, |facts| match facts.gpu_count {
                 Some(0) => "no GPU".to_owned(),
                 Some(1) => "1 GPU".to_owned(),
                 Some(count) => format!("{count} GPUs"),
@@ -295,7 +295,7 @@ impl Sieve<'_> {
 }
 
 /// `; it has a (3), b (1)`.
-fn it_has(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> String) -> String {
+fn available_text(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> String) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for (_, facts) in nodes {
         *kinds.entry(kind(facts)).or_default() += 1;

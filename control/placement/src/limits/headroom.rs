@@ -245,12 +245,12 @@ impl<'a> Headroom<'a> {
         if known.changes == changes {
             return Ok(*known);
         }
-        let found = self.find_room(self.path(project)?, changes);
+        let found = self.find_headroom(self.path(project)?, changes);
         self.rooms[project as usize] = found;
         Ok(found)
     }
 
-    fn find_room(&self, path: &[usize], changes: u32) -> PathHeadroom {
+    fn find_headroom(&self, path: &[usize], changes: u32) -> PathHeadroom {
         let rooms = path.iter().enumerate();
         let rooms = rooms.map(|(n, level)| self.room_at(*level, self.used[*level], n == 0));
         let unlimited = PathHeadroom {

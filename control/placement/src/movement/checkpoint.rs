@@ -136,7 +136,7 @@ pub fn decide(input: &Input<'_>, policy: &Policy) -> Decision {
 fn judge(input: &Input<'_>, policy: &Policy) -> Result<(Value, Cost, Trigger), CheckpointObstacle> {
     can_write(input)?;
     let bounds = policy.bounds(input.sensitive);
-    let at_stake_ms = long_enough_since(input, bounds)?;
+    let at_stake_ms = time_since_checkpoint(input, bounds)?;
     not_failed_just_now(input, bounds)?;
     let write_ms = policy
         .write_ms(input)
@@ -170,7 +170,7 @@ fn can_write(input: &Input<'_>) -> Result<(), CheckpointObstacle> {
 
 /// Time since the last checkpoint, or since the start if that is later: progress lost by an earlier run cannot be
 /// saved. A clock that lags counts as no time passed.
-fn long_enough_since(input: &Input<'_>, bounds: Bounds) -> Result<u64, CheckpointObstacle> {
+fn time_since_checkpoint(input: &Input<'_>, bounds: Bounds) -> Result<u64, CheckpointObstacle> {
     let started_at = input.started_at.ok_or(CheckpointObstacle::NotStarted)?;
     let least_ms = bounds.min_interval_ms;
     let ran_ms = input.now.since(started_at);

@@ -214,7 +214,7 @@ fn settle(
         }
     }
     let Some((set, placed)) = best else {
-        return Err(found.why_none(candidates, goal));
+        return Err(found.rejection_reason(candidates, goal));
     };
     let members = set.members(candidates);
     let victim = |c: &&Candidate| Victim {

@@ -26,7 +26,7 @@ impl Contention {
     }
 
     /// Nodes that fit requests with fewer than `count` fitting nodes; each set contains the previous one.
-    pub(crate) fn rarer_than(&self, count: u32) -> &[BitSet] {
+    pub(crate) fn nodes_with_contention_below(&self, count: u32) -> &[BitSet] {
         let rarer = self.counts.partition_point(|known| *known < count);
         &self.wanted[..rarer]
     }

@@ -247,7 +247,7 @@ impl Reading {
                 reference_wait_s: text.reference_wait_s,
                 checkpoint_gb_s: text.checkpoint_gb_s,
             };
-            let policy = match policy.says_nothing() {
+            let policy = match policy.is_default() {
                 true => None,
                 false => self.named(&field, read_policy(&policy)),
             };

@@ -55,7 +55,7 @@ pub fn run(site: &Site, control: &mut dyn Control) -> Report {
     let until = site.scene().until;
     loop {
         let soon = UnixMillis((site.now().0 / SOONEST_MS + 1) * SOONEST_MS);
-        let look_at = match site.has_news() {
+        let look_at = match site.has_changes() {
             true => soon,
             false => looked_at.after(OFTEN_MS).max(soon),
         };
@@ -73,7 +73,7 @@ pub fn run(site: &Site, control: &mut dyn Control) -> Report {
                 if has_settled || looked_at > until.after(DRAIN_MS) {
                     return site.end();
                 }
-                if site.is_hopeless() {
+                if site.has_max_violations() {
                     return site.end();
                 }
             }

@@ -128,7 +128,7 @@ impl Site {
         std::mem::take(&mut self.inner().heard)
     }
 
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_changes(&self) -> bool {
         self.inner().has_news
     }
 
@@ -158,7 +158,7 @@ impl Site {
     }
 
     /// Whether the largest number of reported violations is reached.
-    pub(super) fn is_hopeless(&self) -> bool {
+    pub(super) fn has_max_violations(&self) -> bool {
         self.inner().checks.is_full()
     }
 

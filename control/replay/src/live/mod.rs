@@ -290,7 +290,7 @@ impl<L: Ledger> Serving<'_, L> {
                 has_ended = true;
             }
             if has_ended && !self.outside.is_empty() {
-                self.come_again(now);
+                self.resubmit_refused(now);
             }
             while let Some(job) = jobs.get(next)
                 && job.submit_ms == now
@@ -355,7 +355,7 @@ impl<L: Ledger> Serving<'_, L> {
     }
 
     /// Submits refused jobs again: in order within each project, until one is refused.
-    fn come_again(&mut self, now: u64) {
+    fn resubmit_refused(&mut self, now: u64) {
         let (workload, mut outside) = (self.workload, std::mem::take(&mut self.outside));
         for queue in outside.values_mut() {
             while let Some((place, said)) = queue.front_mut() {

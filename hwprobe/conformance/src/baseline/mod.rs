@@ -184,7 +184,8 @@ impl Expectation {
             why: why.to_owned(),
         };
         // An `earlier` digest that contradicts the mark is ignored.
-        let earlier = earlier.filter(|earlier| mark.is_some_and(|mark| earlier.is_beside(mark)));
+        let earlier =
+            earlier.filter(|earlier| mark.is_some_and(|mark| earlier.is_consistent_with(mark)));
         let (schema, found) = match mark {
             None => return unknown("never seen"),
             Some(ClassMark::Incomplete) => return unknown("incomplete"),

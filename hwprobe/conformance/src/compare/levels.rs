@@ -84,7 +84,9 @@ impl Levels {
 
 /// The earlier digest, if it is consistent with the mark.
 fn beside(mark: ClassMark, earlier: Option<&EarlierDigest>) -> Option<EarlierDigest> {
-    earlier.copied().filter(|earlier| earlier.is_beside(&mark))
+    earlier
+        .copied()
+        .filter(|earlier| earlier.is_consistent_with(&mark))
 }
 
 /// The schemas in order of precedence: each node uses the first that it publishes.

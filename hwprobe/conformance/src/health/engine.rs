@@ -59,7 +59,7 @@ impl Engine {
     /// Reasons of checks that the table no longer has are dropped: a renamed check must not strand a node.
     #[must_use]
     pub fn new(table: Table, mut memory: Memory) -> Self {
-        memory.judge_again(&table);
+        memory.reevaluate(&table);
         Self { table, memory }
     }
 
@@ -95,7 +95,7 @@ impl Engine {
         };
         for (code, check) in &table.checks {
             if let Some(finding) = &check.finding {
-                memory.look_for(code, check, finding, seen, at_ms);
+                memory.apply_finding(code, check, finding, seen, at_ms);
                 continue;
             }
             let Some(wanted) = &check.key else {
@@ -191,7 +191,7 @@ impl Engine {
 impl Memory {
     /// Reevaluates the stored state by `table`, which may have changed. An event unknown to this build (recorded by a
     /// later build) stays unchanged.
-    fn judge_again(&mut self, table: &Table) {
+    fn reevaluate(&mut self, table: &Table) {
         let has_check = |place: &String| {
             let code = place.split_once('@').map_or("", |(code, _)| code);
             table.checks.contains_key(code)
@@ -218,7 +218,14 @@ impl Memory {
     }
 
     /// Applies a finding. Without the finding, its reasons end if the class was read completely in this pass.
-    fn look_for(&mut self, code: &str, check: &Check, wanted: &str, seen: &Inventory, at_ms: u64) {
+    fn apply_finding(
+        &mut self,
+        code: &str,
+        check: &Check,
+        wanted: &str,
+        seen: &Inventory,
+        at_ms: u64,
+    ) {
         let mut found = seen.findings.iter().filter(|f| f.code == wanted);
         if let Some(finding) = found.next() {
             let evidence = finding.detail.chars().take(200).collect();

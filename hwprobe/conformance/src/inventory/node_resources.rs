@@ -46,18 +46,18 @@ impl NodeResources {
         let mut features = std::mem::take(&mut self.features);
         features.extend(other.features);
         *self = Self {
-            gpu_model: self.gpu_model.clone().or_asked(other.gpu_model),
-            gpu_count: self.gpu_count.clone().or_asked(other.gpu_count),
+            gpu_model: self.gpu_model.clone().or_if_disabled(other.gpu_model),
+            gpu_count: self.gpu_count.clone().or_if_disabled(other.gpu_count),
             gpu_memory_bytes: self
                 .gpu_memory_bytes
                 .clone()
-                .or_asked(other.gpu_memory_bytes),
-            memory_bytes: self.memory_bytes.clone().or_asked(other.memory_bytes),
-            sockets: self.sockets.clone().or_asked(other.sockets),
-            cores: self.cores.clone().or_asked(other.cores),
-            threads: self.threads.clone().or_asked(other.threads),
-            numa_nodes: self.numa_nodes.clone().or_asked(other.numa_nodes),
-            rdma_count: self.rdma_count.clone().or_asked(other.rdma_count),
+                .or_if_disabled(other.gpu_memory_bytes),
+            memory_bytes: self.memory_bytes.clone().or_if_disabled(other.memory_bytes),
+            sockets: self.sockets.clone().or_if_disabled(other.sockets),
+            cores: self.cores.clone().or_if_disabled(other.cores),
+            threads: self.threads.clone().or_if_disabled(other.threads),
+            numa_nodes: self.numa_nodes.clone().or_if_disabled(other.numa_nodes),
+            rdma_count: self.rdma_count.clone().or_if_disabled(other.rdma_count),
             features,
         };
     }

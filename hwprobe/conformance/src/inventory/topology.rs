@@ -112,6 +112,6 @@ impl Topology {
         self.nvlinks.extend(other.nvlinks);
         self.pairs.extend(other.pairs);
         self.places.extend(other.places);
-        self.fabric = std::mem::take(&mut self.fabric).or_asked(other.fabric);
+        self.fabric = std::mem::take(&mut self.fabric).or_if_disabled(other.fabric);
     }
 }

@@ -120,7 +120,7 @@ impl<T> Reading<T> {
 
     /// `self`, or `other` if `self` is disabled.
     #[must_use]
-    pub fn or_asked(self, other: Self) -> Self {
+    pub fn or_if_disabled(self, other: Self) -> Self {
         match self {
             Self::Disabled { .. } => other,
             asked => asked,

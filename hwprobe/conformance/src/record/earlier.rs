@@ -22,7 +22,7 @@ impl EarlierDigest {
 
     /// Whether the digest is consistent with `mark`: the mark is complete and has a later schema.
     #[must_use]
-    pub const fn is_beside(&self, mark: &ClassMark) -> bool {
+    pub const fn is_consistent_with(&self, mark: &ClassMark) -> bool {
         match mark {
             ClassMark::Complete { schema, .. } => self.schema < *schema,
             ClassMark::Incomplete | ClassMark::Disabled => false,

@@ -1,7 +1,7 @@
 //! Entries of a BMC log.
 
 use super::page;
-use super::route::{Log, Name, concerned};
+use super::route::{Log, Name, concerned_systems};
 use super::{
     BmcEvent, BmcEventKind, BmcEventSeverity, BmcEventsRead, identity, message, severity, subject,
     when,
@@ -84,7 +84,7 @@ fn entry(value: &Value, path: &ResourcePath, log: &Log, systems: &[Name]) -> Opt
         of: BmcEventKind::Log {
             log: log.name.clone(),
         },
-        systems: concerned(&log.of, systems, origin),
+        systems: concerned_systems(&log.of, systems, origin),
         at,
         severity,
         code,

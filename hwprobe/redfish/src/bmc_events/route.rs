@@ -179,7 +179,11 @@ impl EventListRoute {
 }
 
 /// The systems among `of` that an event with this `origin` concerns: those that contain the origin, else all.
-pub(super) fn concerned(of: &[String], systems: &[Name], origin: Option<&str>) -> Vec<String> {
+pub(super) fn concerned_systems(
+    of: &[String],
+    systems: &[Name],
+    origin: Option<&str>,
+) -> Vec<String> {
     let Some(origin) = origin else {
         return of.to_vec();
     };

@@ -62,7 +62,7 @@ fn names(words: &[String], all: &[&str]) -> bool {
 }
 
 /// Whether one of the words is a component, and not only the clock of one.
-fn names_thing(words: &[String]) -> bool {
+fn names_component(words: &[String]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
         let next = words.get(at + 1);
         is_among(word, THINGS) && !next.is_some_and(|next| is_among(next, CLOCK))
@@ -73,7 +73,7 @@ fn names_thing(words: &[String]) -> bool {
 pub(super) fn is_update_of(text: &str) -> bool {
     let words = words(text);
     let is_versions = words.windows(2).any(|two| two == ["version", "change"]);
-    (names_thing(&words) && (begins(&words, UPDATED) || is_versions))
+    (names_component(&words) && (begins(&words, UPDATED) || is_versions))
         || (names(&words, SETTINGS) && begins(&words, CHANGED))
 }
 

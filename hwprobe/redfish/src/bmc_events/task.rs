@@ -1,6 +1,6 @@
 //! Finished tasks of a BMC.
 
-use super::route::{Name, concerned};
+use super::route::{Name, concerned_systems};
 use super::{
     BmcEvent, BmcEventKind, BmcEventsRead, MOST_NAME_CHARS, identity, message, page, severity,
     subject, time, told,
@@ -97,7 +97,7 @@ fn task(
     Some(BmcEvent {
         list: list.clone(),
         identity: identity(&[path.as_str(), &name, &when]),
-        systems: concerned(&all, systems, target),
+        systems: concerned_systems(&all, systems, target),
         at: at.or(started_at),
         severity: severity(value, &["TaskStatus"]),
         code,

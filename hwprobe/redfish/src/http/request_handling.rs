@@ -24,7 +24,7 @@ impl Bmc {
             after: deadline - began_at,
         })?;
         self.admit()?;
-        let result = self.patiently(&mut line, who, ask, deadline).await;
+        let result = self.wait_as_requested(&mut line, who, ask, deadline).await;
         self.count(&result);
         result
     }
@@ -49,7 +49,7 @@ impl Bmc {
     }
 
     /// Waits as the BMC demanded, if there is enough time.
-    async fn patiently(
+    async fn wait_as_requested(
         &self,
         line: &mut Line,
         who: As,
@@ -97,7 +97,7 @@ impl Bmc {
                 let login = session::login(&account.wire, &account.endpoint, timeout).await?;
                 *line.login(who) = login;
             }
-            let reply = self.once_more_if_reset(line, who, ask, deadline).await?;
+            let reply = self.retry_after_reset(line, who, ask, deadline).await?;
             if reply.status != 401 {
                 return Ok(reply);
             }
@@ -130,7 +130,7 @@ impl Bmc {
     }
 
     /// Repeats a request, once, if the connection ended without an answer and a repetition is harmless.
-    async fn once_more_if_reset(
+    async fn retry_after_reset(
         &self,
         line: &mut Line,
         who: As,

@@ -93,7 +93,7 @@ fn made(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError> {
         200..=299 => {}
         401 | 403 => return Err(denied()),
         // Some BMCs return 400 for a wrong password, and most do for too many sessions.
-        400 if says_unauthorized(&reply) => return Err(denied()),
+        400 if is_unauthorized(&reply) => return Err(denied()),
         400 | 409 | 429 | 503 if endpoint.basic == BasicAuth::AlsoWhenExhausted => {
             return Ok(Login::Basic);
         }
@@ -111,7 +111,7 @@ fn made(endpoint: &Endpoint, reply: Reply) -> Result<Login, FetchError> {
     Ok(Login::Session { token, path })
 }
 
-fn says_unauthorized(reply: &Reply) -> bool {
+fn is_unauthorized(reply: &Reply) -> bool {
     let message = reply.message().to_ascii_lowercase();
     let words = ["unauthorized", "invalidcredential", "login", "password"];
     let is_limit = message.contains("limit") || message.contains("exceed");

@@ -208,7 +208,7 @@ fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
 
 /// Fills identity, facts and cohort of a node without GPUs of another vendor. Usable GPUs are counted; GPUs that should
 /// be usable get an identity.
-pub(super) fn speak_for_node(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
+pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
     let mut driven = Vec::new();
     for (slot, Gpu { function, drive }) in gpus.iter().enumerate() {
         let model = model(root, function);

@@ -123,7 +123,7 @@ pub(super) fn pairs(
             let distance = if seen.present().is_some() {
                 seen
             } else {
-                said.or_asked(seen)
+                said.or_if_disabled(seen)
             };
             push(probed, one, other, distance);
         }
@@ -243,7 +243,7 @@ mod tests {
         let parts = path.split('/').filter(|part| !part.is_empty());
         BusDevice {
             name: path.to_owned(),
-            way: pci::parse_way(parts.map(str::to_owned).collect()),
+            way: pci::parse_path(parts.map(str::to_owned).collect()),
             numa,
         }
     }

@@ -73,7 +73,7 @@ pub fn probe(host: &Host) -> Probed {
     let amd = amd::describe(root, &functions, &switches, &mut probed);
     let amd = amd.present().map_or(&[][..], Vec::as_slice);
     if probed.facts.gpu_count == Reading::Absent && !amd.is_empty() {
-        amd::speak_for_node(root, amd, &mut probed);
+        amd::fill_node_values(root, amd, &mut probed);
     }
     for (slot, gpu) in amd.iter().enumerate() {
         let address = Reading::Present(gpu.function.address.clone());

@@ -107,7 +107,7 @@ pub fn probe(host: &Host) -> Probed {
         let mut identity = identify(root, nic);
         cxi.identify(&mut identity);
         if let Some(serial) = device.present().and_then(|device| device.serial.as_deref()) {
-            identity.serial = identity.serial.or_asked(text::firmware(serial));
+            identity.serial = identity.serial.or_if_disabled(text::firmware(serial));
         }
         probed.identity.nics.push(identity);
     }

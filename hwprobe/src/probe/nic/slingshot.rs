@@ -93,8 +93,8 @@ pub(super) struct Device {
 impl Device {
     /// Adds the identity of the device.
     pub(super) fn identify(&self, identity: &mut NicIdentity) {
-        identity.serial = std::mem::take(&mut identity.serial).or_asked(self.serial.clone());
-        identity.nid = std::mem::take(&mut identity.nid).or_asked(self.nid.clone());
+        identity.serial = std::mem::take(&mut identity.serial).or_if_disabled(self.serial.clone());
+        identity.nid = std::mem::take(&mut identity.nid).or_if_disabled(self.nid.clone());
         if identity.macs.is_empty()
             && let Reading::Present(mac) = &self.mac
         {
@@ -183,24 +183,30 @@ fn keys(nic: &Nic, source: &Source<'_>, planes: &mut Planes<'_>) {
     let loopback = ["port/loopback", "port/0/link/config/loopback"];
     record.put(
         key("loopback"),
-        kernel_word(source, &loopback, "Link loopback"),
+        driver_value(source, &loopback, "Link loopback"),
     );
     // Live state of the link, which depends on cable and switch.
     let state = ["port/link", "port/0/link/state"];
-    vitals.put(key("link_state"), kernel_word(source, &state, "Link state"));
+    vitals.put(
+        key("link_state"),
+        driver_value(source, &state, "Link state"),
+    );
     let speed = ["port/speed", "port/0/link/speed"];
-    vitals.put(key("link_speed"), kernel_word(source, &speed, "Link speed"));
+    vitals.put(
+        key("link_speed"),
+        driver_value(source, &speed, "Link speed"),
+    );
     let retry = ["port/link_layer_retry", "port/0/llr/state"];
     vitals.put(
         key("link_layer_retry"),
-        kernel_word(source, &retry, "Link layer retry"),
+        driver_value(source, &retry, "Link layer retry"),
     );
     let media = ["port/media", "port/0/media/type"];
-    vitals.put(key("media"), kernel_word(source, &media, "Link media"));
+    vitals.put(key("media"), driver_value(source, &media, "Link media"));
 }
 
 /// A value of the driver, in which `off` and `none` are values and not placeholders.
-fn kernel_word(source: &Source<'_>, files: &[&str], field: &str) -> Reading<Value> {
+fn driver_value(source: &Source<'_>, files: &[&str], field: &str) -> Reading<Value> {
     source.get(files, field).map(Value::from)
 }
 

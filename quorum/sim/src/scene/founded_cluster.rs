@@ -107,7 +107,7 @@ impl FoundedCluster {
     }
 
     /// Checks whether the scheduled power cut of this member has happened.
-    pub fn power_went(&self, place: StagePlaces) -> bool {
+    pub fn has_lost_power(&self, place: StagePlaces) -> bool {
         self.world.disks[place].cuts() > 0
     }
 

@@ -101,7 +101,7 @@ pub async fn half_way(stage: &mut FoundedCluster, cut_at: Option<u64>) -> Result
     stage.hear(&[(now.old, now.follows), (now.leads, now.follows)]);
     let is_cut = stage
         .until("it is brought up to date, or ends", |standings| {
-            if stage.power_went(now.follows) {
+            if stage.has_lost_power(now.follows) {
                 return Some(true);
             }
             match standings.get(now.follows)?.as_ref()?.applied {

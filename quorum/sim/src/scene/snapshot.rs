@@ -18,7 +18,7 @@ pub async fn cut_short(stage: &mut FoundedCluster, cut_at: u64) -> Result<(), St
     stage.mend();
     let is_cut = stage
         .until("it is brought up to date, or its power goes", |standings| {
-            if stage.power_went(away) {
+            if stage.has_lost_power(away) {
                 return Some(true);
             }
             let standing = standings.get(away)?.as_ref()?;

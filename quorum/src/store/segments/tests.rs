@@ -244,7 +244,7 @@ async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives
     let state = replica.copy();
     let named = |segment: &&Segment| segment.id == missing[0];
     let segment = state.segments().find(named).unwrap();
-    let reason = replica.segments().wrong_with(segment).unwrap();
+    let reason = replica.segments().absence_reason(segment).unwrap();
     assert_eq!(reason.as_deref(), Some("it is missing"));
     let first = AllocationId(1);
     let asked = Query::Allocation { id: first };

@@ -143,7 +143,7 @@ fn finish(
     let state = end_state(&record, uncounted);
     let of_these = uncounted % ATTEMPT_GAP;
     let skipped = uncounted - of_these;
-    let another = match goes_back_uncounted(&record, uncounted) {
+    let another = match is_requeued_uncounted(&record, uncounted) {
         true => Some(of_these + 1),
         false => (skipped > 0).then_some(of_these),
     };
@@ -188,7 +188,7 @@ fn finish(
 
 /// State of an allocation once its processes are gone. `uncounted` attempts before this one do not count.
 pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState {
-    if goes_back_uncounted(record, uncounted) {
+    if is_requeued_uncounted(record, uncounted) {
         return AllocationState::Pending;
     }
     let attempt = (record.attempt % ATTEMPT_GAP).saturating_sub(uncounted % ATTEMPT_GAP);
@@ -222,7 +222,7 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
 }
 
 /// Whether an allocation is requeued regardless of its requeue policy: no ended rank of this attempt was ever started.
-fn goes_back_uncounted(record: &Allocation, uncounted: u32) -> bool {
+fn is_requeued_uncounted(record: &Allocation, uncounted: u32) -> bool {
     let lost = matches!(
         record.stop,
         Some(StopCause::NodeLost { .. } | StopCause::NodeFault { .. })

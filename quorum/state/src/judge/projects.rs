@@ -38,7 +38,7 @@ pub(super) fn create(
     let parent = path.parent().map(|up| tree.require(&up)).transpose()?;
     check_administers(case, path)?;
     check_fields(path, admins, description)?;
-    if let Some(taken) = tree.namesake(path) {
+    if let Some(taken) = tree.project_with_name(path) {
         return Err(Refusal::ProjectExists {
             path: taken.clone(),
         });
@@ -101,7 +101,7 @@ fn unanswered(
 }
 
 /// The parent of a deleted project, if it is no longer overcommitted without that project.
-fn mended_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
+fn fits_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
     let parent = case.state.tree.get(&gone.record.path.parent()?)?;
     let record = &parent.record;
     let mut sums = parent.child_limits;
@@ -200,7 +200,7 @@ pub(super) fn delete(case: Case<'_>, path: &ProjectPath) -> Result<Verdict, Refu
     if case.state.budgets.contains_key(path) {
         changes.push(Change::DeleteBudget(path.clone()));
     }
-    changes.extend(mended_without(case, entry));
+    changes.extend(fits_without(case, entry));
     Ok(Verdict::done(audited(case, action, changes)))
 }
 

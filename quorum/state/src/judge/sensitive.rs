@@ -26,7 +26,7 @@ pub(super) fn without_claims<'a>(
         node: node.clone(),
         fault: ProofFault::NoAttestation,
     };
-    Refusal::where_unproven(id, nodes.map(fault).collect())
+    Refusal::refuse_unproven(id, nodes.map(fault).collect())
 }
 
 /// Rejects attestations that are of another node, outdated, or contradict a baseline.
@@ -35,7 +35,7 @@ pub(super) fn check(
     id: AllocationId,
     nodes: &[AttestedNode],
 ) -> Result<(), Refusal> {
-    Refusal::where_unproven(id, faults(case, nodes))
+    Refusal::refuse_unproven(id, faults(case, nodes))
 }
 
 /// Rejects malformed attestations.
@@ -53,7 +53,8 @@ pub(super) fn asked_of(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
     let baselines = Baselines::of(case);
     let mut asked = BTreeSet::new();
     for AttestedNode { expected, proof } in nodes {
-        let speaking = baselines.speaking(&expected.node, proof.attestation.cohort.as_ref());
+        let speaking =
+            baselines.applicable_baselines(&expected.node, proof.attestation.cohort.as_ref());
         for (baseline, rule) in speaking.into_values().flatten() {
             if rule.sensitive == Sensitive::Strict {
                 asked.insert((&baseline.name, baseline.version));
@@ -129,7 +130,7 @@ impl<'a> Baselines<'a> {
 
     fn check(&self, node: &NodeId, proof: &Proof, found: &mut impl FnMut(ProofFault)) {
         let cohort = proof.attestation.cohort.as_ref();
-        let speaking = self.speaking(node, cohort);
+        let speaking = self.applicable_baselines(node, cohort);
         if cohort.is_none() {
             // A baseline that names the node takes precedence over one that selects it by cohort.
             let of_cohorts = self.of_cohorts().into_iter();
@@ -171,7 +172,7 @@ impl<'a> Baselines<'a> {
     }
 
     /// Most specific baselines that apply to each class of a node.
-    fn speaking(
+    fn applicable_baselines(
         &self,
         node: &NodeId,
         cohort: Option<&Cohort>,

@@ -82,7 +82,7 @@ pub struct Credit {
 
 impl Credit {
     /// Checks whether two credits have the same content, independent of their times.
-    pub fn says_same(&self, other: &Self) -> bool {
+    pub fn has_same_content(&self, other: &Self) -> bool {
         let of = |credit: &Self| (credit.gpu, credit.node, credit.downscaled);
         of(self) == of(other) && self.paused == other.paused
     }

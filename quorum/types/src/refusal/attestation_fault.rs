@@ -109,7 +109,7 @@ impl Refusal {
     ///
     /// # Errors
     /// [`Refusal::Unproven`].
-    pub fn where_unproven(id: AllocationId, mut faults: Vec<Unproven>) -> Result<(), Self> {
+    pub fn refuse_unproven(id: AllocationId, mut faults: Vec<Unproven>) -> Result<(), Self> {
         match first_of(&mut faults) {
             None => Ok(()),
             Some(more) => Err(Self::Unproven { id, faults, more }),

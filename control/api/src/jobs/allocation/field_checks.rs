@@ -10,14 +10,14 @@ fn empty(field: &'static str) -> FieldError {
 impl AllocationRequest {
     /// Rejects texts that are given but empty. In a script an empty text usually comes from an unset variable; treating
     /// it as left out would silently drop a condition.
-    pub(super) fn check_said(&self) -> Result<(), FieldError> {
-        self.unsaid()
+    pub(super) fn check_not_empty(&self) -> Result<(), FieldError> {
+        self.empty_fields()
             .next()
             .map_or(Ok(()), |field| Err(empty(field)))
     }
 
     /// Returns the fields that are given and empty.
-    fn unsaid(&self) -> impl Iterator<Item = &'static str> + '_ {
+    fn empty_fields(&self) -> impl Iterator<Item = &'static str> + '_ {
         let checkpoint = self.checkpoint.as_ref();
         let scale = self.scale.as_ref();
         let texts = [
@@ -71,7 +71,7 @@ impl AllocationRequest {
         let mut rest = self.clone();
         let mut faults = Vec::new();
         // Dependencies may name array elements, which only the server can resolve to numbers.
-        match rest.unsaid().find(|field| *field == "dependency") {
+        match rest.empty_fields().find(|field| *field == "dependency") {
             Some(field) => faults.push(empty(field)),
             None => faults.extend(rest.named().err()),
         }

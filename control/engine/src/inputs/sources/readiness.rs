@@ -59,7 +59,7 @@ impl Readiness {
             if now >= tick {
                 tick = now + self.tick;
                 self.publish(core, &mut turns);
-                turns.follow(&who_waits(core), now);
+                turns.follow(&waiting_allocations(core), now);
                 if let Some(kept_back) = lines.over(now) {
                     tracing::warn!(
                         kept_back,
@@ -139,7 +139,7 @@ impl Readiness {
 }
 
 /// Pending allocations that do not state the fraction of their ready data themselves.
-fn who_waits(core: &Core) -> BTreeSet<AllocationId> {
+fn waiting_allocations(core: &Core) -> BTreeSet<AllocationId> {
     let view = core.view();
     let waits = |a: &&Arc<Allocation>| {
         a.state == AllocationState::Pending && a.spec.demand.data_ready_ppm.is_none()

@@ -61,7 +61,7 @@ impl Cause {
     }
 
     /// Whether a drain decided under baseline set `number` is still wanted.
-    pub(super) fn still_wanted(
+    pub(super) fn is_drain_current(
         self,
         bmcs: &Readings,
         now: &View,

@@ -167,7 +167,7 @@ impl AutoDrain {
         !self.brake.is_held(view)
             && heard
                 .cause
-                .still_wanted(&self.core.bmc, view, heard.number, node)
+                .is_drain_current(&self.core.bmc, view, heard.number, node)
     }
 
     /// Whether draining this node would exceed the budget.

@@ -280,7 +280,7 @@ impl Checkpoints {
             .collect();
         for (id, number, extended) in late {
             let policy = policy_of(view, id);
-            let may_go_on = !extended && self.is_at_it(id, number, now, &policy);
+            let may_go_on = !extended && self.is_being_written(id, number, now, &policy);
             let command = match may_go_on {
                 true => Command::ExtendCheckpoint {
                     id,
@@ -299,7 +299,13 @@ impl Checkpoints {
     }
 
     /// Whether every requested rank has recently reported that it is writing or has deferred the checkpoint.
-    fn is_at_it(&self, id: AllocationId, number: u32, now: UnixMillis, policy: &Policy) -> bool {
+    fn is_being_written(
+        &self,
+        id: AllocationId,
+        number: u32,
+        now: UnixMillis,
+        policy: &Policy,
+    ) -> bool {
         let of_it = |part: &&Part| part.key.allocation == id && part.number == number;
         let mut parts = self.parts.keys().filter(of_it).peekable();
         parts.peek().is_some()

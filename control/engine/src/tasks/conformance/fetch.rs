@@ -128,12 +128,12 @@ impl Fetches {
     }
 
     /// Whether anything arrived that was not taken yet.
-    pub(super) fn has_come(&self) -> bool {
+    pub(super) fn has_arrivals(&self) -> bool {
         self.records > 0 || !self.documents.is_empty()
     }
 
     /// Whether an item is queued or being fetched that was not fetched in vain before.
-    pub(super) fn is_anything_new_asked_for(&self) -> bool {
+    pub(super) fn has_new_requests(&self) -> bool {
         let mut asked_for = self.asked_for.keys();
         asked_for.any(|wanted| !self.in_vain.contains_key(wanted))
     }

@@ -116,7 +116,7 @@ async fn who_gossips_nothing_is_what_it_was() {
         earlier: None,
     };
     unheard.united = BTreeMap::from([(Class::Bmc, of_bmc)]);
-    unheard.unite_marks();
+    unheard.merge_marks();
     let was = recall(&world.core, &unheard).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
@@ -243,14 +243,14 @@ async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_an
         fetches.ask(&world.core.view(), &missing);
         fetches.is_under_way()
     };
-    assert!(ask(&mut fetches) && fetches.is_anything_new_asked_for());
+    assert!(ask(&mut fetches) && fetches.has_new_requests());
     fetches.next().await;
     assert!(!ask(&mut fetches), "it was just asked for");
     // Whatever else changes.
     registers(&world, "b");
     assert!(!ask(&mut fetches));
     world.calls_it(lattice_placement::Liveness::Unreachable);
-    assert!(ask(&mut fetches) && !fetches.is_anything_new_asked_for());
+    assert!(ask(&mut fetches) && !fetches.has_new_requests());
     fetches.next().await;
     assert!(!ask(&mut fetches));
     let seen = GossipedNode::before(BTreeMap::from([(Class::Nic, nic().state().mark())]));

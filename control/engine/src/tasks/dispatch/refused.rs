@@ -77,7 +77,9 @@ pub(super) async fn act(
     let cause = if is_fault_of_node(&core.view(), &target.node, refused) {
         let reason = sanitize::shortened(refused.to_string());
         // Drain first, or the allocation would receive the same node again.
-        if let Err(error) = faults::keep_out(core, fence.clone(), &target.node, &reason).await {
+        if let Err(error) =
+            faults::drain_for_fault(core, fence.clone(), &target.node, &reason).await
+        {
             tracing::warn!(node = %target.node, %error, "node not drained yet; the launch is tried again");
             return;
         }
@@ -129,7 +131,7 @@ async fn other_boot(
     let named = boots.named(node, now, at);
     if named > MAX_BOOTS {
         let reason = format!("it named {named} boots within {BOOTS_WITHIN:?}, {now} at last");
-        if let Err(error) = faults::keep_out(core, fence.clone(), node, &reason).await {
+        if let Err(error) = faults::drain_for_fault(core, fence.clone(), node, &reason).await {
             tracing::warn!(%node, %error, "node not drained yet; the launch is tried again");
             return;
         }

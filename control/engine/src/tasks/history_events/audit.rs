@@ -98,7 +98,7 @@ fn noted(entry: &AuditEntry) -> NodeObservation {
 
 /// New states of nodes to which a baseline applies although no audit entry named them: they joined, or their cohort
 /// became available, after the baseline was set.
-pub(super) fn not_told(view: &View, known: &RecordedState) -> BTreeMap<NodeId, Compared> {
+pub(super) fn unaudited_states(view: &View, known: &RecordedState) -> BTreeMap<NodeId, Compared> {
     let mut found = BTreeMap::new();
     for node in view.nodes.values().filter(|node| node.record.is_some()) {
         let Some(compared) = known.nodes.get(&node.id) else {

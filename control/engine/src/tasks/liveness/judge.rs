@@ -97,7 +97,7 @@ impl Count {
     }
 
     /// Whether this control is probably cut off: at least two nodes, and at least half of all, are silent at once.
-    fn tells_of_us(self) -> bool {
+    fn suggests_isolation(self) -> bool {
         self.silent >= 2 && self.silent * 2 >= self.all
     }
 }
@@ -119,8 +119,8 @@ pub(super) fn judge_all<'a>(
     let judged = answers.map(|(id, known)| {
         let cell = cells.get(known.cell.as_str()).copied().unwrap_or_default();
         let isolated = IsolationSuspicion {
-            from_all: cluster.tells_of_us(),
-            from_cell: cell.tells_of_us(),
+            from_all: cluster.suggests_isolation(),
+            from_cell: cell.suggests_isolation(),
         };
         (id.clone(), judge(known, isolated, thresholds, now))
     });

@@ -107,7 +107,7 @@ impl Pings {
         loop {
             tokio::select! {
                 _ = tick.tick() => {
-                    self.forgive_own_stall(Instant::now());
+                    self.extend_after_stall(Instant::now());
                     self.reconcile();
                 }
                 // A node seen for the first time, or at another address, is pinged at once.
@@ -133,7 +133,7 @@ impl Pings {
 
     /// Extends the last answers by the time for which this process did not run: silence during that time does not
     /// count.
-    fn forgive_own_stall(&mut self, now: Instant) {
+    fn extend_after_stall(&mut self, now: Instant) {
         let gap = self.last_tick.map_or(TICK, |last| now - last);
         self.last_tick = Some(now);
         if gap > TICK * 2 {

@@ -146,12 +146,12 @@ impl<'c> Bmc<'c> {
             }
             (Some(now), _) => Answer::Unknown(format!("{NAMES}{now}; {}", BmcReadingOutcome::ONCE)),
             (None, Some(stood)) => {
-                let why = told.why_not_over();
+                let why = told.open_fault_reason();
                 Answer::Unknown(format!("{NAMES}{stood}; {why}{}", told.age()))
             }
             (None, None) => match was_named {
-                Some(named) if !told.tells_of(named) => {
-                    let why = told.why_not_over();
+                Some(named) if !told.covers_fault(named) => {
+                    let why = told.open_fault_reason();
                     Answer::Unknown(format!("{NAMES}{named}{LATER}{why}"))
                 }
                 _ => Answer::Fine,
@@ -165,7 +165,7 @@ impl BmcReadingOutcome {
 
     /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their
     /// number is written; then the reading must cover all checks.
-    fn tells_of(&self, named: &str) -> bool {
+    fn covers_fault(&self, named: &str) -> bool {
         let untold = &self.parts.untold;
         let is_one = !named.contains("; and ");
         let code = named.split(' ').next().unwrap_or_default();
@@ -180,7 +180,7 @@ impl BmcReadingOutcome {
     }
 
     /// Why an earlier fault is not over although the BMC no longer reports it.
-    fn why_not_over(&self) -> &str {
+    fn open_fault_reason(&self) -> &str {
         match &self.outdated {
             Some(why) => why,
             None if !self.unconfirmed.is_empty() => Self::ONCE,

@@ -67,7 +67,7 @@ impl Prometheus {
     async fn of(world: &World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        world.core.reads_metrics_from(Metrics::at(&base));
+        world.core.set_metrics_source(Metrics::at(&base));
         let value = Arc::new(Mutex::new("NaN".to_owned()));
         let more = Arc::new(Notify::new());
         let (said, late) = (value.clone(), more.clone());

@@ -200,7 +200,7 @@ impl Schedule {
             }
         };
         tracing::info!(%id, %refusal, "allocation with reserved nodes not assigned yet");
-        self.heed(&refusal, fence);
+        self.handle_refusal(&refusal, fence);
         match self.promised_refused.lasts(id, &refusal, Instant::now()) {
             true => Err(format!("the quorum refuses it repeatedly: {refusal}")),
             false => Ok(()),

@@ -111,7 +111,7 @@ impl Unassigned {
     }
 
     /// All entries, each with whether it is set aside and therefore hidden from the planner.
-    pub(super) fn asides(&self) -> BTreeMap<AllocationId, bool> {
+    pub(super) fn set_aside_entries(&self) -> BTreeMap<AllocationId, bool> {
         let known = self.0.iter();
         known
             .map(|(id, known)| (*id, known.aside.is_some()))

@@ -95,10 +95,10 @@ async fn a_lease_that_is_granted_after_its_vcluster_went_is_given_back() {
 
 #[test]
 fn who_has_more_asks_later_within_a_bound() {
-    assert_eq!(later(0), Duration::ZERO);
-    assert!(later(1) < later(3));
-    assert_eq!(later(50), LATER_AT_MOST);
-    assert_eq!(later(usize::MAX), LATER_AT_MOST);
+    assert_eq!(request_delay(0), Duration::ZERO);
+    assert!(request_delay(1) < request_delay(3));
+    assert_eq!(request_delay(50), LATER_AT_MOST);
+    assert_eq!(request_delay(usize::MAX), LATER_AT_MOST);
 }
 
 /// Leases last 6 s, and a control must stop acting half a second before their end: three renewals may fail.
@@ -113,7 +113,7 @@ async fn what_is_held_is_renewed_soon_after_a_renewal_failed_however_much_that_i
         control.round(&mut known).await;
         sleep(ROUND).await;
     }
-    assert_eq!(later(names.len()), LATER_AT_MOST);
+    assert_eq!(request_delay(names.len()), LATER_AT_MOST);
     sleep(RENEWAL).await;
     world.loses_answers(true);
     control.round(&mut known).await;

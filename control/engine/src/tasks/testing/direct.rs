@@ -258,7 +258,7 @@ async fn what_a_node_writes_at_length_is_cut_before_it_is_proposed() {
 async fn a_gate_that_says_it_differently_each_time_writes_once() {
     let world = World::new();
     let node = id(NODE);
-    faults::keep_out(&world.core, world.fence.clone(), &node, "no journal")
+    faults::drain_for_fault(&world.core, world.fence.clone(), &node, "no journal")
         .await
         .unwrap();
     let mut said = None;
@@ -269,7 +269,7 @@ async fn a_gate_that_says_it_differently_each_time_writes_once() {
         world.says.lock().unwrap().gate = Err(GateFailed { reason });
         let before = world.commands();
         let view = world.core.view();
-        said = faults::let_in(&world.core, &view, world.fence.clone(), &node, said).await;
+        said = faults::check_admission(&world.core, &view, world.fence.clone(), &node, said).await;
         written.push(world.commands() - before);
     }
     assert_eq!(written, [1, 0, 0, 0]);
@@ -277,7 +277,7 @@ async fn a_gate_that_says_it_differently_each_time_writes_once() {
     assert!(reason.contains("0 seconds past"), "{reason}");
     world.says.lock().unwrap().gate = Ok(());
     let view = world.core.view();
-    faults::let_in(&world.core, &view, world.fence.clone(), &node, said).await;
+    faults::check_admission(&world.core, &view, world.fence.clone(), &node, said).await;
     assert!(world.node().is_assignable());
 }
 
@@ -286,7 +286,7 @@ async fn a_gate_that_says_it_differently_each_time_writes_once() {
 async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
     let world = World::new();
     let node = id(NODE);
-    faults::keep_out(&world.core, world.fence.clone(), &node, "no journal")
+    faults::drain_for_fault(&world.core, world.fence.clone(), &node, "no journal")
         .await
         .unwrap();
     world.fold();
@@ -297,7 +297,7 @@ async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
         reason: Some(fault),
         expected: None,
     });
-    faults::let_in(&world.core, &view, world.fence.clone(), &node, None).await;
+    faults::check_admission(&world.core, &view, world.fence.clone(), &node, None).await;
     let owners: Vec<String> = world.node().drain.into_iter().map(|d| d.owner).collect();
     assert_eq!(owners, [faults::OWNER, "root"]);
 }

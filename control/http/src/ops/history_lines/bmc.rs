@@ -1,7 +1,7 @@
 //! BMC log entries and tasks, as text and as fields.
 
 use super::time;
-use lattice_api::{history::NodeEventView, text::roughly};
+use lattice_api::{history::NodeEventView, text::rounded_duration};
 use lattice_engine::history::ReportedBmcEvent;
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{BmcEventKind, BmcEventSeverity};
@@ -37,7 +37,9 @@ pub(super) fn did(did: &ReportedBmcEvent) -> (String, NodeEventView) {
             parts.first_at = started_at.map(at);
             let took = started_at.zip(deed.at).and_then(|(a, b)| b.checked_sub(a));
             let took = took.filter(|took| *took > 0);
-            let took = took.map_or_else(String::new, |took| format!(" in {}", roughly(took)));
+            let took = took.map_or_else(String::new, |took| {
+                format!(" in {}", rounded_duration(took))
+            });
             let name = some(name).unwrap_or_else(|| "a task".to_owned());
             format!("{name}: {state}{took}")
         }
@@ -57,7 +59,10 @@ pub(super) fn did(did: &ReportedBmcEvent) -> (String, NodeEventView) {
         parts.first_at = did.first_at.map(at);
         what.push_str(&format!(" x{}", did.count));
         if let Some((first, last)) = did.first_at.zip(deed.at) {
-            what.push_str(&format!(" in {}", roughly(last.saturating_sub(first))));
+            what.push_str(&format!(
+                " in {}",
+                rounded_duration(last.saturating_sub(first))
+            ));
         }
     }
     if did.left_out > 0 {

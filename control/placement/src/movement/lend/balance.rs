@@ -222,7 +222,7 @@ impl<'a> LendingBalance<'a> {
     }
 
     /// How `owner` gets nodes back from a job, by when, and at which cost.
-    pub(super) fn way_back(
+    pub(super) fn return_path(
         &self,
         from: AllocationId,
         owner: usize,
@@ -268,7 +268,7 @@ impl<'a> LendingBalance<'a> {
                 gain: count(&nodes),
                 promised: u32::try_from(promised).unwrap_or(u32::MAX),
                 nodes: self.held.get(&holder).map_or(0, |held| count(held)),
-                cost: self.way_back(holder, owner).2,
+                cost: self.return_path(holder, owner).2,
             };
             (nodes, item)
         };

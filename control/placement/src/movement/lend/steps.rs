@@ -254,7 +254,7 @@ impl LendingSteps {
         moves.returns = returns.into_iter().filter_map(go_home).collect();
         let reclaim =
             |((from, owner), nodes): ((AllocationId, usize), Vec<(usize, AllocationId)>)| {
-                let (how, back_by, cost) = ledger.way_back(from, owner);
+                let (how, back_by, cost) = ledger.return_path(from, owner);
                 let (_, home, borrower) = ledger.tell(nodes.first()?.0)?;
                 let mut names: Vec<_> = nodes
                     .iter()

@@ -78,14 +78,14 @@ impl Cost {
         Self {
             checkpoint: gpu_s(work.saved_after_ms()),
             recompute: gpu_s(recompute),
-            completion: gpu_s(had_ms(work, running, now)) * completion(work, running, now),
+            completion: gpu_s(run_time_ms(work, running, now)) * completion(work, running, now),
         }
     }
 }
 
 /// Run time so far, as the walltime counts it. Without a walltime, the whole time of this attempt counts. The view has
 /// the walltime that was left when the attempt began.
-fn had_ms(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> u64 {
+fn run_time_ms(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> u64 {
     let in_this = match (running.walltime_ms, running.ends_at) {
         (Some(left), Some(end)) => left.saturating_sub(end.since(now)),
         _ => now.since(work.since),
@@ -99,7 +99,7 @@ fn completion(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> f64
         return 0.0;
     };
     let walltime = work.ran_before_ms.saturating_add(left).max(1);
-    let used = had_ms(work, running, now) as f64 / walltime as f64;
+    let used = run_time_ms(work, running, now) as f64 / walltime as f64;
     match used {
         _ if used < JUST_BEGUN => 0.0,
         _ if used > NEARLY_DONE => 1.0,

@@ -134,7 +134,11 @@ pub(super) struct SearchResult {
 
 impl SearchResult {
     /// Reason why there is no set that the solver accepts.
-    pub(super) fn why_none(&self, candidates: &[Candidate], goal: &SearchGoal) -> NoVictims {
+    pub(super) fn rejection_reason(
+        &self,
+        candidates: &[Candidate],
+        goal: &SearchGoal,
+    ) -> NoVictims {
         if !self.sets.is_empty() {
             let tried = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
             return NoVictims::NotFound { tried };
@@ -247,7 +251,7 @@ impl Walk<'_> {
 fn promising(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut places: Vec<usize> = (0..candidates.len()).collect();
     if places.len() > ALL_OF {
-        places = not_outdone(candidates, goal);
+        places = undominated(candidates, goal);
     }
     if places.len() > MOST {
         places = of_each_size(candidates, goal, &places);
@@ -256,7 +260,7 @@ fn promising(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
 }
 
 /// Candidates for which fewer than three others are at least as good in every respect.
-fn not_outdone(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
+fn undominated(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut cheapest_first: Vec<usize> = (0..candidates.len()).collect();
     let by_cost = |a: &usize, b: &usize| {
         let total = |place: &usize| candidates[*place].cost.total();
@@ -268,7 +272,7 @@ fn not_outdone(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     // A dropped candidate is matched by three kept ones, so it need not be compared with later ones.
     for place in cheapest_first {
         let c = &candidates[place];
-        let outdoes = |other: &&usize| is_as_good(&candidates[**other], c, goal);
+        let outdoes = |other: &&usize| dominates(&candidates[**other], c, goal);
         if left.iter().filter(outdoes).take(most).count() < most {
             left.push(place);
         }
@@ -278,7 +282,7 @@ fn not_outdone(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
 }
 
 /// Whether `a`, which costs no more, can replace `b` in any set.
-fn is_as_good(a: &Candidate, b: &Candidate, goal: &SearchGoal) -> bool {
+fn dominates(a: &Candidate, b: &Candidate, goal: &SearchGoal) -> bool {
     let mut kinds = a.gains.iter().zip(&b.gains).zip(&goal.short);
     a.class <= b.class && a.burst >= b.burst && kinds.all(|((a, b), short)| a >= b.min(short))
 }

@@ -146,7 +146,7 @@ impl ScaleState {
                 ..Self::default()
             };
         }
-        self.turn_back(input.now, policy);
+        self.clamp_future_times(input.now, policy);
         alerts.extend(self.see(input, policy));
         Ok(())
     }
@@ -173,7 +173,7 @@ impl ScaleState {
     }
 
     /// Corrects times in the future: a clock that was ahead would otherwise block every decision.
-    fn turn_back(&mut self, now: UnixMillis, policy: &ScalePolicy) {
+    fn clamp_future_times(&mut self, now: UnixMillis, policy: &ScalePolicy) {
         if self.samples.iter().any(|sample| sample.at > now) {
             self.samples.clear();
         }

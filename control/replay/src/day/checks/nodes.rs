@@ -179,7 +179,7 @@ impl Checks {
         };
         let is_broken = all.len() < wanted || all.iter().any(is_lost) || all.iter().any(hangs);
         let is_withdrawn = matches!(envelope.command, Command::WithdrawPromise { .. })
-            && (is_broken || is_of_no_use(state, envelope, to, &all));
+            && (is_broken || is_unusable(state, envelope, to, &all));
         if !(is_kept || is_out || is_over || is_withdrawn) {
             let what = format!("{} is promised no more to {to}, which waits", node.id);
             self.add(now, what);
@@ -272,7 +272,7 @@ impl Checks {
 
 /// Whether the nodes are of no use to the allocation: an assignment in a copy of the state would exceed a limit or
 /// conflict with a reservation.
-fn is_of_no_use(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
+fn is_unusable(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
     let expected = |node: &&Node| {
         let present = state.node(&node.id)?;
         Some(ExpectedNode {

@@ -2,7 +2,7 @@
 
 use super::{
     PendingRecords, WaitStanding,
-    dependency_standing::{DependencyVerdict, goes_by_index, met},
+    dependency_standing::{DependencyVerdict, is_by_index, met},
 };
 use crate::judge::array::{number_of, settled};
 use lattice_quorum_types::{
@@ -123,7 +123,7 @@ impl PendingRecords<'_, '_> {
 
     fn fate(&self, record: &Allocation, index: u32) -> ElementStanding {
         let mut waits = false;
-        let by_index = |dependency: &&Dependency| goes_by_index(record, dependency);
+        let by_index = |dependency: &&Dependency| is_by_index(record, dependency);
         for dependency in record.spec.terms.after.iter().filter(by_index) {
             let Some(other) = self.awaited(record, dependency.on) else {
                 continue;

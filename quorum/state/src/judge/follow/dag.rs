@@ -59,7 +59,7 @@ impl PendingRecords<'_, '_> {
                 continue;
             };
             if progress.failed.is_none() && progress.cancelled_by.is_none() {
-                progress.failed = self.left_alone(dag);
+                progress.failed = self.unhandled_failure(dag);
             }
             let state = match (&progress.failed, &progress.cancelled_by) {
                 (Some(_), _) => DagState::Failed,
@@ -78,7 +78,7 @@ impl PendingRecords<'_, '_> {
 
     /// Name of the first failed member of an ended DAG for which no dependent on failure ran. Such dependents exist but
     /// were cancelled because of other members. This is decided only at the end, since they might still have run.
-    fn left_alone(&self, dag: &Dag) -> Option<String> {
+    fn unhandled_failure(&self, dag: &Dag) -> Option<String> {
         let ends = dag
             .members
             .iter()

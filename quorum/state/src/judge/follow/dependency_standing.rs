@@ -27,7 +27,7 @@ impl PendingRecords<'_, '_> {
     pub(super) fn standing(&self, record: &Allocation) -> WaitStanding {
         let mut waits = false;
         for dependency in &record.spec.terms.after {
-            if goes_by_index(record, dependency) {
+            if is_by_index(record, dependency) {
                 continue;
             }
             match self.met(dependency) {
@@ -100,7 +100,7 @@ impl PendingRecords<'_, '_> {
 }
 
 /// Checks whether each element of `record` depends on one element of the other array, not on the whole array.
-pub(super) fn goes_by_index(record: &Allocation, dependency: &Dependency) -> bool {
+pub(super) fn is_by_index(record: &Allocation, dependency: &Dependency) -> bool {
     // For an array, `Corresponding` refers to another array: submission checks that.
     dependency.condition == Condition::Corresponding && record.spec.terms.array.is_some()
 }

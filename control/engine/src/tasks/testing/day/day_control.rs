@@ -125,7 +125,7 @@ impl DayControl {
             decisions,
         });
         desk.core.set(Arc::downgrade(&core)).unwrap();
-        core.checkpoints_go("/scratch/{tenant}/{project}/{allocation}".to_owned());
+        core.set_checkpoint_directory("/scratch/{tenant}/{project}/{allocation}".to_owned());
         let scene = site.scene();
         let (asked, signers) = (site.clone(), office.signers(scene.nodes()));
         core.agents
