@@ -51,19 +51,19 @@ chaos kills="20":
 
 # Writes per second with 1, 16, 64 and 256 writers on three member processes.
 load:
-    cargo run --profile dist -p lattice-quorum --example beside_etcd -- speed --alone
+    cargo run --profile dist -p lattice-quorum --example etcd_comparison -- speed --alone
 
 # The same for Lattice and three members of etcd (Debian: etcd-server), in turn.
 etcd seconds="3" rounds="5":
-    cargo run --profile dist -p lattice-quorum --example beside_etcd -- speed --seconds {{seconds}} --rounds {{rounds}}
+    cargo run --profile dist -p lattice-quorum --example etcd_comparison -- speed --seconds {{seconds}} --rounds {{rounds}}
 
 # Kill the leader `kills` times, of Lattice and etcd in turn: time until a write is accepted again.
 kills kills="20":
-    cargo run --profile dist -p lattice-quorum --example beside_etcd -- kills --kills {{kills}}
+    cargo run --profile dist -p lattice-quorum --example etcd_comparison -- kills --kills {{kills}}
 
 # Full load for `minutes` minutes; an election is a failure.
 steady minutes="30":
-    cargo run --profile dist -p lattice-quorum --example beside_etcd -- steady --minutes {{minutes}}
+    cargo run --profile dist -p lattice-quorum --example etcd_comparison -- steady --minutes {{minutes}}
 
 # Quorum fault-injection tests on member processes; some need root.
 faults:
@@ -129,8 +129,8 @@ instructions:
     bash control/placement/examples/instructions.sh
 
 # Slurm's backfill cycle compared with Lattice's (Debian: slurm-wlm; as root).
-beside-slurm *arguments:
-    cargo run --profile dist -p lattice-placement --example beside_slurm -- {{arguments}}
+slurm-comparison *arguments:
+    cargo run --profile dist -p lattice-placement --example slurm_comparison -- {{arguments}}
 
 # Cost of a ledger, and of a query, with this number of allocations.
 ledger allocations="1000000":

@@ -1,6 +1,6 @@
 //! Benchmark: one scheduling cycle of Slurm and one of Lattice, on the same queue and machine, one after the other.
 //!
-//! `cargo run --profile dist -p lattice-placement --example beside_slurm` (Debian: slurm-wlm; as root)
+//! `cargo run --profile dist -p lattice-placement --example slurm_comparison` (Debian: slurm-wlm; as root)
 //!
 //! The Slurm controller is the real one. Its nodes are `State=CLOUD` and are "resumed" by `true`: jobs are selected,
 //! placed and planned, but nothing is launched. Both sides allocate whole nodes (`OverSubscribe=EXCLUSIVE`). Leaf
@@ -83,7 +83,10 @@ fn main() -> anyhow::Result<()> {
             row.nodes, row.who, row.cycle_ms, row.looked_at, row.started, row.busy
         );
     };
-    let folder = PathBuf::from(format!("{}/beside-slurm", std::env::temp_dir().display()));
+    let folder = PathBuf::from(format!(
+        "{}/slurm-comparison",
+        std::env::temp_dir().display()
+    ));
     for nodes in args.nodes {
         ensure!(nodes > 0, "--nodes has a 0; a machine has nodes");
         let jobs = jobs(args.jobs, nodes);
