@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_beside_a_mark_has_a_name_that_no_class_has() {
+    fn mark_extension_names_differ_from_classes() {
         let digest = |byte: u8| lattice_conformance::Digest([byte; 32]);
         let earlier = EarlierDigest {
             schema: 2,

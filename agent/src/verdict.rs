@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_takes_no_work_says_so_also_before_it_was_read() {
+    fn publishes_node_without_work_before_reading() {
         let announcement = Announcement::default();
         assert_eq!(
             health(&announcement, &[], None, &HealthSummary::default()),

@@ -117,7 +117,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn silence_is_held_against_nobody_while_the_machine_stood_still_and_a_little_later() {
+    fn silence_during_standstill_is_ignored() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         let mut beats = Beats {

@@ -13,7 +13,7 @@ fn key(allocation: u64, attempt: u32) -> AttemptKey {
 }
 
 #[test]
-fn an_end_is_read_back_and_nobody_else_may_read_it() {
+fn end_record_is_readable_by_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let attempts = Attempts::open(folder.path().join("attempts")).unwrap();
     let dir = attempts.create(key(7, 2)).unwrap();
@@ -70,7 +70,7 @@ fn acknowledging_keeps_the_end_and_the_output_only() {
 }
 
 #[test]
-fn a_lock_that_nobody_holds_has_no_holder() {
+fn unheld_lock_has_no_holder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
     assert_eq!(holder(&path).unwrap(), None);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_says_what_to_do_and_counts_anew_once_it_is_moved_away() {
+    fn damaged_file_names_remedy_and_restarts_count() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epoch.json");
         std::fs::write(&path, br#"{"version":1,"hig"#).unwrap();

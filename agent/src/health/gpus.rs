@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn those_behind_one_that_fell_off_keep_their_names_and_a_new_one_takes_a_free_name() {
+    fn gpu_names_survive_loss_of_another() {
         for vendor in ["", AMD] {
             let mut names = GpuNames::default();
             let all = read(vendor, &[Some("a"), Some("b"), Some("c"), Some("d")]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_place_is_not_told_as_another() {
+    fn unplaced_gpu_is_not_mistaken() {
         let mut names = GpuNames::default();
         names.observe(&read("", &[Some("a"), Some("b"), Some("c")]));
         // The last GPU has an unknown address.
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_an_earlier_agent_gave_twice_are_given_anew() {
+    fn reassigns_duplicate_gpu_names() {
         let twice = r#"{"a":"gpu.0","b":"gpu.1","c":"gpu.1"}"#;
         let names: GpuNames = serde_json::from_str(twice).unwrap();
         assert_eq!(names.restored(), GpuNames::default());

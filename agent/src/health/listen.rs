@@ -209,7 +209,7 @@ mod tests {
     use lattice_conformance::Reading;
 
     #[test]
-    fn events_that_nobody_hears_are_a_note_where_there_are_gpus() {
+    fn notes_missing_gpu_event_source() {
         let off: SourceState = Reading::disabled("not asked");
         let denied: SourceState = Reading::denied("/dev/kmsg");
         let gpus = SourceStates::default().look((&off, &denied), true);

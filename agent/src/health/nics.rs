@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_that_is_gone_is_told_until_it_is_back() {
+    fn reports_missing_nic_until_return() {
         let both = [nic(0, "0000:1a:00.0", "a"), nic(1, "0000:3b:00.0", "b")];
         let mut known = KnownNics::default();
         assert_eq!(

@@ -75,7 +75,7 @@ fn an_xid_before_the_first_read_waits_until_its_gpu_has_a_name() {
 }
 
 #[test]
-fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cleared() {
+fn repeated_kernel_message_is_one_occurrence() {
     let mut first = state(StoredHealth::default(), "b1", NOW);
     first.observe(NOW, &read(Outcome::Complete, Some(false)));
     first.event(&xid(NOW + 5, 79));
@@ -102,7 +102,7 @@ fn what_the_kernel_tells_again_to_the_next_agent_is_one_occurrence_and_stays_cle
 }
 
 #[test]
-fn what_the_driver_told_alone_is_known_again_when_the_kernel_tells_it() {
+fn merges_driver_and_kernel_occurrence() {
     let by_driver = |at_ms| GpuEvent {
         source: GpuEventSource::Nvml,
         kernel_seq: None,
@@ -134,7 +134,7 @@ fn what_the_driver_told_alone_is_known_again_when_the_kernel_tells_it() {
 }
 
 #[test]
-fn the_fault_of_a_gpu_that_fell_off_is_told_of_it_and_what_was_wrong_with_the_others_ends() {
+fn lost_gpu_keeps_its_fault_and_clears_others() {
     const BEHIND: &str = "0000:82:00.0";
     let seen = |all: &[&str], pending: bool| {
         let mut seen = read(Outcome::Complete, None);
@@ -251,7 +251,7 @@ fn an_event_of_a_nic_stays_that_of_the_nic_when_another_takes_its_slot() {
 }
 
 #[test]
-fn a_probe_that_falls_silent_or_answers_again_is_told_once() {
+fn reports_silent_probe_once() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
     assert!(!state.observe(NOW, &read(Outcome::Complete, Some(true))));
     assert!(state.observe(NOW + 1, &read(Outcome::Hung, None)));
@@ -272,7 +272,7 @@ fn a_probe_that_falls_silent_or_answers_again_is_told_once() {
 }
 
 #[test]
-fn a_probe_that_does_not_read_all_it_must_is_told_once() {
+fn reports_incomplete_probe_once() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
     assert!(!state.observe(NOW, &read(Outcome::Complete, Some(false))));
     assert!(state.observe(NOW + 1, &read(Outcome::Incomplete, Some(false))));
@@ -295,7 +295,7 @@ fn counted(count: Reading<u32>) -> Inventory {
 }
 
 #[test]
-fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_value_does() {
+fn unknown_presence_sees_nothing() {
     let mut state = state(StoredHealth::default(), "b1", NOW);
     let blind = |state: &State| state.said().blind_for(&[Class::Gpu, Class::Nic]);
     // After a reboot the driver is missing; the GPUs are present.
@@ -340,7 +340,7 @@ fn a_probe_that_does_not_know_what_there_is_sees_nothing_and_one_that_lacks_a_va
 }
 
 #[test]
-fn what_is_only_watched_is_reported_and_not_said() {
+fn observe_only_reason_is_not_published() {
     let site = "version: s1\nchecks: {gpu.row_remap.pending: {observe_only: true}}\n";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
     let mut state = State::new(table, StoredHealth::default(), "b1", NOW);
@@ -387,7 +387,7 @@ fn nics(addresses: &[&str]) -> Inventory {
 }
 
 #[test]
-fn a_nic_that_is_gone_is_a_reason_over_a_boot_until_somebody_says_that_it_is_meant_so() {
+fn missing_nic_reason_survives_boot_until_cleared() {
     let mut first = state(StoredHealth::default(), "b1", NOW);
     first.observe(NOW, &nics(&["0000:1a:00.0", "0000:3b:00.0"]));
     assert_eq!(entities(&first), []);
@@ -404,7 +404,7 @@ fn a_nic_that_is_gone_is_a_reason_over_a_boot_until_somebody_says_that_it_is_mea
 }
 
 #[test]
-fn no_contradiction_is_said_that_a_check_decides_about() {
+fn omits_findings_that_a_check_covers() {
     let said = state(StoredHealth::default(), "b1", NOW).said();
     for code in FindingCode::ALL {
         assert!(said.judged.contains(code.name()), "{}", code.name());

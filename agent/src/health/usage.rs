@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tree_is_looked_at_where_it_is_and_hangs_nobody() {
+    async fn hung_tree_blocks_no_caller() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();
         let file = folder.path().join("proc/stat");

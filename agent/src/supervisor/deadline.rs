@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_ends_when_its_launch_says_unless_something_else_was_said_before_it_began() {
+    fn launch_deadline_holds_unless_changed_before() {
         let scene = Scene::new();
         let mut deadline = scene.begin(Some(3_000));
         assert!(!scene.is_over(&mut deadline, 2));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_its_time_was_up_counts_also_where_no_signal_came() {
+    fn early_report_counts_without_signal() {
         let scene = Scene::new();
         let mut deadline = scene.begin(Some(3_000));
         scene.say(1, 10_000);

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_told_without_controls_and_not_at_length() {
+    fn last_line_is_sanitized_and_short() {
         assert_eq!(last_line(b"a\n b \n\n").as_deref(), Some("b"));
         assert_eq!(last_line(b"\x1b[31mred\x07\n").as_deref(), Some("[31mred"));
         assert_eq!(last_line(b"\n \n"), None);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_code_is_told_as_a_shell_knows_it() {
+    fn exit_code_uses_shell_convention() {
         assert_eq!(
             end_words(&RankExit::Exited { code: 7 }),
             ("exited", "7".to_owned())

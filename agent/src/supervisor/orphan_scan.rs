@@ -255,7 +255,7 @@ mod tests {
     use rustix::process::getpid;
 
     #[test]
-    fn only_what_was_read_tells_a_stranger_from_ours() {
+    fn unread_process_is_not_foreign() {
         let mark = b"LATTICE_ATTEMPT_MARK=0a1b";
         let read = |text: &[u8]| Ok(text.to_vec());
         let never = || -> bool { unreachable!() };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_without_a_record_is_told_by_its_processes() {
+    fn finds_unrecorded_attempt_by_processes() {
         let key = AttemptKey {
             allocation: AllocationId(12),
             attempt: 3,

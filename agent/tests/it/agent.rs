@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_captured_host_is_gossiped_with_marks_whose_preimages_can_be_fetched() {
+async fn gossiped_marks_have_fetchable_preimages() {
     let cluster = Cluster::start().await;
     let app = cluster.agent("gpu001", captured("gpu001")).await;
     let member = cluster

@@ -198,7 +198,7 @@ fn says(code: &'static str) -> impl Fn(&Member) -> bool {
 }
 
 #[tokio::test]
-async fn control_is_told_of_a_node_that_takes_no_work() {
+async fn control_learns_of_node_without_work() {
     let cluster = Cluster::start().await;
     let mut settings = cluster.settings("n1", empty_host(&cluster));
     settings.executor.enabled = false;
@@ -209,7 +209,7 @@ async fn control_is_told_of_a_node_that_takes_no_work() {
 }
 
 #[tokio::test]
-async fn control_is_told_of_a_full_disk_and_of_its_end() {
+async fn control_learns_of_full_disk_and_recovery() {
     let cluster = Cluster::start().await;
     let mut settings = cluster.settings("n1", empty_host(&cluster));
     settings.data_dir = cluster.folder.path().join("disk");
@@ -246,7 +246,7 @@ async fn control_is_told_of_a_full_disk_and_of_its_end() {
 
 /// A complete agent on a host with a card that is flashed while the disk is full.
 #[tokio::test]
-async fn what_changes_on_a_full_disk_is_gossiped_shown_and_entered_once_there_is_room() {
+async fn full_disk_delays_history_entry_only() {
     let cluster = Cluster::start().await;
     let tree = tree_of("gpu101", cluster.folder.path().join("tree"));
     let mut host = cluster::captured("gpu101");

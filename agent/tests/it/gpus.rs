@@ -153,7 +153,7 @@ async fn two_of_four_are_a_pair_with_all_its_links() {
 }
 
 #[tokio::test]
-async fn a_user_who_chooses_gpus_is_left_alone() {
+async fn explicit_gpu_choice_is_kept() {
     let node = Node::new("gpu101", |_| {}).await;
     let own = [("CUDA_VISIBLE_DEVICES", "3,1")];
     assert_eq!(node.sees(1, 2, &own).await, ["CUDA_VISIBLE_DEVICES=3,1"]);

@@ -142,7 +142,7 @@ fn of(report: &Report, code: &str) -> Option<Reason> {
 }
 
 #[tokio::test]
-async fn a_pending_row_is_said_with_its_gpu_and_is_gone_when_it_is_repaired() {
+async fn pending_row_names_its_gpu() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     tree.remap(false);
@@ -177,7 +177,7 @@ async fn a_pending_row_is_said_with_its_gpu_and_is_gone_when_it_is_repaired() {
 }
 
 #[tokio::test]
-async fn who_asks_gets_a_pass_and_who_repairs_says_who_they_are() {
+async fn clearing_requires_operator_name() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     tree.remap(true);

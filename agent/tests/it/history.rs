@@ -126,7 +126,7 @@ const ALL: u64 = Class::STANDING.len() as u64;
 const FIRST: u64 = ALL + 2;
 
 #[tokio::test]
-async fn a_flashed_card_is_entered_with_key_values_and_who_asked() {
+async fn flashed_card_entry_names_requester() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     let app = agent(&cluster, &tree, "boot-1").await;
@@ -170,7 +170,7 @@ async fn a_flashed_card_is_entered_with_key_values_and_who_asked() {
 }
 
 #[tokio::test]
-async fn the_history_outlives_the_agent_and_tells_a_start_from_a_boot() {
+async fn history_separates_start_from_boot() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     let app = agent(&cluster, &tree, "boot-1").await;
@@ -354,9 +354,8 @@ fn is_skipped(why: &str, unless: bool) -> bool {
 const IN_NAMESPACE: &str = "LATTICE_TEST_IN_NAMESPACE";
 
 #[tokio::test]
-async fn the_kernel_is_heard_in_a_network_namespace_and_virtual_devices_cause_no_read() {
-    const NAME: &str =
-        "history::the_kernel_is_heard_in_a_network_namespace_and_virtual_devices_cause_no_read";
+async fn hears_kernel_in_namespace_without_virtual_devices() {
+    const NAME: &str = "history::hears_kernel_in_namespace_without_virtual_devices";
     if std::env::var_os(IN_NAMESPACE).is_some() {
         return hear_a_veth().await;
     }
@@ -413,7 +412,7 @@ async fn hear_a_veth() {
 }
 
 #[tokio::test]
-async fn a_device_that_tells_of_itself_has_the_node_read() {
+async fn device_event_triggers_reading() {
     let file = first_pci_device();
     let can = is_root()
         && file

@@ -226,7 +226,7 @@ async fn a_certificate_that_ended_is_replaced_by_the_token_without_a_restart() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_away_too_long_enrols_anew_or_says_what_to_do() {
+async fn long_absent_node_reenrols() {
     let cluster = Cluster::start().await;
     let (member, quorum) = Member::serving(&cluster, Duration::from_secs(3600));
     let (mut settings, edges) = joining(&cluster, "n3", &quorum);
@@ -261,7 +261,7 @@ async fn a_node_that_was_away_too_long_enrols_anew_or_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn an_agent_says_whether_another_one_answers_and_control_alone_may_ask() {
+async fn only_control_may_request_peer_ping() {
     let cluster = Cluster::start().await;
     let one = cluster.agent("n1", empty_host(&cluster)).await;
     let other = cluster.agent("n2", empty_host(&cluster)).await;
@@ -349,7 +349,7 @@ async fn a_claim_is_read_now_and_signed_by_the_node_it_speaks_of() {
 }
 
 #[tokio::test]
-async fn whom_to_renew_with_is_known_also_without_the_configuration_of_the_first_day() {
+async fn renewal_peers_survive_configuration_change() {
     let cluster = Cluster::start().await;
     let (member, quorum) = Member::serving(&cluster, LIFE);
     member.issues_old.store(true, Ordering::SeqCst);

@@ -92,7 +92,7 @@ fn the_document_of_a_captured_host() {
 }
 
 #[test]
-fn what_is_left_out_says_who_decided() {
+fn disabled_key_names_cause() {
     let output = on_host("gpu101", &["probe", "-o", "json", "--class", "gpu,nic"])
         .output()
         .unwrap();
@@ -208,7 +208,7 @@ fn a_class_without_a_required_key_is_an_exit_code_and_named() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_from_what_is_not_known() {
+fn unsupported_differs_from_unknown() {
     let run = |args: &[&str]| agent(args).output().unwrap();
     assert_eq!(code(&run(&["probe", "--class", "tpu"])), 2);
     assert_eq!(code(&run(&["probe", "--bmc-user", "admin"])), 2);
@@ -288,7 +288,7 @@ fn contains(bytes: &[u8], what: &str) -> bool {
 }
 
 #[test]
-fn a_capture_says_the_same_anywhere_and_names_nobody() {
+fn capture_is_anonymous_and_reproducible() {
     for name in ["gpu005", "gpu108"] {
         let folder = TempDir::new().unwrap();
         let archive = folder.path().join("host.tar.zst");
@@ -383,7 +383,7 @@ fn a_capture_of_this_machine_has_its_fingerprint() {
 }
 
 #[test]
-fn anybody_may_probe_and_is_told_what_is_denied() {
+fn unprivileged_probe_reports_denied() {
     if lattice_agent::executor::AgentUser::current().uid != 0 {
         eprintln!("SKIPPED: only root can become somebody else");
         return;
@@ -518,7 +518,7 @@ async fn a_bmc_that_does_not_let_us_in_leaves_its_class_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_interrupted_while_a_bmc_is_asked_leaves_no_session_behind() {
+async fn interrupted_bmc_query_closes_session() {
     for signal in [Signal::INT, Signal::TERM] {
         let bmc = bmc().await;
         // The answers take longer than the test waits.

@@ -25,7 +25,7 @@ fn complaint(config: &str, env: &[(&str, &str)]) -> String {
 const GOOD: &str = "listen: 127.0.0.1:0\nnode: n1\n";
 
 #[test]
-fn a_good_configuration_is_said_to_be_good() {
+fn accepts_valid_configuration() {
     let output = check(GOOD, &[]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -82,7 +82,7 @@ fn the_environment_is_checked_as_the_file_is() {
 }
 
 #[test]
-fn an_agent_that_cannot_enrol_says_what_to_do() {
+fn failed_enrolment_names_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
         .env_clear()
@@ -96,7 +96,7 @@ fn an_agent_that_cannot_enrol_says_what_to_do() {
 }
 
 #[test]
-fn the_supervisor_says_what_it_needs() {
+fn supervisor_prints_usage() {
     let output = Command::new(env!("CARGO_BIN_EXE_lattice-agent"))
         .arg("__supervise")
         .output()

@@ -68,7 +68,7 @@ fn job(bench: &Bench, number: u64, then: &str) -> Launch {
 }
 
 #[tokio::test]
-async fn hooks_run_in_order_with_the_agents_rights_and_are_told_of_the_job() {
+async fn hooks_run_in_order_with_job_environment() {
     let mut bench = Bench::new();
     let told = bench.file("told");
     let tell = format!(
@@ -132,7 +132,7 @@ async fn hooks_run_in_order_with_the_agents_rights_and_are_told_of_the_job() {
 }
 
 #[tokio::test]
-async fn a_prolog_that_fails_keeps_the_job_from_starting_and_says_why() {
+async fn failed_prolog_prevents_start() {
     let mut bench = Bench::new();
     let text = "echo checking; echo 'the filesystem is not mounted' >&2; exit 3";
     bench.settings.hooks.rank.prolog = Some(hook(&bench, "prolog", text));
@@ -169,7 +169,7 @@ async fn failures_after_the_job_are_the_nodes_and_its_exit_status_stays() {
 }
 
 #[tokio::test]
-async fn a_hook_is_ended_at_its_deadline_with_all_it_started_and_its_output_has_an_end() {
+async fn hook_deadline_ends_all_processes() {
     let mut bench = Bench::new();
     let child = bench.file("child");
     let text = format!(
@@ -260,7 +260,7 @@ fn kill(pid: i32) {
 }
 
 #[tokio::test]
-async fn an_epilog_whose_supervisor_is_killed_runs_again_and_the_exit_status_survives() {
+async fn epilog_reruns_after_supervisor_kill() {
     let mut bench = Bench::new();
     let (epilog, go, pid_file) = waiting(&bench, "epilog");
     bench.settings.hooks.rank.epilog = Some(epilog);
@@ -337,7 +337,7 @@ async fn after_a_reboot_what_is_to_be_wiped_is_wiped_before_the_node_takes_work(
 }
 
 #[test]
-fn what_a_health_gate_leaves_behind_holds_nobody_up() {
+fn gate_leftovers_block_nothing() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let left = runtime.block_on(pass_a_gate_that_leaves_something());
     // Waits for threads that are still reading.

@@ -222,7 +222,7 @@ async fn a_job_cannot_reach_the_agent_another_job_or_its_own_supervisor() {
 }
 
 #[tokio::test]
-async fn a_supervisor_can_end_processes_and_nothing_more_and_a_job_can_do_nothing() {
+async fn supervisor_capabilities_are_minimal() {
     if is_skipped_without_root() {
         return;
     }
@@ -412,7 +412,7 @@ async fn output_goes_where_the_user_may_write_and_is_added_to() {
 }
 
 #[tokio::test]
-async fn output_that_the_user_may_not_write_fails_that_job_alone_and_says_why() {
+async fn unwritable_output_fails_only_that_job() {
     if is_skipped_without_root() {
         return;
     }

@@ -127,7 +127,7 @@ async fn a_process_that_hides_from_a_killed_supervisor_is_found_by_its_cgroup() 
 }
 
 #[tokio::test]
-async fn a_job_cannot_leave_its_cgroup_nor_end_it_and_its_supervisor_ends_all_of_it() {
+async fn job_cannot_leave_its_cgroup() {
     let Some(mount) = cgroups() else {
         return;
     };
@@ -236,7 +236,7 @@ impl Drop for KillOnDrop {
 }
 
 #[tokio::test]
-async fn orphans_that_only_their_marks_show_are_ended_and_nothing_is_said_of_the_attempt() {
+async fn ends_marked_orphans_without_report() {
     let bench = Bench::new();
     let (first, main, supervisor) = forgotten(&bench, 1).await;
     first.stop().await;
@@ -322,7 +322,7 @@ async fn outlasts(agent: &Executor, bench: &Bench, number: u64) -> bool {
 }
 
 #[tokio::test]
-async fn who_forges_orphans_ends_no_attempt_and_does_not_hold_the_node() {
+async fn forged_orphans_do_not_hold_node() {
     let mut bench = Bench::new();
     bench.settings.orphan_hold = Duration::from_secs(1);
     let (first, _, _) = forgotten(&bench, 1).await;
@@ -394,7 +394,7 @@ async fn orphans_are_left_alone_where_the_site_wants_it_but_never_silently() {
 }
 
 #[tokio::test]
-async fn ending_an_attempt_whose_record_was_wiped_ends_its_processes_first() {
+async fn wiped_record_ends_processes_first() {
     let watched = Arc::new(Mutex::new(Vec::new()));
     let (ledger, alive_at_end) = watching(watched.clone());
     let bench = Bench::reporting_to(ledger);
@@ -443,7 +443,7 @@ async fn an_agent_leaves_the_work_of_another_one_on_the_same_machine_alone() {
 }
 
 #[tokio::test]
-async fn cgroups_that_are_required_and_cannot_be_had_keep_the_agent_from_starting() {
+async fn required_cgroups_prevent_start_when_missing() {
     let mut bench = Bench::new();
     // Below a file or, for a user without root, below a folder of another user.
     bench.settings.cgroup.parent = "/cgroup.procs".into();
@@ -489,7 +489,7 @@ async fn with_headless(bench: &Bench) -> (Executor, i32) {
 }
 
 #[tokio::test]
-async fn a_process_whose_first_thread_has_ended_is_ended_with_its_rank() {
+async fn ends_process_without_main_thread() {
     let bench = Bench::new();
     let (executor, pid) = with_headless(&bench).await;
     executor.terminate(terminate(key(1))).await.unwrap();
@@ -499,7 +499,7 @@ async fn a_process_whose_first_thread_has_ended_is_ended_with_its_rank() {
 }
 
 #[tokio::test]
-async fn a_process_whose_first_thread_has_ended_is_found_when_its_supervisor_was_killed() {
+async fn finds_orphan_without_main_thread() {
     let watched = Arc::new(Mutex::new(Vec::new()));
     let (ledger, alive_at_end) = watching(watched.clone());
     let bench = Bench::reporting_to(ledger);

@@ -49,7 +49,7 @@ async fn the_end_of_the_only_process_is_heard_at_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_says_why() {
+async fn failed_start_names_reason() {
     let bench = Bench::new();
     let executor = bench.open();
     let cases: [(u64, &[&str], &str); 3] = [
@@ -70,7 +70,7 @@ async fn what_cannot_be_started_says_why() {
 }
 
 #[tokio::test]
-async fn a_rank_knows_who_it_is_and_nothing_of_the_agent() {
+async fn rank_environment_lacks_agent_secrets() {
     let bench = Bench::new();
     let executor = bench.open();
     let mut wanted = launch(key(7), &["env"]);
@@ -143,7 +143,7 @@ async fn the_walltime_ends_a_rank_gently_first() {
 }
 
 #[tokio::test]
-async fn who_does_not_listen_is_killed_after_the_grace() {
+async fn kills_after_grace_period() {
     let mut bench = Bench::new();
     bench.settings.grace = Duration::from_millis(300);
     let executor = bench.open();
@@ -205,7 +205,7 @@ async fn what_a_rank_leaves_behind_ends_with_it_and_its_exit_code_counts() {
 }
 
 #[tokio::test]
-async fn output_beyond_the_cap_is_dropped_and_blocks_nobody() {
+async fn drops_output_beyond_cap() {
     let mut bench = Bench::new();
     bench.settings.output_cap_bytes = 1000;
     let executor = bench.open();
@@ -225,7 +225,7 @@ async fn output_beyond_the_cap_is_dropped_and_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_repeated_launch_starts_nothing_and_answers_with_what_became_of_the_first() {
+async fn repeated_launch_returns_first_outcome() {
     let bench = Bench::new();
     let executor = bench.open();
     let runs_file = bench.file("runs");

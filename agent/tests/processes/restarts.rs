@@ -21,7 +21,7 @@ fn until(file: &std::path::Path, pid_file: &std::path::Path) -> String {
 }
 
 #[tokio::test]
-async fn a_rank_runs_on_without_its_agent_and_the_next_one_tells_its_end() {
+async fn next_agent_reports_end_of_rank() {
     let bench = Bench::new();
     let (go, pid_file) = (bench.file("go"), bench.file("pid"));
     let first = bench.open();
@@ -45,7 +45,7 @@ async fn a_rank_runs_on_without_its_agent_and_the_next_one_tells_its_end() {
 }
 
 #[tokio::test]
-async fn an_end_while_no_agent_is_there_is_told_by_the_next_one() {
+async fn end_without_agent_is_reported_later() {
     let bench = Bench::new();
     let (go, pid_file) = (bench.file("go"), bench.file("pid"));
     let first = bench.open();
@@ -65,7 +65,7 @@ async fn an_end_while_no_agent_is_there_is_told_by_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_end_that_control_did_not_take_is_told_again_after_a_restart() {
+async fn unconfirmed_end_is_reported_after_restart() {
     let is_up = Arc::new(AtomicBool::new(false));
     let up = is_up.clone();
     let ledger = Ledger::answering(move |_, _| match up.load(Ordering::SeqCst) {

@@ -147,7 +147,7 @@ fn kill(pid: i32) {
 }
 
 #[tokio::test]
-async fn who_asks_to_end_a_start_that_hangs_is_heard_at_once() {
+async fn stop_reaches_hanging_start() {
     let scene = Scene::new();
     let Some(_dead) = Hanging::over(&scene.dead, Hang::Killable) else {
         return;
@@ -207,7 +207,7 @@ async fn the_walltime_counts_from_the_beginning_of_the_start() {
 }
 
 #[tokio::test]
-async fn a_start_that_hangs_is_told_of_and_found_by_the_next_agent() {
+async fn next_agent_finds_hanging_start() {
     let scene = Scene::new();
     let Some(_dead) = Hanging::over(&scene.dead, Hang::Killable) else {
         return;
@@ -274,7 +274,7 @@ async fn a_start_that_nothing_can_end_keeps_its_node_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn a_start_whose_supervisor_is_killed_is_lost_only_when_its_process_is_gone() {
+async fn hanging_start_is_lost_only_without_process() {
     for hang in [Hang::Killable, Hang::Stuck] {
         let scene = Scene::new();
         let Some(dead) = Hanging::over(&scene.dead, hang) else {
@@ -304,7 +304,7 @@ async fn a_start_whose_supervisor_is_killed_is_lost_only_when_its_process_is_gon
 }
 
 #[tokio::test]
-async fn a_start_that_hangs_and_then_fails_says_why() {
+async fn late_start_failure_names_reason() {
     let scene = Scene::new();
     let Some(dead) = Hanging::over(&scene.dead, Hang::Stuck) else {
         return;
@@ -387,7 +387,7 @@ fn hook(folder: &Path, name: &str) -> Hook {
 }
 
 #[tokio::test]
-async fn a_prolog_whose_start_hangs_has_its_deadline_and_hears_who_asks() {
+async fn hanging_prolog_start_obeys_deadline_and_stop() {
     let mut scene = Scene::new();
     let mut prolog = hook(&scene.dead, "prolog");
     scene.bench.settings.hooks.rank.prolog = Some(prolog.clone());
@@ -423,7 +423,7 @@ async fn a_prolog_whose_start_hangs_has_its_deadline_and_hears_who_asks() {
 }
 
 #[tokio::test]
-async fn a_health_gate_whose_start_hangs_fails_at_its_deadline_and_holds_up_nothing_else() {
+async fn hanging_gate_start_fails_at_deadline() {
     let mut scene = Scene::new();
     scene.bench.settings.hooks.health_gate = Some(hook(&scene.dead, "gate"));
     let executor = scene.bench.open();

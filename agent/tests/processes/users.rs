@@ -36,7 +36,7 @@ async fn a_root_agent_runs_work_as_the_configured_user_without_any_privilege() {
 }
 
 #[tokio::test]
-async fn a_script_can_be_read_by_the_user_it_runs_as_and_the_agents_files_cannot() {
+async fn script_is_readable_by_job_user_only() {
     if skip_without_root() {
         return;
     }
@@ -67,7 +67,7 @@ async fn a_job_of_another_user_can_open_its_output_by_name() {
 }
 
 #[tokio::test]
-async fn work_that_would_run_as_root_or_as_the_system_is_refused_and_nothing_is_recorded() {
+async fn refuses_root_and_system_users() {
     let mut bench = Bench::new();
     bench.settings.run_as.agent = AgentUser { uid: 0, gid: 0 };
     for (n, uid, gid) in [

@@ -58,7 +58,7 @@ async fn a_job_runs_past_the_walltime_it_began_with() {
 }
 
 #[tokio::test]
-async fn a_changed_walltime_outlives_the_agent_and_one_that_it_did_not_pass_on_holds_too() {
+async fn changed_walltime_survives_agent_restart() {
     let bench = Bench::new();
     for (n, walltime_ms) in (1..).step_by(2).zip(WALLTIMES) {
         let (told, noted) = (key(n), key(n + 1));
@@ -109,7 +109,7 @@ async fn a_shorter_walltime_ends_a_job_and_an_earlier_change_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_has_ended_or_is_not_known_says_so_and_nothing_is_changed() {
+async fn walltime_change_after_end_is_refused() {
     let bench = Bench::new();
     let executor = bench.open();
     executor.launch(shell(key(1), "exit 3")).await.unwrap();

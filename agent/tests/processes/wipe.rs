@@ -87,7 +87,7 @@ async fn it_runs_once_and_is_answered_with_what_was_written_down() {
 }
 
 #[tokio::test]
-async fn one_that_fails_or_hangs_says_how() {
+async fn wipe_failure_names_reason() {
     let mut bench = Bench::new();
     bench.settings.hooks.rank.wipe = Some(hook(&bench, "echo scratch is busy; exit 3", 20_000));
     let executor = bench.open();
@@ -116,7 +116,7 @@ async fn one_that_fails_or_hangs_says_how() {
 }
 
 #[tokio::test]
-async fn without_a_hook_it_is_the_site_that_says_there_is_nothing_to_wipe() {
+async fn missing_hook_means_site_declares_no_wipe() {
     let mut bench = Bench::new();
     let executor = bench.open();
     let why = reason(ended(&executor, 1).await);
@@ -134,7 +134,7 @@ async fn without_a_hook_it_is_the_site_that_says_there_is_nothing_to_wipe() {
 
 /// A process that left the hook's process group outlives the agent, as a killed agent's hook does.
 #[tokio::test]
-async fn one_that_its_agent_did_not_see_the_end_of_has_failed_and_what_is_left_of_it_is_ended() {
+async fn interrupted_wipe_counts_as_failed() {
     for (boot, cut_short) in [("boot-1", "the agent ended"), ("boot-2", "rebooted")] {
         let mut bench = Bench::new();
         let pid = bench.file("pid");

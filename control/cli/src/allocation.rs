@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_says_when_it_was_planned_where_it_was() {
+    fn why_shows_plan_time() {
         let told = |as_of: serde_json::Value| {
             let why = serde_json::json!({
                 "allocation": 7, "state": "pending", "summary": "waits", "as_of": as_of,

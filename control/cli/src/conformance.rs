@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once_with_its_classes_and_nodes() {
+    fn prints_cause_once_with_nodes() {
         let unknown = |node: &str, class: &str, why: &str| UnknownView {
             node: node.to_owned(),
             class: class.to_owned(),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_told_with_when_it_did() {
+    fn silent_node_shows_last_contact() {
         let entry = |node: &str, as_of: Option<&str>| DriftView {
             node: node.to_owned(),
             as_of: as_of.map(str::to_owned),

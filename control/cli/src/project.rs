@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overcommitted_is_said_beside_the_limit() {
+    fn marks_overcommitted_limits() {
         let names = [COLUMNS.narrow, COLUMNS.wide].concat();
         for (overcommitted, said) in [(true, "yes"), (false, "no")] {
             let project = ProjectView {

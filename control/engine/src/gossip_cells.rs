@@ -99,7 +99,7 @@ mod tests {
     use lattice_mesh::Identity;
 
     #[test]
-    fn what_cannot_stand_beside_a_mark_is_not_taken_over() {
+    fn rejects_unmergeable_mark_extension() {
         let text = |schema: u16, byte: u8| format!("{schema}:{}", Digest([byte; 32]));
         let said = [
             ("gpu", text(3, 1)),

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn each_role_covers_those_before_it_and_an_accounting_system_nobody() {
+    fn roles_are_ordered_except_accounting() {
         for (place, role) in Role::ALL.into_iter().enumerate() {
             for (other_place, other) in Role::ALL.into_iter().enumerate() {
                 let covers = place >= other_place && (place == other_place || other_place > 0);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_is_found_in_what_the_reader_says() {
+    fn finds_field_in_reader_error() {
         for (text, field) in [
             ("unknown field `a`, expected `b`", Some("a")),
             (

@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(limiter.take(&alice, at(0)), Err(100));
     }
     #[test]
-    fn it_remembers_who_asked_within_a_second_and_never_more_than_it_has_room_for() {
+    fn remembers_recent_callers_within_bound() {
         let limiter = Limiter::new(1);
         let at = |ms: u64| UnixMillis(1_000_000 + ms);
         let name = |n: usize| Arc::from(format!("p{n}").as_str());

@@ -37,7 +37,7 @@ fn mistakes(text: &str) -> String {
 }
 
 #[test]
-fn a_section_says_where_each_input_comes_from() {
+fn section_shows_input_sources() {
     let read = read_with(GOOD, &[]).unwrap();
     let energy = read.energy_price.unwrap();
     assert_eq!((energy.refresh_s, energy.deadline_s), (300, 10));
@@ -54,7 +54,7 @@ fn a_section_says_where_each_input_comes_from() {
 }
 
 #[test]
-fn every_key_can_be_said_by_the_environment() {
+fn environment_sets_every_key() {
     let env = [
         ("LATTICE_SCHEDULING__ENERGY_PRICE__FILE", "/tmp/other.csv"),
         (

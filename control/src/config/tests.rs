@@ -50,14 +50,14 @@ fn every_mistake_is_named_at_once() {
 }
 
 #[test]
-fn without_members_there_is_nobody_to_ask() {
+fn requires_members() {
     let text = GOOD.replace("quorum: ['10.0.0.1:7100', '10.0.0.2:7100']", "quorum: []");
     let errors = read(&text).unwrap_err().to_string();
     assert!(errors.contains("quorum: must list"), "{errors}");
 }
 
 #[test]
-fn an_address_that_nobody_can_dial_needs_one_beside_it() {
+fn undialable_address_needs_advertised_one() {
     let anywhere = GOOD.replace("10.0.0.1:7101", "0.0.0.0:7101");
     let errors = read(&anywhere).unwrap_err().to_string();
     assert!(errors.contains("advertise: must be given"), "{errors}");
@@ -65,7 +65,7 @@ fn an_address_that_nobody_can_dial_needs_one_beside_it() {
 }
 
 #[test]
-fn work_on_lost_nodes_is_stopped_after_ten_minutes_unless_said_otherwise() {
+fn lost_node_stops_work_after_ten_minutes_by_default() {
     let stop_after = |more: &str| {
         let config = read(&format!("{GOOD}{more}")).unwrap();
         config.settings().unwrap().stop_lost_after

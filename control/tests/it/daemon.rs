@@ -69,7 +69,7 @@ fn complaint(output: &Output) -> String {
 const ANY: &str = "127.0.0.1:0";
 
 #[test]
-fn a_good_configuration_is_said_to_be_good() {
+fn accepts_valid_configuration() {
     let folder = folder(Role::Control);
     let output = run(
         &folder,

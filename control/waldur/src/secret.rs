@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_others_can_read_is_refused_and_a_new_secret_is_read_anew() {
+    async fn refuses_readable_secret_and_rereads_new_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "first-first\n").unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn ipmi_tells_the_first_two_numbers_of_a_version() {
+    fn ipmi_version_has_two_numbers() {
         for (ipmi, redfish, is_other) in [
             ("6.10", "6.10.30.00", false),
             ("7.00", "7.00.30.00", false),

@@ -240,7 +240,7 @@ const AMD_LINES: &[(&str, Option<AmdEvent>)] = &[
 ];
 
 #[test]
-fn lines_of_amds_driver_are_read_over_the_kernels_and_what_is_no_fault_is_none() {
+fn amd_driver_lines_precede_kernel_lines() {
     for (text, event) in AMD_LINES {
         let told = line(text);
         let code = told.as_ref().map(|told| told.code);
@@ -321,7 +321,7 @@ fn a_nic_of_mlx5_that_fails_is_an_event_in_whatever_words_its_kernel_has() {
 }
 
 #[test]
-fn what_mlx5_says_of_a_nic_that_works_and_what_others_say_is_none() {
+fn ignores_harmless_mlx5_messages() {
     for text in [
         "mlx5_core 0000:5e:00.0: firmware version: 20.26.4012",
         "mlx5_core 0000:5e:00.0 ib0: Link up",

@@ -321,8 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_of_now_is_of_now_by_whatever_clock_it_is_stamped_and_an_old_one_as_old_as_it_says()
-    {
+    fn record_time_is_independent_of_clock() {
         let day_us = 86_400_000_000;
         let now = Now {
             wall_us: 20_000 * day_us,

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_before_the_deadline_is_kept_and_a_stuck_call_is_not_asked_again() {
+    fn keeps_partial_results_at_deadline() {
         let mut deadline = Duration::from_millis(50);
         let (calls, release) = loop {
             let calls: &'static CallKind = Box::leak(Box::new(CallKind::new("test")));

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_storm_the_first_modules_and_devices_are_named_and_what_is_the_same() {
+    fn storm_names_first_modules_and_devices() {
         let mut settling = StormState::default();
         for n in 0..MOST_NAMED {
             let vf = device(&format!("pci add 0000:17:00.{n}"));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_comes_with_the_first_program_makes_no_difference_unless_it_is_named() {
+    fn modules_of_first_program_are_ignored_unless_listed() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let loaded = |wanted: &[&str], names: &[&str]| {
             let module = folder.path().join("sys/module");

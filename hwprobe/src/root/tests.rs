@@ -51,7 +51,7 @@ fn a_folder_with_too_many_entries_is_not_listed() {
 }
 
 #[test]
-fn what_nobody_knows_is_not_absent() {
+fn unknown_is_not_absent() {
     let tree = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("b", tree.path().join("a")).unwrap();
     std::os::unix::fs::symlink("a", tree.path().join("b")).unwrap();

@@ -44,7 +44,7 @@ fn a_string_that_is_not_there_is_a_failure() {
 }
 
 #[test]
-fn the_table_without_identity_says_the_same_but_the_serial() {
+fn table_without_identity_keeps_all_but_serial() {
     let mut full = vec![1, 5, 0, 0, 1];
     full.extend_from_slice(b"SERIAL-OF-SYSTEM\0\0");
     full.extend(table(&["A1", "12345678"]));

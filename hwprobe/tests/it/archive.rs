@@ -174,7 +174,7 @@ fn what_no_capture_has_is_refused() {
 }
 
 #[test]
-fn what_is_no_archive_is_told() {
+fn rejects_invalid_archive() {
     let out = TempDir::new().unwrap();
     for bytes in [
         b"".as_slice(),

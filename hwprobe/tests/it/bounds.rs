@@ -41,7 +41,7 @@ fn a_file_may_be_as_long_as_its_bound_and_is_never_cut_off() {
 }
 
 #[test]
-fn what_is_no_file_is_told_and_not_waited_for() {
+fn rejects_non_files_without_blocking() {
     let tree = Tree::new();
     tree.dir("sys");
     let at = |name: &str| tree.path().join("sys").join(name);

@@ -82,7 +82,7 @@ fn a_child_that_closes_its_output_and_stays_is_a_timeout() {
 }
 
 #[test]
-fn a_child_that_dies_says_how_and_what_it_said() {
+fn dead_child_reports_status_and_output() {
     assert_eq!(
         failure("echo 'driver  exploded' >&2; exit 3"),
         "probe child ended with exit status: 3: driver exploded"
@@ -106,7 +106,7 @@ fn a_child_that_speaks_nonsense_or_another_version_has_failed() {
 }
 
 #[test]
-fn a_child_that_never_stops_talking_is_stopped_at_once_and_costs_no_memory() {
+fn endless_output_is_stopped_without_memory() {
     let started_at = Instant::now();
     let why = failure("exec yes");
     assert!(why.contains("longer than 4194304 bytes"), "{why}");

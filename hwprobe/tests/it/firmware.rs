@@ -44,7 +44,7 @@ fn settings_of_the_firmware_are_read_and_those_of_one_host_left_out() {
 }
 
 #[test]
-fn a_change_that_waits_for_a_reboot_is_told_and_is_no_value() {
+fn pending_change_is_reported_not_compared() {
     let tree = Tree::node();
     setting(&tree, "LogicProc", "enumeration", "Enabled");
     let before = tree.probe();
@@ -127,7 +127,7 @@ fn a_governor_that_differs_between_processors_is_visible() {
 }
 
 #[test]
-fn a_module_that_one_node_lacks_is_a_difference_and_its_addresses_are_none() {
+fn missing_module_differs_but_addresses_do_not() {
     let tree = Tree::node();
     tree.file("/sys/module/lnet/version", "2.15.6")
         .file(
@@ -191,7 +191,7 @@ fn capacity_comes_from_the_controllers_where_firmware_may_not_be_read() {
 }
 
 #[test]
-fn memory_behind_cxl_is_told_by_its_place_and_regions_by_their_shape() {
+fn cxl_memory_is_named_by_place() {
     let tree = Tree::node();
     for (name, address, size) in [
         ("mem0", "0000:d1:00.0", "0x4000000000"),
@@ -253,7 +253,7 @@ fn shared_caches_and_dies_show_how_a_socket_is_divided() {
 }
 
 #[test]
-fn this_machine_says_the_same_twice_in_every_class_read_here() {
+fn every_class_reads_equal_twice() {
     let host = lattice_hwprobe::Host::new("/", lattice_hwprobe::NvmlSource::Disabled);
     let (first, second) = (
         lattice_hwprobe::probe_all(&host),

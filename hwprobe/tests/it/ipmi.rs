@@ -26,7 +26,7 @@ fn shown(inventory: &Inventory, key: &str) -> String {
 }
 
 #[test]
-fn a_bmc_says_who_it_is_and_what_the_node_draws() {
+fn bmc_reports_identity_and_draw() {
     let inventory = node(Reading::Present(DEVICE_ID), Reading::Present(POWER));
     for (key, value) in [
         ("bmc.ipmi.firmware", "3.45"),

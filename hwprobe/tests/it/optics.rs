@@ -111,7 +111,7 @@ fn what_is_one_modules_own_is_not_kept() {
 }
 
 #[test]
-fn what_a_module_does_not_say_is_told_apart() {
+fn missing_module_fields_are_distinct() {
     let of = |image: &[u8]| Module::of(image).identity();
     let firmware = |version| match of(&osfp(version)) {
         Reading::Present(identity) => identity.firmware,
@@ -140,7 +140,7 @@ fn what_a_module_does_not_say_is_told_apart() {
 }
 
 #[test]
-fn an_empty_cage_and_a_driver_that_cannot_say_are_known_and_a_refusal_is_not() {
+fn empty_cage_is_known_and_refusal_is_not() {
     let known = [Reading::Absent, Reading::Unsupported, present(&sfp())];
     let inventory = probe_all(&with_optics(&node(known.clone())));
     assert_eq!(get(&inventory, "optics.0.net.0.part_number"), "<absent>");
@@ -161,7 +161,7 @@ fn an_empty_cage_and_a_driver_that_cannot_say_are_known_and_a_refusal_is_not() {
 }
 
 #[test]
-fn nobody_who_does_not_ask_for_it_sees_any_of_it() {
+fn opt_in_values_are_hidden_by_default() {
     let tree = node([
         present(&sfp()),
         present(&qsfp28()),

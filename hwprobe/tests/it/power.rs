@@ -19,7 +19,7 @@ fn power(tree: &Tree) -> Power {
 const WATTS: u64 = 1000;
 
 #[test]
-fn a_meter_of_the_whole_node_tells_draw_and_limit() {
+fn node_meter_reports_draw_and_limit() {
     let tree = Tree::node();
     tree.file("/sys/class/hwmon/hwmon0/name", "coretemp");
     meter(
@@ -43,7 +43,7 @@ fn a_meter_of_the_whole_node_tells_draw_and_limit() {
 }
 
 #[test]
-fn the_four_kinds_of_limit_are_told_apart() {
+fn reports_four_kinds_of_limit() {
     let state = |files: &[(&str, &str)]| {
         let tree = Tree::node();
         meter(&tree, "hwmon1", &[("power1_average", "500000000")]);

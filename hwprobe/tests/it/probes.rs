@@ -158,7 +158,7 @@ fn network_slots_follow_the_bus_and_not_the_names() {
 }
 
 #[test]
-fn an_rdma_device_without_an_address_comes_last_and_says_so() {
+fn rdma_device_without_address_sorts_last() {
     let tree = Tree::node();
     tree.rdma("mlx5_9", None, "32.38.3056")
         .rdma("mlx5_bond_0", None, "32.38.3056")
@@ -440,7 +440,7 @@ fn nics(cards: &[(&str, &str, u32)]) -> ClassRecord {
 }
 
 #[test]
-fn swapped_cards_are_told_as_such_and_other_cards_are_not() {
+fn swapped_cards_differ_from_new_cards() {
     let node = nics(&[("28.41", "9000", 0), ("16.35", "1500", 1)]);
     let is_moved = |other: &ClassRecord| {
         let found = diff_by_parts(&node, other);
@@ -519,7 +519,7 @@ fn an_inventory_survives_both_encodings() {
 }
 
 #[test]
-fn this_machine_can_be_probed_and_says_the_same_twice() {
+fn live_probe_is_repeatable() {
     let host = Host::new("/", NvmlSource::Disabled);
     let (first, second) = (probe_all(&host), probe_all(&host));
     assert_eq!(first.marks(), second.marks());

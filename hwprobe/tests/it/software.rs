@@ -97,7 +97,7 @@ fn a_site_extends_the_list_and_an_update_outside_it_is_no_drift() {
 }
 
 #[test]
-fn rpm_is_asked_through_the_record_and_its_failure_leaves_the_class_incomplete() {
+fn rpm_failure_makes_class_incomplete() {
     let tree = Tree::node();
     tree.file(
         "/etc/os-release",
@@ -152,7 +152,7 @@ fn an_ostree_deployment_is_its_checksum_and_not_its_boot_slot() {
 }
 
 #[test]
-fn a_network_booted_image_is_its_name_and_tag_and_a_verified_root_its_hash() {
+fn network_image_has_name_tag_and_root_hash() {
     let tree = Tree::node();
     let hash = "0123456789abcdef".repeat(4);
     tree.file(
@@ -195,7 +195,7 @@ fn of_a_named_file_only_the_hash_leaves_the_node_even_in_a_capture() {
 }
 
 #[test]
-fn a_masked_capture_of_a_diskless_node_keeps_its_digests_and_names_no_server() {
+fn masked_diskless_capture_keeps_digests() {
     let tree = debian();
     tree.file(
         "/proc/cmdline",
@@ -224,7 +224,7 @@ fn a_masked_capture_of_a_diskless_node_keeps_its_digests_and_names_no_server() {
 }
 
 #[test]
-fn a_package_manager_that_hangs_is_told_as_hung() {
+fn hanging_package_manager_is_reported() {
     let tree = Tree::node();
     tree.file(
         "/commands/rpm-packages.state.json",

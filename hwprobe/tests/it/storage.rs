@@ -110,7 +110,7 @@ fn slots_follow_the_bus_and_not_the_order_of_discovery() {
 }
 
 #[test]
-fn disks_of_the_node_are_told_from_all_others() {
+fn local_disks_differ_from_others() {
     let tree = Tree::node();
     scsi(
         &tree,

@@ -283,7 +283,7 @@ mod tests {
 
     /// The bundle's additional entries were removed or retired before the backup.
     #[test]
-    fn a_bundle_from_before_the_backup_says_nothing() {
+    fn bundle_before_backup_is_ignored() {
         let backup = then(&["a", "b"], Vec::new());
         let known = bundle(9, &["gone", "a"], vec![revoked("n1", 5)]);
         let text = advice(&backup, AT, Some(&known));

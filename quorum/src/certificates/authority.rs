@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_authority_lies_beside_the_present_one() {
+    fn next_authority_is_stored_with_present_one() {
         let folder = tempfile::tempdir().unwrap();
         let missing = load_authorities(folder.path()).unwrap_err();
         assert!(missing.to_string().contains("ca.key"), "{missing}");

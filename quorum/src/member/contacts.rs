@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_answered_speaks_whenever_it_likes() {
+    fn answered_caller_may_call_any_time() {
         let contacts = Contacts::default();
         assert!(contacts.may_transmit());
         contacts.set_without_majority(true);

@@ -89,7 +89,7 @@ async fn one_proposal_stays_together_even_when_it_is_too_large_for_a_batch() {
 }
 
 #[tokio::test]
-async fn who_gave_up_waiting_is_not_proposed() {
+async fn abandoned_request_is_not_proposed() {
     let (proposals, mut queue) = channel();
     let gone = proposals.enqueue(vec![command("gone", 0)]).unwrap();
     let here = proposals.enqueue(vec![command("here", 0)]).unwrap();

@@ -202,7 +202,7 @@ async fn the_leader_signs_by_itself_what_has_become_long() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_brings_a_checkpoint_but_the_leader() {
+async fn only_leader_brings_signed_head() {
     let c = Cluster::start().await;
     c.knows_its_authority().await;
     let client = c.client("c1");

@@ -41,7 +41,7 @@ fn refused(error: EnrolError) -> EnrolRefused {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_enrols_as_often_as_it_says_at_any_member() {
+async fn token_use_limit_holds_at_any_member() {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
     let token = JoinToken::generate(Role::Agent, cluster.authority.pin());

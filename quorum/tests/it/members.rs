@@ -87,7 +87,7 @@ async fn a_command_is_applied_by_all_members_and_read_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_refused_for_what_is_before_it_in_its_own_batch_never_enters_the_log() {
+async fn command_refused_within_batch_is_not_logged() {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
     let commands = vec![
@@ -279,7 +279,7 @@ async fn a_watch_goes_on_over_a_change_of_leader_without_gap_or_repeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_from_a_revision_no_longer_kept_says_so() {
+async fn expired_watch_revision_is_reported() {
     let mut cluster = Cluster::start_with(100).await;
     let client = cluster.client("c1");
     seed(&client).await;

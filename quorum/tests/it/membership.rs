@@ -27,7 +27,7 @@ async fn agree(cluster: &Cluster, ids: &[VoterId]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_is_added_another_removed_and_who_is_none_any_more_says_so() {
+async fn removed_member_reports_its_removal() {
     let mut cluster = Cluster::start().await;
     let client = cluster.client("c1");
     create(&client, "before").await;
@@ -80,7 +80,7 @@ async fn a_member_is_added_another_removed_and_who_is_none_any_more_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_lose_the_quorum_or_is_not_what_it_says_is_refused() {
+async fn refuses_quorum_loss_and_wrong_member() {
     let mut cluster = Cluster::start().await;
     let client = cluster.client("c1");
     create(&client, "one").await;
@@ -181,7 +181,7 @@ async fn a_member_that_founded_a_cluster_of_its_own_is_not_taken_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_but_a_leader_writes_down_what_was_done_to_the_quorum() {
+async fn only_leader_records_quorum_changes() {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
     let action = AuditAction::SteppedDown {

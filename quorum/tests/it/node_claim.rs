@@ -70,7 +70,7 @@ fn claim(user: &str, nodes: Vec<AttestedNode>) -> Envelope {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_claim_a_node_at_once_one_has_it_and_the_others_are_told_who() {
+async fn concurrent_node_claims_have_one_winner() {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
     let mut commands = vec![admin(None, create_project("atlas", 100))];

@@ -257,7 +257,7 @@ async fn deposes_nobody(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_hears_nobody_and_is_heard_deposes_nobody() {
+async fn deaf_member_deposes_no_leader() {
     let cut = |net: &Net, cut_off, other| net.cut(other, cut_off);
     deposes_nobody(cut, |three, id| {
         three.account(id).heard_ms.is_some_and(|ms| ms > 3000)
@@ -266,7 +266,7 @@ async fn a_member_that_hears_nobody_and_is_heard_deposes_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_hears_and_is_not_heard_deposes_nobody() {
+async fn mute_member_deposes_no_leader() {
     let cut = |net: &Net, cut_off, other| net.cut(cut_off, other);
     deposes_nobody(cut, |three, id| {
         let leader = three.account(id).leader.unwrap_or(1);
@@ -278,7 +278,7 @@ async fn a_member_that_hears_and_is_not_heard_deposes_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_was_cut_off_both_ways_deposes_nobody() {
+async fn isolated_member_deposes_no_leader() {
     let cut = |net: &Net, cut_off, other| {
         net.cut(cut_off, other);
         net.cut(other, cut_off);
@@ -292,7 +292,7 @@ async fn a_member_that_was_cut_off_both_ways_deposes_nobody() {
 /// The reverse: a leader that sends but receives no answers commits nothing. It must not prevent the election of a
 /// leader that can.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_heard_and_hears_nobody_is_replaced() {
+async fn deaf_leader_is_replaced() {
     let three = ThreeMembers::start().await;
     let client = three.client();
     create(&client, "before").await;

@@ -136,7 +136,7 @@ async fn a_file_that_is_missing_at_the_start_is_brought_from_another_member() {
 
 /// A segment that no member has does not stop the checks of the others, and is requested again.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_has_is_asked_for_again_and_the_rest_is_looked_after_meanwhile() {
+async fn missing_segment_is_retried_without_blocking() {
     let (mut cluster, follower, _, whole) = with_history().await;
     let [(lost, lost_bytes), (damaged, damaged_bytes)] = oldest(&whole);
     let at = |id: VoterId| {

@@ -88,7 +88,7 @@ async fn agree(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_away_gets_the_segments_it_lacks_and_no_others() {
+async fn returning_member_gets_missing_segments_only() {
     let mut cluster = Cluster::start_with_segments(20, 4).await;
     let client = cluster.client("c1");
     seed(&client).await;

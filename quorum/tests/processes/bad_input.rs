@@ -92,7 +92,7 @@ fn malformed_yaml_is_named_with_its_place() {
 }
 
 #[test]
-fn a_good_configuration_is_said_to_be_one() {
+fn accepts_valid_configuration() {
     let site = Site::prepare("enrolment: {cells: [{name: a, nodes: \"gpu[001-012]\"}]}\n");
     let output = site.run(1, &["--check-config"]);
     assert!(output.status.success(), "{output:?}");

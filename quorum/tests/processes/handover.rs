@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leadership_is_handed_over_under_writers_and_nothing_acknowledged_is_lost() {
+async fn handover_loses_no_acknowledged_write() {
     let cluster = Cluster::start().await;
     let client = cluster.client("c1");
     let writers = Writers::start(&client, 8);

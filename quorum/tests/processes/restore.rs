@@ -67,8 +67,7 @@ fn client(site: &Site, id: &str) -> QuorumClient {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_restored_into_fresh_directories_and_what_is_left_of_the_old_one_changes_nothing()
- {
+async fn restore_ignores_old_cluster() {
     let mut site = Site::prepare("snapshot_every: 300\n");
     site.start_all();
     let old = client(&site, "c1");

@@ -116,7 +116,7 @@ async fn always_alive(site: &Site, nodes: &[&str], done: &tokio::sync::Notify) -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_stays_renews_while_work_runs_and_who_is_thrown_out_is_out() {
+async fn expelled_process_cannot_renew() {
     let plan = Plan {
         joining: 1,
         lifetime: Some(Duration::from_secs(LIFETIME_S)),

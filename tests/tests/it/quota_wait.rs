@@ -152,7 +152,7 @@ async fn until_another_is_cancelled(site: &Site, runs: &HeldJob) -> HeldJob {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_headroom_says_so_holds_nothing_and_runs_when_there_is_room() {
+async fn job_waits_for_headroom_then_runs() {
     let plan = Plan::with_agents(["n1", "n2", "n3"]);
     let mut site = Site::found(lattice_tests::programs!(), &plan).await;
     for path in [TENANT, MIDDLE, PROJECT] {

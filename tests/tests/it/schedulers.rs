@@ -319,7 +319,7 @@ async fn many(scene: &Scene) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_schedules_a_vcluster_is_killed_and_stopped_and_nothing_is_assigned_twice() {
+async fn killed_scheduler_assigns_nothing_twice() {
     let begun = Instant::now();
     let mut scene = two_vclusters().await;
     let [left, right] = scene.vclusters.clone();

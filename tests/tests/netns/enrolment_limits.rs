@@ -37,7 +37,7 @@ fn token(site: &Site, uses: &str, more: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_is_for_its_networks_and_who_tries_too_often_keeps_nobody_out() {
+async fn token_is_limited_to_networks_and_rate() {
     let Some(_turn) = Network::turn().await else {
         return;
     };

@@ -153,7 +153,7 @@ async fn acts(site: &Site, control: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_through_the_quorum_moves_the_lease_and_who_lost_it_does_nothing() {
+async fn partition_moves_lease_and_fences_old_holder() {
     let Some(_turn) = Network::turn().await else {
         return;
     };

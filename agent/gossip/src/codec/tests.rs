@@ -93,7 +93,7 @@ async fn what_is_encoded_is_decoded_with_the_senders_address() {
 }
 
 #[tokio::test]
-async fn garbage_and_markers_of_peers_are_dropped_and_real_messages_keep_their_senders() {
+async fn drops_garbage_and_keeps_real_message_senders() {
     let mut bench = Bench::new().await;
     let real: Vec<Vec<u8>> = {
         let mut real = Vec::new();

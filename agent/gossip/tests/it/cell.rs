@@ -6,7 +6,7 @@ use lattice_mesh::Role;
 use std::time::Duration;
 
 #[tokio::test]
-async fn three_members_see_each_other_and_everything_each_says() {
+async fn three_members_share_membership_and_metadata() {
     let authority = authority();
     let members = agents(&authority, 3).await;
     let said = Published {
@@ -178,7 +178,7 @@ async fn what_cannot_work_is_refused_when_joining() {
 
 /// A change on a node arrives at control before the next round is due.
 #[tokio::test]
-async fn a_control_is_told_of_a_change_at_once() {
+async fn control_receives_change_at_once() {
     let authority = authority();
     let slow = |seeds: &[_]| {
         let mut slow = config("c0", seeds);

@@ -121,7 +121,7 @@ async fn a_flood_from_one_member_is_cut_to_its_share() {
 
 /// A quorum member has a valid certificate, but no role in gossip; a foreign process has neither.
 #[tokio::test]
-async fn who_may_not_gossip_is_not_heard() {
+async fn ignores_unauthorized_gossip_peer() {
     let ours = authority();
     let theirs = authority();
     let good = member(&ours, Role::Agent, "a0", &[]).await;

@@ -21,7 +21,7 @@ async fn agent_and_server() -> (Mesh, Mesh, lattice_mesh::Peer) {
 }
 
 #[tokio::test]
-async fn a_call_is_answered_and_the_handler_knows_who_calls() {
+async fn handler_receives_caller_identity() {
     let (_server, _agent, peer) = agent_and_server().await;
     assert_eq!(peer.call(&echo("hi"), SHORT).await.unwrap(), "hi from a1");
     let large = "x".repeat(1 << 20);
@@ -181,7 +181,7 @@ async fn messages_arrive_with_their_sender_and_only_from_allowed_roles() {
 }
 
 #[tokio::test]
-async fn messages_to_nobody_are_dropped_and_never_block() {
+async fn drops_messages_without_recipient() {
     let authority = authority("demo");
     let agent = bind(&authority, Role::Agent, "a1");
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -332,7 +332,7 @@ async fn a_slow_handler_meets_the_servers_deadline() {
 }
 
 #[tokio::test]
-async fn a_failing_and_a_panicking_handler_are_told_apart_from_silence() {
+async fn handler_failure_differs_from_timeout() {
     let (_server, _agent, peer) = agent_and_server().await;
     for panic in [false, true] {
         let failed = peer.call(&Break { panic }, SHORT).await.unwrap_err();

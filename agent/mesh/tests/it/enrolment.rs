@@ -353,7 +353,7 @@ async fn on_the_enrolment_protocol_nothing_else_is_served() {
 }
 
 #[tokio::test]
-async fn a_silent_server_and_a_bad_name_are_told_apart() {
+async fn timeout_differs_from_wrong_name() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let token = JoinToken::generate(Role::Agent, authority("demo").pin());
     let config = MeshConfig {

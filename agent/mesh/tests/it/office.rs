@@ -151,7 +151,7 @@ async fn a_token_of_two_authorities_is_good_at_members_of_either() {
 }
 
 #[tokio::test]
-async fn a_token_made_before_another_authority_says_so_where_its_own_is_gone() {
+async fn refuses_token_of_retired_authority() {
     let (old, new) = two();
     let office = EnrolmentServer::open(&new, &[&new], holding(vec![new.clone()]));
     let error = office.learns_nothing_of(&token_of(&old)).await;
@@ -196,7 +196,7 @@ const LIES: [(&str, Lie); 5] = [
 
 /// A server without the key receives nothing, even if it has received a member's proof for itself.
 #[tokio::test]
-async fn a_proof_is_worth_nothing_to_who_hands_it_on() {
+async fn relayed_proof_is_worthless() {
     let (old, new) = two();
     let seen: Arc<Mutex<Vec<CaKeyProof>>> = Arc::default();
     let recording = {

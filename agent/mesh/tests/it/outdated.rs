@@ -114,7 +114,7 @@ async fn stays_outside(agent: &Mesh, renewal: &Renewal, words: &str) {
 }
 
 #[tokio::test]
-async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
+async fn recovers_after_missing_whole_rotation() {
     let change = Change::new();
     let bundle = change.bundle(3, Phase::Overlap);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
@@ -144,7 +144,7 @@ async fn who_was_away_for_the_whole_change_comes_back_by_itself() {
 /// The agent was never offline, but its callers renewed before it received the bundle. Refusing them makes the agent
 /// request the bundle long before its schedule.
 #[tokio::test]
-async fn being_called_by_who_has_renewed_is_reason_to_ask() {
+async fn call_from_renewed_peer_triggers_renewal() {
     let change = Change::new();
     let before = change.bundle(1, Phase::Before);
     let member = change.member(&before.sign([&*change.old]).unwrap());
@@ -197,7 +197,7 @@ async fn only_the_authority_that_is_trusted_can_name_the_next() {
 
 /// A member that cannot vouch for the new authority, or has no newer bundle, does not end the search among the others.
 #[tokio::test]
-async fn a_member_whose_answer_is_of_no_use_does_not_end_the_search() {
+async fn continues_search_after_useless_answer() {
     let change = Change::new();
     let bundle = change.bundle(3, Phase::Overlap);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
@@ -243,7 +243,7 @@ async fn everybody_has_one_place() {
 
 /// The member's own certificate has lost its trust: every peer refuses it, and the member must enrol again.
 #[tokio::test]
-async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
+async fn peer_of_retired_authority_gets_no_bundle() {
     let change = Change::new();
     let bundle = change.bundle(4, Phase::Retired);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());
@@ -254,7 +254,7 @@ async fn who_was_away_until_its_authority_was_retired_is_told_nothing() {
 
 /// The protocol returns nothing without a certificate, and only the bundle with one.
 #[tokio::test]
-async fn the_protocol_for_those_who_were_away_serves_nothing_else() {
+async fn outdated_protocol_serves_only_recovery() {
     let change = Change::new();
     let bundle = change.bundle(3, Phase::Overlap);
     let member = change.member(&bundle.sign([&*change.old, &*change.new]).unwrap());

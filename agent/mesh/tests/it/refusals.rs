@@ -163,7 +163,7 @@ async fn an_expired_certificate_is_refused_and_an_open_connection_ends_with_it()
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_who_was_expected_is_left_at_once() {
+async fn disconnects_from_unexpected_server() {
     let authority = authority("demo");
     let server = serving(&authority);
     let agent = bind(&authority, Role::Agent, "a1");

@@ -166,7 +166,7 @@ fn nobody() -> Option<RenewError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn certificates_are_renewed_at_two_thirds_for_ever_with_a_new_key_each_time() {
+async fn renews_at_two_thirds_with_new_key() {
     let fixture = fixture();
     let key = || std::fs::read(fixture.folder.path().join("identity.key")).unwrap();
     let mut keys = vec![key()];
@@ -209,7 +209,7 @@ fn shown(mesh: &Mesh) -> Vec<rustls_pki_types::CertificateDer<'static>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_tried_again_and_told() {
+async fn retries_and_reports_failures() {
     let fixture = fixture();
     fixture.fail(nobody());
     sleep(LIFE.mul_f64(0.75)).await;
@@ -238,7 +238,7 @@ async fn failures_are_tried_again_and_told() {
 
 /// The renewal must not sleep through the last quarter hour of a certificate.
 #[tokio::test(start_paused = true)]
-async fn it_tries_to_the_end_and_says_when_it_is_over() {
+async fn retries_until_expiry_and_reports_it() {
     let fixture = fixture();
     fixture.fail(nobody());
     let end = fixture.mesh.expires_at();
@@ -306,7 +306,7 @@ async fn another_issuing_authority_is_followed_within_minutes() {
 
 /// The quorum does not renew a certificate issued moments ago, so no agent requests that.
 #[tokio::test(start_paused = true)]
-async fn who_has_just_enrolled_follows_as_soon_as_it_may() {
+async fn fresh_enrolment_follows_trust_promptly() {
     let life = Duration::from_secs(120);
     let fixture = fixture_of(life);
     let first = IssuedCertificate {
@@ -393,7 +393,7 @@ async fn a_certificate_that_peers_would_refuse_is_not_put_in_force() {
 /// An agent was offline for a whole rotation of the authority. Its bundle does not contain the new authority, and
 /// yields to an enrolment, but only after the certificate has expired.
 #[tokio::test(start_paused = true)]
-async fn who_was_away_for_a_rotation_comes_back_by_enrolling_anew() {
+async fn reenrols_after_missed_rotation() {
     let fixture = fixture();
     let new = long_lived();
     fixture
@@ -429,7 +429,7 @@ async fn who_was_away_for_a_rotation_comes_back_by_enrolling_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_revoked_asks_for_nothing_and_says_so() {
+async fn revoked_process_stops_and_reports() {
     let fixture = fixture();
     fixture.publish(signed(
         1,

@@ -173,7 +173,7 @@ async fn the_other_end_moves_to_the_new_connection_too() {
 }
 
 #[tokio::test]
-async fn a_member_that_says_no_is_believed_and_one_that_cannot_say_is_not() {
+async fn believes_refusal_but_not_missing_answer() {
     let authority = authority("demo");
     let answering = |reply: fn() -> RenewRefused| {
         let member = bind(&authority, Role::Quorum, "q1");

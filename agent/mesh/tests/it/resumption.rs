@@ -232,7 +232,7 @@ async fn a_client_that_was_connected_before_does_not_come_back_by_its_session() 
 }
 
 #[tokio::test]
-async fn a_member_that_was_connected_before_judges_a_server_anew() {
+async fn connected_member_rechecks_server() {
     let site = Site::new();
     println!(
         "\nservers that give tickets and were connected to before, as a member dials them again:"

@@ -227,7 +227,7 @@ async fn all_connections_are_left_for_new_ones_and_no_call_fails() {
 }
 
 #[tokio::test]
-async fn rotation_does_not_change_who_a_process_is() {
+async fn rotation_keeps_process_identity() {
     let authority = authority("demo");
     let server = serving(&authority);
     let other = credentials(&authority, "demo", Role::Quorum, "q2");

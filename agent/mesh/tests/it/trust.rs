@@ -635,7 +635,7 @@ async fn a_statement_is_worth_its_signer_its_context_and_its_bytes() {
 }
 
 #[tokio::test]
-async fn changes_of_trust_are_told() {
+async fn reports_trust_changes() {
     let authority = authority("demo");
     let mesh = Arc::new(bind(&authority, Role::Agent, "a1"));
     let mut changes = mesh.watch_trust();

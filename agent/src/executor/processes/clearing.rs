@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_says_what_was_checked_and_no_more() {
+    fn evidence_lists_only_checked_items() {
         let mut search = Search::default();
         assert!(search.evidence().contains("no process with its mark"));
         for _ in 0..2 {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_is_said_once_until_it_changes() {
+    fn reports_obstacle_once_until_changed() {
         let left = |unknown| OrphanProcesses {
             ours: vec![process(7, 'R')],
             unknown,

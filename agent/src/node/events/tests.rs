@@ -89,7 +89,7 @@ async fn written_since(history: &NodeHistory, since: &mut u64) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_start_is_told_each_time_and_a_boot_where_there_was_one() {
+async fn records_starts_and_boots() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     for boot in ["b1", "b1", "b2", "b2"] {
@@ -121,7 +121,7 @@ async fn an_agent_that_restarts_again_and_again_does_not_fill_the_journal() {
 }
 
 #[tokio::test]
-async fn thousands_of_xids_are_a_few_lines_with_their_number_and_a_fault_among_them_is_seen() {
+async fn many_xids_fold_into_few_lines() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
@@ -158,7 +158,7 @@ async fn what_was_counted_is_written_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_week_of_everything_at_once_leaves_the_journal_bounded_and_is_counted_to_the_last() {
+async fn week_of_events_keeps_journal_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
@@ -252,7 +252,7 @@ fn heard(action: &str, path: &str, subsystem: &str) -> KernelNotice {
 }
 
 #[tokio::test]
-async fn every_module_of_a_load_is_told_and_a_device_that_goes_with_it() {
+async fn records_module_load_with_devices() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
@@ -304,7 +304,7 @@ async fn a_flash_update_and_the_parameters_of_a_driver_are_device_events() {
 }
 
 #[tokio::test]
-async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_room() {
+async fn device_storm_keeps_hourly_room() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);
@@ -335,8 +335,7 @@ async fn a_storm_of_devices_is_some_names_and_one_number_and_leaves_the_hour_roo
 }
 
 #[tokio::test]
-async fn what_happened_while_the_journal_could_not_be_read_is_written_when_it_can_and_the_node_is_read()
- {
+async fn writes_pending_events_once_journal_is_readable() {
     let folder = tempfile::tempdir().unwrap();
     let hand = Hand(Arc::new(AtomicU64::new(NOW)));
     let (events, history) = open(folder.path(), "b1", &hand);

@@ -96,7 +96,7 @@ async fn what_waits_is_shown_apart_and_is_not_numbered_as_kept() {
 
 /// A written line leaves the queue a moment before the status changes.
 #[tokio::test]
-async fn what_was_just_written_is_on_the_page_before_it_is_told_of() {
+async fn entry_is_readable_before_notification() {
     let folder = tempfile::tempdir().unwrap();
     let (history, mut restored) = open(folder.path());
     change(&history, &mut restored.history, 1);
@@ -131,7 +131,7 @@ async fn what_cannot_be_read_is_a_fault_and_is_not_written_over() {
 }
 
 #[tokio::test]
-async fn too_many_that_wait_cost_the_oldest_and_the_restored_state_is_right_all_the_same() {
+async fn queue_limit_keeps_restored_state_correct() {
     let folder = tempfile::tempdir().unwrap();
     let (history, mut restored) = open(folder.path());
     for version in 1..=20 {

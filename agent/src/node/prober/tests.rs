@@ -93,7 +93,7 @@ async fn a_read_on_demand_is_shared_while_it_is_fresh() {
 }
 
 #[tokio::test]
-async fn a_person_is_told_of_what_was_changed_just_before() {
+async fn attributes_change_to_recent_request() {
     let mark = |bytes: &[u8]| {
         let read: Inventory = serde_json::from_slice(bytes).unwrap();
         read.marks()[&Class::Kernel]
@@ -183,7 +183,7 @@ async fn kernel_entries(history: &NodeHistory) -> Vec<Entry> {
 }
 
 #[tokio::test]
-async fn a_change_is_put_down_to_who_asked_when_it_was_seen() {
+async fn attributes_change_to_requester() {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(folder.path(), Duration::from_millis(50), Duration::ZERO);
     let (surroundings, _trigger, publication) = surroundings(folder.path());
@@ -233,7 +233,7 @@ async fn a_trigger_has_the_node_read_at_once_and_is_the_cause() {
 }
 
 #[tokio::test]
-async fn a_read_that_fails_is_told_and_not_made_again_and_again() {
+async fn reports_failed_read_without_retry_loop() {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(folder.path(), NEVER, Duration::ZERO);
     let (surroundings, _trigger, publication) = surroundings(folder.path());

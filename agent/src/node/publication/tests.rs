@@ -154,7 +154,7 @@ fn earlier_build() -> Schemas {
 }
 
 #[test]
-fn an_upgraded_agent_says_what_the_earlier_one_said_beside_its_mark() {
+fn upgraded_agent_keeps_mark_extension() {
     let folder = tempfile::tempdir().unwrap();
     let base = inventory(folder.path(), "quiet");
     let cmdline =

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_something_that_may_be_printed() {
+    fn report_text_is_printable() {
         assert!(word(None).is_err());
         let failed = |reason: &str| {
             let reason = reason.to_owned();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lie_where_the_layout_says() {
+    fn numbers_match_documented_layout() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("checkpoint.shm");
         let shared = SharedFile::make(&path).unwrap();

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_says_nothing_has_its_timeout_and_no_more() {
+    fn silent_job_gets_only_its_timeout() {
         let mut timing = timing();
         assert_eq!(timing.status(), CheckpointStatus::Asked { at: at(0) });
         assert_eq!(timing.due_at(), at(10_000));

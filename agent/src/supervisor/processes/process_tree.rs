@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_first_thread_has_ended_is_not_gone() {
+    fn process_without_main_thread_is_alive() {
         let stat = |threads| {
             let text =
                 format!("42 (a) Z 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 98765 1");

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_can_write_checkpoints_is_told_how_in_its_mode_alone() {
+    fn checkpoint_environment_matches_mode() {
         let told = |mode, restore| {
             let mut launch = launch(&[("LATTICE_CHECKPOINT_MODE", "forged")]);
             launch.checkpoint = Some(CheckpointPlan {

@@ -109,7 +109,7 @@ mod tests {
     use crate::supervisor::testing::launch;
 
     #[test]
-    fn an_output_file_is_below_the_working_directory_and_knows_its_rank() {
+    fn output_path_includes_rank() {
         let mut launch = launch(&[]);
         launch.workload.output.stdout = Some("out/%j.%r-%n%%".to_owned());
         let path = |launch: &LaunchRecord| output_file(launch, LogStream::Stdout);

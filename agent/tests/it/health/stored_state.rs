@@ -210,7 +210,7 @@ async fn turned(peer: &Peer, wanted: &[&str]) {
 }
 
 #[tokio::test]
-async fn reasons_that_come_and_go_and_who_cleared_them_are_in_the_history() {
+async fn history_records_reasons_and_clearing() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     tree.remap(false);
@@ -236,7 +236,7 @@ async fn reasons_that_come_and_go_and_who_cleared_them_are_in_the_history() {
 }
 
 #[tokio::test]
-async fn the_kernels_log_tells_of_xids_and_what_was_cleared_stays_so_over_a_restart() {
+async fn cleared_xid_stays_cleared_after_restart() {
     const XID: &str = "gpu.xid.79";
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
@@ -302,7 +302,7 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
-async fn a_full_disk_keeps_it_in_memory_and_says_so_as_the_history_does() {
+async fn full_disk_keeps_state_in_memory() {
     let cluster = Cluster::start().await;
     let tree = Tree::copy(&cluster);
     tree.remap(false);

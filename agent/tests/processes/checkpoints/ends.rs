@@ -7,7 +7,7 @@ use lattice_mesh::{Clock, SystemClock};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[tokio::test]
-async fn the_agent_may_be_started_anew_meanwhile() {
+async fn agent_may_restart_meanwhile() {
     let scene = Scene::new();
     for (number, mode) in (1..).zip(CheckpointMode::ALL) {
         scene.count(key(number), mode, "--write-ms 600").await;

@@ -35,7 +35,7 @@ async fn stands(
 /// Three jobs with requests through the mesh continue to write. The next agent reports the results, given only the
 /// checkpoint numbers.
 #[tokio::test]
-async fn an_agent_that_is_killed_while_jobs_write_knows_of_it_when_it_is_back() {
+async fn restarted_agent_finds_checkpoint_in_progress() {
     let cluster = Cluster::start().await;
     let folder = cluster.folder.path();
     let runtime = format!(", runtime_dir: {}/run", folder.display());

@@ -68,7 +68,7 @@ async fn an_order_is_taken_once_and_refused_where_it_makes_no_sense() {
 }
 
 #[tokio::test]
-async fn work_that_cannot_be_prepared_says_why() {
+async fn failed_preparation_names_reason() {
     let scene = Scene::new();
     let mut setup = scene.setup(CheckpointMode::Signal);
     setup.directory = "s3://atlas/12".to_owned();

@@ -26,7 +26,7 @@ async fn writes_twice(scene: &Scene, key: AttemptKey) -> u64 {
 }
 
 #[tokio::test]
-async fn the_script_on_the_page_for_users_does_what_the_page_says() {
+async fn documented_script_works() {
     let scene = Scene::new();
     let mut script = launch(key(1), &[]);
     script.workload.script = Some(shown("sh"));
@@ -57,7 +57,7 @@ async fn the_script_on_the_page_for_users_does_what_the_page_says() {
 }
 
 #[tokio::test]
-async fn the_c_program_on_the_page_for_users_does_what_the_page_says() {
+async fn documented_c_program_works() {
     let scene = Scene::new();
     let (source, program) = (scene.bench.file("counts.c"), scene.bench.file("counts"));
     std::fs::write(&source, shown("c")).unwrap();
@@ -92,7 +92,7 @@ fn python() -> Option<PathBuf> {
 }
 
 #[tokio::test]
-async fn the_python_program_on_the_page_for_users_does_what_the_page_says() {
+async fn documented_python_program_works() {
     let Some(python) = python() else {
         return;
     };

@@ -36,7 +36,7 @@ async fn an_answer_that_was_there_before_is_none() {
 }
 
 #[tokio::test]
-async fn a_link_or_a_strangers_folder_in_the_way_is_told_and_not_used() {
+async fn refuses_link_or_foreign_folder() {
     let scene = Scene::new();
     let elsewhere = scene.bench.file("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_is_none_is_told_which_there_are() {
+    fn unknown_policy_lists_valid_ones() {
         let update = LimitPolicyUpdate {
             limit_policy: "loose".to_owned(),
         };

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_named_by_its_field() {
+    fn invalid_input_names_field() {
         let refused = |text: &str| {
             let read: VclusterRequest = serde_json::from_str(text).unwrap();
             read.change().unwrap_err().to_string()

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_is_told_in_words() {
+    fn each_action_has_a_summary() {
         let told: Vec<String> = every_action().iter().map(summary).collect();
         let told = told.join("\n");
         assert_eq!(told, include_str!("audit/words.txt").trim_end(), "{told}");

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_with_one_use_and_any_name_unless_it_says_otherwise() {
+    fn token_request_defaults_to_one_use() {
         let least = read(r#"{"role":"agent","ttl":"1h"}"#).into_terms().unwrap();
         let wanted = TokenTerms {
             role: Role::Agent,

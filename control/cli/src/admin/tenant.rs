@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overcommitted_is_said_beside_the_limit() {
+    fn marks_overcommitted_limits() {
         let view = |overcommitted| TenantView {
             id: "physics".to_owned(),
             max_nodes: Some(250),

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_a_file_would() {
+    fn line_equals_file_content() {
         let like = asked("set h100 --from-node gpu001 --class nic,bios --nodes gpu[001-012]");
         let like = like.unwrap();
         assert_eq!(like.from_node.as_deref(), Some("gpu001"));
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn how_nodes_stand_is_said_once_they_are_judged() {
+    fn prints_node_standing_once_judged() {
         let mut baseline: BaselineView = serde_json::from_value(json!({
             "name": "h100", "version": 2, "description": "", "nodes": "gpu[001-003]",
             "classes": {}, "by": "olga", "at": "2026-01-01T00:00:00Z", "bytes": 1,
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_said_and_whether_it_is_so_yet() {
+    fn prints_consequence_and_current_state() {
         let standing = BaselineStanding {
             judged_count: 12,
             differ: "gpu005".to_owned(),
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_rules_are_told_once() {
+    fn merges_equal_rules() {
         let rule = |policy: &str| ClassRuleView {
             kind: "exact".to_owned(),
             policy: policy.to_owned(),
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_and_what_is_said_beside_it_counts() {
+    fn flags_override_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("baseline.yaml");
         std::fs::write(

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_looked_at_is_not_told_to_be_unchanged() {
+    fn unchecked_is_not_unchanged() {
         let mut found = ChangesView {
             since: "2026-11-15T00:00:00.000Z".to_owned(),
             changes: Vec::new(),

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_a_node_is_fits_a_line() {
+    fn node_ownership_fits_one_line() {
         let mut claim = ClaimView {
             user: "alice".to_owned(),
             project: "t/a".to_owned(),

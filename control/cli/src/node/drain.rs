@@ -156,7 +156,7 @@ mod tests {
     use lattice_quorum_types::Revision;
 
     #[test]
-    fn what_was_cleared_is_told_with_whose_it_was() {
+    fn cleared_reason_names_author() {
         let done = Undrained {
             revision: Revision(7),
             cleared: vec!["service:hooks: epilog: exit code 1".to_owned()],

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_said_back() {
+    fn echoes_request() {
         let query = HistoryQuery {
             kind: Some("xid,boot".to_owned()),
             since: Some("2026-11-22T02:00:00.000Z".to_owned()),

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_where_one_node_is_meant_is_told_what_to_ask() {
+    fn node_list_in_place_of_node_is_explained() {
         let ask = |text: &str| format!("`lattice node list '{text}'`");
         assert_eq!(one("gpu001", ask).unwrap(), "gpu001");
         let several = one("gpu[001-002]", ask).unwrap_err();

@@ -103,7 +103,7 @@ fn what_is_missing_or_too_much_is_named() {
 }
 
 #[test]
-fn a_mistake_is_told_where_it_was_made() {
+fn error_names_line() {
     let (_folder, file) =
         script("#!/bin/sh\n#SBATCH -A atlas//web\n#LATTICE --walltime soon\ntrue\n");
     let usage = |words: &[&str]| request(words).unwrap_err();
@@ -138,7 +138,7 @@ fn a_mistake_is_told_where_it_was_made() {
 
 /// Mistakes in single lines, and mistakes that only the server's rules find, are reported together.
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn reports_all_errors_at_once() {
     let (_folder, file) = script(
         "#!/bin/sh\n#SBATCH --array=0-9%0\n#LATTICE --class 11\n#LATTICE --deadline yesterdayish\n\
          #SBATCH --dependency=afterok:\n#SBATCH --mem=4X\n#SBATCH --begin=\n#LATTICE -p a\ntrue\n",
@@ -191,7 +191,7 @@ fn what_is_given_and_empty_is_refused() {
 }
 
 #[test]
-fn who_knows_sbatch_is_told_that_a_script_runs_on_every_node() {
+fn warns_that_script_runs_on_every_node() {
     let (_folder, file) = script("#SBATCH -A a -N 2\ntrue\n");
     let notes = |words: &[&str]| asked(words).unwrap().notes();
     let has = |words: &[&str], what: &str| notes(words).iter().any(|note| note.contains(what));
@@ -203,7 +203,7 @@ fn who_knows_sbatch_is_told_that_a_script_runs_on_every_node() {
 }
 
 #[test]
-fn who_knows_sbatch_is_told_of_times_and_variables_that_are_not_as_there() {
+fn warns_of_slurm_times_and_variables() {
     let notes = |text: &str, more: &[&str]| {
         let (_folder, file) = script(text);
         let words = [more, &["--chdir", "/scratch", file.as_str()]].concat();

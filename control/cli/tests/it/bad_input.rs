@@ -73,7 +73,7 @@ fn wrong_command_lines_end_with_2() {
 }
 
 #[test]
-fn without_a_cluster_it_is_said_how_to_get_one() {
+fn missing_cluster_error_names_demo() {
     let sandbox = Sandbox::new();
     refused(
         &sandbox,
@@ -182,7 +182,7 @@ fn a_demo_does_not_start_on_what_is_not_its_own() {
 }
 
 #[test]
-fn a_demo_says_that_its_port_is_in_use() {
+fn demo_reports_port_in_use() {
     let sandbox = Sandbox::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -374,7 +374,7 @@ fn an_output_file_that_can_be_none_is_refused_by_its_flag() {
 }
 
 #[test]
-fn a_certificate_tells_what_it_is_without_a_cluster() {
+fn certificate_is_readable_without_cluster() {
     let sandbox = Sandbox::new();
     let path = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
     let (ca, member) = (path("ca"), path("member"));

@@ -47,7 +47,7 @@ fn trees_are_compared_key_by_key_grouped_and_held_against_their_majority() {
 }
 
 #[test]
-fn swapped_cards_are_told_as_the_same_parts_before_the_keys_that_moved() {
+fn swapped_cards_precede_moved_keys() {
     let sandbox = Sandbox::new();
     let (one, other) = (tree("gpu005"), sandbox.path("swapped"));
     let copied = Command::new("cp").arg("-a").args([&one, &other]).status();

@@ -106,7 +106,7 @@ fn a_run_is_measured_checked_and_written_down() {
 }
 
 #[test]
-fn the_product_says_which_nodes_and_a_machine_has_groups() {
+fn product_selects_nodes_and_groups() {
     let sandbox = Sandbox::new();
     let (file, schedule) = (trace("alcf-theta-2018.txt.gz"), sandbox.path("out.csv"));
     let schedule = schedule.to_str().unwrap();

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_once_by_its_field() {
+    fn reports_every_error_by_field() {
         let problem = read(
             "h100",
             &request(json!({
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn wild_sizes_are_told_in_few_words_by_their_field() {
+    fn reports_extreme_sizes_briefly() {
         let long = "x".repeat(300_000);
         let told = |value| {
             let problem = read("h100", &request(value)).unwrap_err();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_must_be_meant_and_something_asked() {
+    fn requires_subject_and_action() {
         let fields = |value| {
             let problem = read("x", &request(value)).unwrap_err();
             let lines = problem.detail.lines();

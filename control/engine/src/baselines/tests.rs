@@ -113,7 +113,7 @@ fn where_two_of_a_rank_meet_neither_speaks() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_read_is_told_and_not_skipped() {
+fn reports_unreadable_rule() {
     let mut damaged = record("x", "gpu001", None, "nic");
     let rule = damaged.definition.classes.get_mut("nic").unwrap();
     rule.rule = Rule::Exact {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bmc_that_comes_and_goes_is_written_so_often_and_what_is_left_out_is_counted() {
+    fn flapping_bmc_is_rate_limited_and_counted() {
         let mut turns = RecentTransitions::default();
         turns.resume([(Class::Bmc, A)].into());
         let day = flap(&mut turns, 0, 24 * 60);

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn as_shipped_nothing_that_a_bmc_tells_drains_and_a_site_may_say_otherwise() {
+    fn bmc_faults_drain_only_by_site_choice() {
         assert!(!BmcHealth::new(Table::shipped().unwrap()).may_drain());
         assert!(may_drain_with("  bmc.system_critical: {severity: faulty}"));
         assert!(may_drain_with(
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_while_to_be_seen_is_not_told_until_then() {
+    fn slow_faults_are_reported_late() {
         let site = "version: s\nchecks:\n  bmc.system_critical: {severity: faulty, for_s: 600}\n  \
                     bmc.part_critical: {severity: faulty}";
         let table = Table::shipped().unwrap().with_site(site).unwrap();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machines_bmc_is_told_and_what_says_nothing_is_not_verified() {
+    fn foreign_bmc_is_reported_unverified() {
         let cray = ["HPE", "HPE Cray EX235n", "DP20300012"];
         let other = compare(cray, ["Dell Inc.", "PowerEdge XE9680", ""]);
         let said =

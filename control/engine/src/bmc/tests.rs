@@ -169,7 +169,7 @@ impl BmcFixture {
 }
 
 #[tokio::test]
-async fn one_bmc_tells_of_both_its_nodes_and_its_session_is_closed() {
+async fn one_bmc_serves_two_nodes() {
     let bmc = FakeBmc::builder(tree("cray-ex235n-a100")).steady();
     let bmc = bmc.tls().unwrap().start().await.unwrap();
     let folder = folder();
@@ -230,7 +230,7 @@ fn firmware_of(then: &PastClassState) -> String {
 }
 
 #[tokio::test]
-async fn a_flashed_firmware_is_in_the_history_over_a_restart_and_while_the_bmc_is_down() {
+async fn firmware_flash_survives_restart_and_bmc_outage() {
     let bmc = FakeBmc::builder(tree("cray-ex235n-a100")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();
@@ -353,7 +353,7 @@ async fn what_an_operator_asks_for_is_read_at_once_and_put_down_to_them() {
 }
 
 #[tokio::test]
-async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
+async fn bmc_fault_is_reason_until_cleared() {
     const SYSTEM: &str = "/redfish/v1/Systems/1";
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
@@ -405,7 +405,7 @@ async fn what_the_bmc_finds_wrong_is_a_reason_until_it_says_otherwise() {
 }
 
 #[tokio::test]
-async fn a_bmc_that_says_nothing_makes_its_class_unknown_and_not_the_power_zero() {
+async fn silent_bmc_makes_class_unknown() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     bmc.break_path(
@@ -543,7 +543,7 @@ fn many_bmcs_are_one_line() {
 }
 
 #[tokio::test]
-async fn silence_between_two_looks_at_everything_is_found_by_the_readings_of_power() {
+async fn power_readings_reveal_silence() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();

@@ -90,7 +90,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_scheduler_begins_with_all_that_it_knows() {
+fn schedulers_start_with_full_view() {
     let folder = tempfile::tempdir().unwrap();
     let decisions = Decisions::open(Some(folder.path()), 1 << 20, begin(1)).unwrap();
     plan(&decisions, "a", 10, None);
@@ -180,7 +180,7 @@ fn nothing_is_kept_without_a_folder_or_where_nothing_may_be() {
 
 /// A full disk blocks no scheduler, and later records are readable.
 #[test]
-fn what_cannot_be_written_hinders_nobody() {
+fn unwritable_record_blocks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let decisions = Decisions::open(Some(folder.path()), 30_000, begin(1)).unwrap();
     fs::remove_dir_all(folder.path().join("decisions")).unwrap();

@@ -216,7 +216,7 @@ fn what_follows_is_as_far_as_the_policy_goes() {
 }
 
 #[test]
-fn sensitive_work_keeps_off_what_is_not_known_and_nothing_is_drained_for_it() {
+fn sensitive_job_avoids_unknown_without_drain() {
     let nodes = [("a", None), ("b", Some(nic("28.41", "x")))];
     let of = rule(Policy::Drain, firmware("28.41"));
     let mut fleet = Fleet::new(&nodes, vec![baseline("fw", "a,b", of)]);
@@ -250,7 +250,7 @@ fn a_class_that_sensitive_work_ignores_keeps_nothing_away() {
 }
 
 #[test]
-fn a_node_whose_cohort_is_not_known_gets_no_sensitive_work_where_it_may_matter() {
+fn unknown_cohort_blocks_sensitive_job_where_relevant() {
     let nodes = [("a", Some(nic("28.41", "x")))];
     let mut cohort = baseline("fw", "", rule(Policy::Warn, firmware("28.41")));
     cohort.definition.cohort = Some(CohortSelector {
@@ -269,7 +269,7 @@ fn a_node_whose_cohort_is_not_known_gets_no_sensitive_work_where_it_may_matter()
 }
 
 #[test]
-fn a_node_whose_cohort_cannot_be_read_does_not_read_as_one_without_a_draining_baseline() {
+fn unreadable_cohort_may_have_draining_baseline() {
     let nodes = [("a", Some(nic("28.41", "x")))];
     for policy in [Policy::Warn, Policy::Drain] {
         let mut cohort = baseline("fw", "", rule(policy, firmware("28.41")));
@@ -376,7 +376,7 @@ fn odd_one_out(
 }
 
 #[test]
-fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
+fn mark_extension_affects_only_its_node() {
     let meant = nic("28.41", "x");
     let found = nic("28.39", "x");
     let meant_before = of_schema(1, meant.clone());
@@ -427,7 +427,7 @@ fn what_one_node_says_beside_its_mark_decides_nothing_for_another() {
 }
 
 #[test]
-fn who_is_down_keeps_its_place_and_nothing_follows_from_it() {
+fn down_node_keeps_its_place() {
     let like = || Some(nic("28.41", "mlx5"));
     let nodes = [
         ("a", like()),

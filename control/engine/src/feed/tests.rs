@@ -60,7 +60,7 @@ fn a_reader_resumes_after_its_revision_and_misses_nothing() {
 }
 
 #[test]
-fn a_reader_too_far_behind_is_told_and_goes_on() {
+fn lagging_reader_is_notified() {
     let feed = Arc::new(keeping(2));
     let mut slow = feed.subscribe(None);
     feed.publish([revision(1), revision(2), revision(3), revision(4)]);
@@ -79,7 +79,7 @@ fn a_reset_reaches_readers_that_had_read_everything() {
 }
 
 #[test]
-fn what_was_seen_after_the_revision_is_told_to_whoever_resumes_there() {
+fn resuming_reader_gets_later_observations() {
     let feed = Arc::new(keeping(10));
     feed.publish([revision(1), seen(1), revision(2), seen(2), seen(3)]);
     // The reader has everything up to 2; the last two observations were made while it was disconnected.
@@ -96,7 +96,7 @@ fn what_was_seen_after_the_revision_is_told_to_whoever_resumes_there() {
 }
 
 #[test]
-fn a_quiet_state_and_busy_nodes_make_nobody_start_over() {
+fn quiet_state_needs_no_restart() {
     let feed = Arc::new(keeping(2));
     feed.publish([revision(1), revision(2), seen(1), seen(2), seen(3)]);
     // Revision 2 and the first observation are no longer kept themselves.

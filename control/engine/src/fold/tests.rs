@@ -161,7 +161,7 @@ async fn a_watch_that_was_compacted_is_taken_up_from_a_new_reading() {
 /// The quorum publishes only changed parts of a DAG and of an array; after applying them both equal the quorum's
 /// records.
 #[tokio::test]
-async fn what_is_told_in_part_is_folded_into_the_whole() {
+async fn folds_partial_updates() {
     let mut state = State::new();
     let path = ProjectPath::new("a").unwrap();
     let limits = Limits {

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_class_that_is_not_known_now_was_something_once_and_until_when_is_told() {
+    async fn unknown_class_shows_last_value_and_time() {
         let history = History::open(None).unwrap();
         let (agents, bmcs) = (record("bios.version"), record("bios.attribute.NumLock"));
         let mark = |record: &ClassRecord| record.state().mark();

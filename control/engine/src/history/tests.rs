@@ -74,7 +74,7 @@ fn three() -> Vec<Entry> {
 }
 
 #[test]
-fn what_was_told_twice_is_kept_once_and_a_journal_that_began_anew_is_added() {
+fn deduplicates_and_adds_restarted_journal() {
     let store = store();
     let told = three();
     assert_eq!(
@@ -402,7 +402,7 @@ fn agent_and_bmc_tell_of_one_node_under_one_sequence_of_numbers() {
 }
 
 #[test]
-fn what_a_bmc_told_goes_on_after_a_restart() {
+fn bmc_events_continue_after_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");
     let store = HistoryStore::open(&path).unwrap();
@@ -428,7 +428,7 @@ fn what_a_bmc_told_goes_on_after_a_restart() {
 }
 
 #[test]
-fn records_that_nothing_names_go_while_control_runs_and_one_whose_entry_comes_stays() {
+fn collects_unreferenced_records_only() {
     let store = store();
     let kept = |firmware: &str| {
         let record = record(firmware);
@@ -449,7 +449,7 @@ fn records_that_nothing_names_go_while_control_runs_and_one_whose_entry_comes_st
 }
 
 #[test]
-fn what_is_found_kept_while_it_is_swept_stays_and_nothing_goes_at_the_start() {
+fn record_found_during_sweep_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");
     let digest = record("28.39").state().digest().unwrap();
@@ -546,7 +546,7 @@ fn liveness(is_alive: bool, late: bool) -> NodeObservation {
 }
 
 #[tokio::test]
-async fn a_node_was_there_last_when_it_said_so_and_not_when_it_was_found_gone() {
+async fn last_seen_is_last_contact() {
     let history = History::open(None).unwrap();
     let cursor = read(7, 3);
     let told = three().into_iter().map(Record::Entry).collect();

@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn beside_a_reading_that_hangs_no_other_is_begun() {
+    async fn hanging_read_starts_no_second() {
         let after = Duration::from_secs(5);
         // A read of this path would fail at once, since it is not a file.
         let mut file = DiskFile::new(PathBuf::from("/nowhere"), after, 10);

@@ -65,7 +65,7 @@ fn what_is_remembered_for_a_lease_that_comes_late_is_bounded() {
 }
 
 #[test]
-fn what_a_person_suspends_makes_room_for_nobody() {
+fn suspended_job_preempts_no_job() {
     let moved = PreemptionCounters::default();
     moved.counts_since(Some(Revision(0)));
     let by = "alice".to_owned();

@@ -26,7 +26,7 @@ fn waits(world: &World) -> Arc<Allocation> {
 }
 
 #[tokio::test]
-async fn a_control_that_does_not_schedule_says_what_the_one_that_does_would() {
+async fn non_scheduling_control_plans_dry_runs() {
     let world = World::new();
     let waits = waits(&world);
     let view = world.core.view();
@@ -54,7 +54,7 @@ async fn a_control_that_does_not_schedule_says_what_the_one_that_does_would() {
 }
 
 #[tokio::test]
-async fn few_dry_runs_wait_for_their_plan_and_whoever_comes_then_is_told_so() {
+async fn dry_run_queue_is_bounded() {
     let world = World::new();
     let mut dry = Allocation::clone(&*waits(&world));
     dry.id = AllocationId(u64::MAX);
@@ -85,7 +85,7 @@ async fn few_dry_runs_wait_for_their_plan_and_whoever_comes_then_is_told_so() {
 }
 
 #[tokio::test]
-async fn one_plan_answers_everybody_who_asks_of_the_same_view_and_who_came_since_gets_another() {
+async fn one_plan_answers_all_of_same_view() {
     let world = World::new();
     let first = waits(&world);
     let view = world.core.view();
@@ -111,7 +111,7 @@ async fn one_plan_answers_everybody_who_asks_of_the_same_view_and_who_came_since
 
 /// On a quiet cluster only the time changes. A cached answer without an age limit would stay that of the first request.
 #[tokio::test]
-async fn a_plan_for_those_who_ask_is_no_older_than_a_schedulers() {
+async fn dry_run_plan_is_as_fresh_as_scheduler() {
     let world = World::new();
     let waits = waits(&world);
     let view = world.core.view();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_ever_new_records_costs_its_own_oldest_and_nobody_elses() {
+    fn node_with_many_records_evicts_own() {
         let kept = PreimageCache::new();
         put(&kept, 0, "honest", 40_000);
         let most = MOST_BYTES_OF_NODE / MOST_PREIMAGE_BYTES;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_that_nobody_has_make_room_before_records_do() {
+    fn unavailable_digests_are_evicted_first() {
         let kept = PreimageCache::new();
         put(&kept, 0, "honest", 40_000);
         let waited_for = kept.slot(digest(1));

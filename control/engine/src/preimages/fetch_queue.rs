@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_it_has_its_turn_whatever_the_names_of_those_who_have_not() {
+    fn holders_take_turns_regardless_of_names() {
         let names = ["a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "z"];
         for first in ["a0", "a3", "a8"] {
             assert_eq!(callers(&names, first, "z", |_| true), 3);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_something_else_is_asked_when_there_is_nobody_better() {
+    fn misbehaving_holder_is_last_resort() {
         let [first, wrong, without] = ["a", "b", "c"].map(|n| NodeId::new(n).unwrap());
         let mut asked = FailedSources::default();
         asked.in_vain(&wrong, true);

@@ -157,7 +157,7 @@ async fn four_liars_with_low_names_keep_no_record_from_being_had() {
 }
 
 #[tokio::test]
-async fn the_node_that_it_is_about_is_asked_first_and_nobody_else() {
+async fn owner_node_is_asked_first() {
     let mut world = World::new();
     let good = record("28.41.1000");
     let digest = good.state().digest().unwrap();

@@ -66,7 +66,7 @@ mod tests {
     use tokio_util::task::AbortOnDropHandle;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_fault_is_named_at_once_and_what_many_bmcs_name_then_in_few_views() {
+    async fn batches_bmc_faults_into_few_views() {
         let world = World::new();
         let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
         let seen = |_| crate::view::GossipedNode::before(BTreeMap::new());

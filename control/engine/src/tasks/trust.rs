@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_that_counts_anew_is_not_taken_for_caught_up_with() {
+    fn restarted_counter_is_not_caught_up() {
         let (bundle, same) = known(7, &["a"]);
         assert_eq!(stands(7, Some(&bundle), &same), BundleRelation::Same);
         assert_eq!(
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_told_when_it_or_the_bundle_is_another_one() {
+    fn agent_gets_changed_bundle() {
         let now = Instant::now();
         let has = TrustState {
             generation: Some(1),

@@ -423,7 +423,7 @@ mod tests {
     use lattice_conformance::Reading;
 
     #[test]
-    fn the_memory_of_all_gpus_is_known_where_their_number_and_their_memory_are() {
+    fn gpu_memory_needs_number_and_size() {
         let of = |count, memory| {
             let (gpu_count, gpu_memory_bytes) = (count, memory);
             gpu_memory(&NodeResources {

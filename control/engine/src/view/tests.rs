@@ -118,7 +118,7 @@ fn an_upgrade_makes_nothing_younger_and_a_change_with_it_does() {
 }
 
 #[test]
-fn what_is_said_of_a_whole_class_goes_by_the_whole() {
+fn class_statement_applies_to_whole_class() {
     let mut entry = node("a", true, 1);
     let base = entry.said(Class::Nic);
     let earlier = Some(EarlierDigest {

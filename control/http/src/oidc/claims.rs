@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn who_it_is_comes_out_of_the_claim_that_the_site_names_and_no_other() {
+    fn name_comes_from_configured_claim_only() {
         let mut rules = rules();
         let no_name = json!({"preferred_username": null});
         assert_eq!(says(&rules, no_name.clone()), "f3a1 user");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_whose_own_name_has_dots_is_found_as_well() {
+    fn finds_claim_with_dots_in_name() {
         let Value::Object(claims) = json!({"https://x.org/roles": ["a"], "b": {"c.d": 1}}) else {
             unreachable!()
         };

@@ -14,7 +14,7 @@ fn numbers(list: &[AllocationView]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_limit_that_would_be_exceeded_is_told_level_by_level() {
+async fn exceeded_limit_shows_each_level() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     for dry_run in [true, false] {
@@ -86,7 +86,7 @@ async fn a_dry_run_judges_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_request_said_of_its_demand_is_shown_as_it_was_said() {
+async fn shows_demand_as_requested() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let mut request = job("atlas/web", 1);
@@ -171,7 +171,7 @@ async fn a_repeated_submit_is_one_allocation() {
 }
 
 #[tokio::test]
-async fn what_somebody_runs_is_for_them_and_for_operators() {
+async fn workload_is_visible_to_owner_and_operators() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 2).await;
     let own = fixture.client("alice").allocation(id).await.unwrap();
@@ -270,7 +270,7 @@ async fn lists_filter_and_page_over_the_living_and_the_ended() {
 }
 
 #[tokio::test]
-async fn holding_releasing_and_cancelling_are_for_whom_it_belongs_to() {
+async fn only_owner_may_hold_release_cancel() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 2).await;
     let (alice, bob) = (fixture.client("alice"), fixture.client("bob"));
@@ -297,7 +297,7 @@ async fn holding_releasing_and_cancelling_are_for_whom_it_belongs_to() {
 }
 
 #[tokio::test]
-async fn output_comes_from_the_node_for_whom_it_is() {
+async fn output_comes_from_node_for_owner() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
     let alice = fixture.client("alice");
@@ -385,7 +385,7 @@ async fn readers_of_one_node_leave_room_for_orders_to_it() {
 }
 
 #[tokio::test]
-async fn who_follows_waits_for_the_rank_to_begin() {
+async fn follower_waits_for_rank_start() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
     let alice = fixture.client("alice");
@@ -410,7 +410,7 @@ async fn who_follows_waits_for_the_rank_to_begin() {
 }
 
 #[tokio::test]
-async fn who_follows_what_never_begins_is_told_its_end() {
+async fn follower_of_unstarted_rank_gets_its_end() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
     let alice = fixture.client("alice");
@@ -427,7 +427,7 @@ async fn who_follows_what_never_begins_is_told_its_end() {
 }
 
 #[tokio::test]
-async fn why_somebody_elses_program_could_not_start_is_not_told() {
+async fn start_failure_is_hidden_from_others() {
     let fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
     fixture.assign(id, &["gpu001"]).await;
@@ -460,7 +460,7 @@ async fn why_somebody_elses_program_could_not_start_is_not_told() {
 }
 
 #[tokio::test]
-async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
+async fn output_file_path_is_shown_without_content() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let mut request = job("atlas/web", 2);
@@ -504,7 +504,7 @@ async fn output_in_a_file_of_the_users_is_not_read_but_its_place_is_told() {
 
 /// No scheduler runs in this test.
 #[tokio::test]
-async fn work_is_waited_for_over_a_restart_and_no_longer_than_is_said() {
+async fn wait_survives_restart_within_timeout() {
     let mut fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let work = AllocationRequest {

@@ -38,7 +38,7 @@ async fn found(fixture: &ApiFixture, filter: AuditFilter) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn entries_come_in_pages_whose_chain_holds() {
+async fn pages_form_a_valid_chain() {
     let fixture = busy().await;
     let op = fixture.client("op");
     let (mut all, mut after): (Vec<AuditView>, u64) = (Vec::new(), 0);
@@ -77,7 +77,7 @@ async fn entries_come_in_pages_whose_chain_holds() {
 }
 
 #[tokio::test]
-async fn entries_are_found_by_who_what_and_when() {
+async fn filters_entries_by_actor_action_time() {
     let fixture = busy().await;
     let some = |text: &str| Some(text.to_owned());
     let by = AuditFilter {

@@ -38,7 +38,7 @@ fn phase(phase: &str, certificates: u64) -> (String, Option<u64>) {
 }
 
 #[tokio::test]
-async fn an_authority_is_added_promoted_and_the_old_one_retired_once_nobody_shows_it() {
+async fn rotates_authority_once_unused() {
     let (fixture, first) = fixture().await;
     let root = fixture.client("root");
     renewed(&fixture, Role::Agent, "gpu001", 60);

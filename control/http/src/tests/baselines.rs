@@ -78,7 +78,7 @@ fn like(digest: &Digest) -> BaselineRequest {
 
 /// The agent of `gpu001` answers with an empty inventory.
 #[tokio::test]
-async fn a_baseline_like_a_group_is_what_its_digest_names_whatever_a_member_says() {
+async fn group_is_defined_by_digest() {
     let fixture = ApiFixture::furnished().await;
     let op = fixture.client("op");
     let refused = async |digest: &Digest| {
@@ -188,7 +188,7 @@ async fn a_baseline_is_set_shown_compared_and_deleted() {
 }
 
 #[tokio::test]
-async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
+async fn differing_nodes_name_baseline_author() {
     let fixture = ApiFixture::furnished().await;
     let judging = tokio::spawn(Conformance::new(fixture.core.clone()).run());
     let op = fixture.client("op");
@@ -212,7 +212,7 @@ async fn who_set_or_deleted_one_is_told_by_it_who_differs() {
 }
 
 #[tokio::test]
-async fn who_sets_a_baseline_is_told_how_its_nodes_stand_and_a_dry_run_sets_nothing() {
+async fn setting_baseline_reports_nodes_and_dry_run_changes_nothing() {
     let fixture = ApiFixture::furnished().await;
     let (op, eye) = (fixture.client("op"), fixture.client("eye"));
     kernels(&fixture);
@@ -279,7 +279,7 @@ async fn operators_of_the_whole_cluster_decide() {
 }
 
 #[tokio::test]
-async fn every_mistake_of_a_request_is_told_by_its_field() {
+async fn reports_request_errors_by_field() {
     let fixture = ApiFixture::furnished().await;
     let op = fixture.client("op");
     let mut wrong = asking("gpu[", json!({"osrelease": "1", "kernel.x": 6.8}));

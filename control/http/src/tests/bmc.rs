@@ -49,7 +49,7 @@ fn parts(reasons: Vec<Reason>) -> Parts {
 }
 
 #[tokio::test]
-async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
+async fn merges_bmc_and_agent_reasons_by_severity() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let plain = eye.health("gpu001", false).await.unwrap();
@@ -96,7 +96,7 @@ async fn the_bmcs_reasons_stand_beside_the_agents_worst_first() {
 }
 
 #[tokio::test]
-async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
+async fn bmc_health_is_shown_while_agent_is_down() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     // The mesh accepts an answer only from the requested node.
@@ -122,7 +122,7 @@ async fn what_the_bmc_tells_is_shown_while_the_agent_does_not_answer() {
 }
 
 #[tokio::test]
-async fn a_node_whose_bmc_does_not_tell_of_a_class_is_not_known_to_be_healthy_and_works_on() {
+async fn missing_bmc_class_is_unknown_and_blocks_nothing() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let id = NodeId::new("gpu001").unwrap();
@@ -191,7 +191,7 @@ async fn told(events: &mut EventStream, node: &str) -> NodeView {
 }
 
 #[tokio::test]
-async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
+async fn stream_and_list_agree_on_bmc_faults() {
     let fixture = ApiFixture::furnished().await;
     let (eye, names) = (fixture.client("eye"), NameFaults::new(fixture.core.clone()));
     let id = NodeId::new("gpu001").unwrap();
@@ -233,7 +233,7 @@ async fn the_stream_tells_what_the_bmc_names_as_the_list_does() {
 }
 
 #[tokio::test]
-async fn a_reason_that_comes_or_goes_alone_is_news_and_one_that_is_seen_again_is_none() {
+async fn only_reason_changes_are_events() {
     let fixture = ApiFixture::furnished().await;
     let mut news = fixture.core.bmc.changes();
     let silent = reason("bmc.silent", "bmc", Severity::Degraded);
@@ -260,7 +260,7 @@ async fn a_reason_that_comes_or_goes_alone_is_news_and_one_that_is_seen_again_is
 }
 
 #[tokio::test]
-async fn every_list_of_reasons_is_the_same_and_says_why_a_class_is_not_known() {
+async fn reason_lists_agree() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let id = NodeId::new("gpu001").unwrap();

@@ -76,7 +76,7 @@ async fn members_are_listed_by_role_and_name_a_page_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_revoked_member_is_shown_so_until_it_enrols_anew() {
+async fn revoked_member_is_marked_until_reenrolment() {
     let fixture = ApiFixture::furnished().await;
     renewed(&fixture, Role::Agent, "gpu001", 60);
     let root = fixture.client("root");
@@ -105,7 +105,7 @@ async fn a_revoked_member_is_shown_so_until_it_enrols_anew() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_revoked_is_said_with_its_field() {
+async fn unrevocable_name_is_rejected() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     let long = "x".repeat(2_000);

@@ -272,7 +272,7 @@ async fn either_part_may_drift_and_come_back() {
 }
 
 #[tokio::test]
-async fn where_one_source_is_silent_nothing_is_known_and_nobody_is_drained() {
+async fn silent_source_drains_nothing() {
     let mut fixture = UniteFixture::new().await;
     fixture.baseline().await;
     fixture.bmc_says(settings(Reading::Timeout { after_ms: 1 }));
@@ -305,7 +305,7 @@ async fn where_one_source_is_silent_nothing_is_known_and_nobody_is_drained() {
 
 /// A periodic BMC reading may be hours old.
 #[tokio::test]
-async fn who_waits_for_a_repair_has_the_bmc_looked_at_and_a_node_that_joins_does_not() {
+async fn repair_triggers_bmc_reading_but_join_does_not() {
     let mut fixture = UniteFixture::new().await;
     let core = fixture.world.core.clone();
     let passes = async |freshness: &Freshness| {
@@ -431,7 +431,7 @@ fn agent_reads(fixture: &UniteFixture, bios: ClassRecord) {
 }
 
 #[tokio::test]
-async fn an_inventory_is_of_the_whole_node_and_each_class_the_one_that_is_announced() {
+async fn inventory_matches_announced_classes() {
     let mut fixture = UniteFixture::new().await;
     let core = &fixture.world.core.clone();
     let announced = || {
@@ -492,7 +492,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_many_bmcs_tell_at_once_is_told_in_few_views() {
+async fn many_bmc_readings_make_few_views() {
     let world = World::new();
     let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
     let seen = |_| GossipedNode::before(BTreeMap::new());

@@ -79,7 +79,7 @@ fn documents(fixture: &ApiFixture, nodes: impl Iterator<Item = u32>) {
 }
 
 #[tokio::test]
-async fn what_is_not_compared_with_the_majority_is_not_told_to_be_equal_to_it() {
+async fn uncompared_node_is_not_equal() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     fixture.add_node("gpu900");
@@ -275,7 +275,7 @@ async fn a_group_is_compared_by_its_digest_and_one_of_its_nodes_stands_for_it() 
 }
 
 #[tokio::test]
-async fn a_baseline_beside_what_is_neither_node_nor_baseline_is_told_so() {
+async fn rejects_baseline_mixed_with_unknown() {
     let fixture = ApiFixture::furnished().await;
     let op = fixture.client("op");
     let asked = asking("gpu[001-004]", json!({"kernel.osrelease": "6.8.0"}));

@@ -105,7 +105,7 @@ async fn a_graph_is_submitted_followed_and_found_when_it_has_ended() {
 }
 
 #[tokio::test]
-async fn a_graph_is_cancelled_by_who_submitted_it() {
+async fn submitter_cancels_graph() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let id = alice.submit_dag(&nightly(), None).await.unwrap().id;
@@ -122,7 +122,7 @@ async fn a_graph_is_cancelled_by_who_submitted_it() {
 }
 
 #[tokio::test]
-async fn graphs_are_listed_to_those_who_see_their_project() {
+async fn graphs_are_listed_by_visible_project() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let mut ids = Vec::new();
@@ -447,7 +447,7 @@ async fn a_dry_run_of_a_graph_judges_it_as_a_submit_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_dry_run_of_a_graph_through_grpc_says_the_same() {
+async fn grpc_graph_dry_run_matches_rest() {
     let fixture = ApiFixture::furnished().await;
     let mut client = DagsClient::new(channel(&fixture).await);
     let of = |name: &str| v1::DagMemberRequest {

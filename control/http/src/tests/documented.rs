@@ -90,7 +90,7 @@ fn document() -> &'static Value {
 }
 
 #[test]
-fn what_is_not_told_is_seen() {
+fn observes_unreported_change() {
     let answered = |status: u16, media: &'static str| {
         let response = Response::builder().status(status);
         response

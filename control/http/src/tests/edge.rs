@@ -24,7 +24,7 @@ async fn problem(response: Response) -> Problem {
 }
 
 #[tokio::test]
-async fn without_a_known_token_nothing_is_told() {
+async fn rejects_missing_or_unknown_token() {
     let fixture = ApiFixture::furnished().await;
     let bare = fixture
         .raw()
@@ -269,7 +269,7 @@ async fn a_server_that_is_not_there_or_not_trusted_is_unreachable() {
 }
 
 #[tokio::test]
-async fn whoever_asks_too_often_is_told_to_wait() {
+async fn rate_limit_asks_to_wait() {
     let fixture = ApiFixture::empty().await;
     let auth = Arc::new(Auth::parse(TOKENS).unwrap());
     let bounds = Bounds {

@@ -33,7 +33,7 @@ fn submitted(changes: &Changes) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
+async fn streams_events_in_order_from_revision() {
     let fixture = ApiFixture::furnished().await;
     let mut live = fixture.client("eye").events(None).await.unwrap();
     let (alice, one) = (fixture.client("alice"), job("atlas/web", 1));
@@ -56,7 +56,7 @@ async fn what_happens_is_told_in_order_from_the_revision_asked_for() {
 }
 
 #[tokio::test]
-async fn a_project_change_is_told_and_others_workloads_are_not() {
+async fn streams_project_changes_but_no_foreign_workloads() {
     let fixture = ApiFixture::furnished().await;
     let mut events = fixture.client("bob").events(None).await.unwrap();
     fixture.submit("alice", "atlas/web", 1).await;
@@ -110,7 +110,7 @@ async fn a_reader_resumes_by_itself_after_the_server_was_gone() {
 }
 
 #[tokio::test]
-async fn a_revision_that_is_no_longer_kept_is_told_and_the_stream_goes_on() {
+async fn expired_revision_is_reported_and_stream_continues() {
     let fixture = ApiFixture::furnished().await;
     // The state was read again, so earlier events are not kept.
     fixture.core.restart(|_| ());
@@ -149,7 +149,7 @@ async fn streams_end_when_the_port_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+async fn slow_reader_blocks_no_others_and_learns_gap() {
     let fixture = ApiFixture::furnished().await;
     let start = fixture.core.view().revision;
     let get = fixture.raw().get(fixture.url("/api/v1/events"));
@@ -194,7 +194,7 @@ async fn a_reader_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed(
 }
 
 #[tokio::test]
-async fn what_is_seen_while_a_reader_is_away_is_told_when_it_comes_back() {
+async fn resumed_reader_gets_missed_observations() {
     let mut fixture = ApiFixture::furnished().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
     let mut events = fixture.client("eye").events(None).await.unwrap();

@@ -74,7 +74,7 @@ async fn a_limit_refusal_is_failed_precondition_with_the_problem_in_its_details(
 }
 
 #[tokio::test]
-async fn who_has_no_token_or_no_right_is_told_so() {
+async fn rejects_missing_token_and_missing_right() {
     let fixture = ApiFixture::furnished().await;
     let mut client = AllocationsClient::new(channel(&fixture).await);
     let nobody = client.submit(submit("atlas/web", 1)).await.unwrap_err();
@@ -404,7 +404,7 @@ async fn health_and_reflection_answer_everybody() {
 
 /// Nothing is written here, so from some time on the quorum counts as silent.
 #[tokio::test]
-async fn health_tells_when_the_quorum_is_not_heard_and_when_it_is_again() {
+async fn health_reports_quorum_loss_and_recovery() {
     let fixture = ApiFixture::furnished().await;
     let mut health = HealthClient::new(channel(&fixture).await);
     let of = HealthCheckRequest::default();

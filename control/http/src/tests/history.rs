@@ -308,7 +308,7 @@ async fn a_node_is_not_compared_with_a_time_of_which_nothing_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_copied_from_the_audit_is_for_those_who_may_read_the_audit() {
+async fn copied_audit_entries_require_audit_right() {
     const SECRET: &str = "the tenant did not pay";
     let fixture = ApiFixture::furnished().await;
     told(&fixture).await;
@@ -414,7 +414,7 @@ pub(super) async fn bmc_did(fixture: &ApiFixture) {
 }
 
 #[tokio::test]
-async fn what_a_bmc_did_is_for_those_who_may_read_the_audit_over_rest_and_grpc() {
+async fn bmc_actions_require_audit_right() {
     let fixture = ApiFixture::furnished().await;
     told(&fixture).await;
     bmc_did(&fixture).await;

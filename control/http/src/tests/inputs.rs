@@ -22,7 +22,7 @@ async fn told(fixture: &ApiFixture) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_metrics_tell_which_sources_answer_how_old_they_are_and_what_is_in_force() {
+async fn metrics_show_source_state_and_age() {
     let fixture = ApiFixture::furnished().await;
     let none = told(&fixture).await;
     assert!(none.is_empty(), "{none:?}");

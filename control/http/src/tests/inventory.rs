@@ -83,7 +83,7 @@ fn whole() -> Inventory {
 }
 
 #[tokio::test]
-async fn an_inventory_reads_as_the_api_says_and_loses_nothing() {
+async fn inventory_round_trips_through_api() {
     let fixture = ApiFixture::furnished().await;
     *fixture.inventory.lock().unwrap() = whole();
     let mut told = fixture

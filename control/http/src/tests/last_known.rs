@@ -83,7 +83,7 @@ async fn a_group_is_as_old_as_its_members_histories_say() {
 }
 
 #[tokio::test]
-async fn beside_a_class_that_is_not_known_it_is_told_what_it_was() {
+async fn unknown_class_shows_last_value() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let at = fixture.core.now().0 - 120 * MINUTE;

@@ -69,7 +69,7 @@ async fn a_tenant_is_made_changed_in_the_seeds_own_form_and_taken_down() {
 }
 
 #[tokio::test]
-async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_both_faces() {
+async fn rejects_tenant_limit_below_projects_sum() {
     let fixture = ApiFixture::furnished().await;
     let body = json!({"max_nodes": 60});
     let (status, told) = ask(&fixture, "root", Method::PUT, "tenants/atlas", body).await;
@@ -103,7 +103,7 @@ async fn a_tenant_below_the_sum_of_its_projects_is_refused_with_the_numbers_on_b
 }
 
 #[tokio::test]
-async fn who_sets_whose_limits() {
+async fn limit_changes_follow_roles() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     for (path, admin) in [("ocean", "alice"), ("ocean/deep", "bob")] {

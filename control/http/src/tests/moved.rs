@@ -180,7 +180,7 @@ async fn work_that_makes_room_is_counted_as_it_is_committed() {
 
 /// A vCluster with unwritable checkpoint storage is reported, and its jobs save nothing.
 #[tokio::test]
-async fn storage_that_writes_nothing_is_told() {
+async fn reports_dead_storage() {
     use lattice_engine::tasks::schedule::preemption_search::work_of;
     use lattice_placement::movement::preempt::CheckpointAbility;
     const OUT: &str = "lattice_checkpoint_storage_unavailable{vcluster=\"default\"}";

@@ -128,7 +128,7 @@ async fn draining_is_for_operators_and_has_a_reason() {
 }
 
 #[tokio::test]
-async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
+async fn node_returns_by_gate_or_administrator() {
     let fixture = ApiFixture::furnished().await;
     let (op, root) = (fixture.client("op"), fixture.client("root"));
     op.drain("gpu001", "fan is loud").await.unwrap();
@@ -155,7 +155,7 @@ async fn a_node_goes_back_when_its_gate_lets_it_or_an_administrator_says_so() {
 
 /// The direct answer of the node counts, whatever it gossips.
 #[tokio::test]
-async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_helps() {
+async fn faulty_node_stays_drained_with_remedy() {
     let fixture = ApiFixture::furnished().await;
     let (op, root) = (fixture.client("op"), fixture.client("root"));
     op.drain("gpu001", "fan is loud").await.unwrap();
@@ -195,7 +195,7 @@ async fn a_node_that_is_still_faulty_stays_drained_and_the_problem_says_what_hel
 }
 
 #[tokio::test]
-async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
+async fn skipped_gate_is_audited_with_author() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     let id = fixture.submit("alice", "atlas/web", 1).await;
@@ -237,7 +237,7 @@ async fn a_gate_that_was_skipped_is_in_the_audit_with_who_did_it() {
 }
 
 #[tokio::test]
-async fn a_node_whose_hook_failed_goes_back_when_a_person_and_its_gate_say_so() {
+async fn hook_failure_needs_person_and_gate() {
     let fixture = ApiFixture::furnished().await;
     let op = fixture.client("op");
     let id = fixture.submit("alice", "atlas/web", 1).await;
@@ -258,7 +258,7 @@ async fn a_node_whose_hook_failed_goes_back_when_a_person_and_its_gate_say_so() 
 }
 
 #[tokio::test]
-async fn a_forced_release_says_what_it_gave_up() {
+async fn forced_release_reports_loss() {
     let fixture = ApiFixture::furnished().await;
     let op = fixture.client("op");
     let id = fixture.submit("alice", "atlas/web", 2).await;

@@ -90,7 +90,7 @@ async fn status_by_grpc(fixture: &ApiFixture, token: &str) -> Result<v1::Status,
 }
 
 #[tokio::test]
-async fn who_the_issuer_names_is_let_in_with_the_role_it_gives_on_both_faces() {
+async fn issuer_grants_role_on_rest_and_grpc() {
     let pairs = [Pair::rsa("r"), Pair::ec("c"), Pair::ed("d")];
     let idp = Idp::up(&[&pairs[0], &pairs[1], &pairs[2]]);
     let issuer = idp.trusted(&idp.config());
@@ -269,7 +269,7 @@ async fn what_the_issuer_did_not_sign_for_here_and_now_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_came_since_is_looked_for_at_once_and_then_at_most_once_a_minute() {
+async fn unknown_key_is_fetched_at_most_each_minute() {
     let (first, second, third) = (Pair::ec("1"), Pair::ed("2"), Pair::ec("3"));
     let idp = Idp::up(&[&first]);
     let issuer = idp.trusted(&idp.config());
@@ -290,7 +290,7 @@ async fn a_key_that_came_since_is_looked_for_at_once_and_then_at_most_once_a_min
 }
 
 #[tokio::test]
-async fn a_token_that_names_no_key_is_of_the_only_one_there_is_also_when_that_is_another_now() {
+async fn token_without_key_id_uses_only_key() {
     let (first, second) = (Pair::ec("1"), Pair::ec("2"));
     let idp = Idp::up(&[&first]);
     let issuer = idp.trusted(&idp.config());
@@ -304,7 +304,7 @@ async fn a_token_that_names_no_key_is_of_the_only_one_there_is_also_when_that_is
 }
 
 #[tokio::test]
-async fn while_the_issuer_is_down_known_keys_hold_and_without_any_it_is_said_so() {
+async fn known_keys_work_while_issuer_is_down() {
     let pair = Pair::ed("k");
     let mut idp = Idp::down(&[&pair]);
     let issuer = idp.trusted(&idp.config());
@@ -361,7 +361,7 @@ async fn an_issuer_that_is_another_than_was_configured_is_not_believed() {
 }
 
 #[tokio::test]
-async fn who_has_no_role_here_is_told_which_claim_is_missing() {
+async fn missing_role_names_claim() {
     let pair = Pair::ec("k");
     let idp = Idp::up(&[&pair]);
     let issuer = idp.trusted(&idp.config());

@@ -207,7 +207,7 @@ async fn health_readiness_and_metrics_tell_what_is() {
 }
 
 #[tokio::test]
-async fn nobody_is_said_not_to_differ_before_anything_was_judged() {
+async fn no_verdict_before_first_comparison() {
     let fixture = ApiFixture::furnished().await;
     let told = async || {
         let get = fixture.raw().get(fixture.url("/metrics"));

@@ -149,7 +149,7 @@ async fn a_repeat_with_its_key_makes_nothing_new() {
 }
 
 #[tokio::test]
-async fn by_force_an_administrator_overbooks_a_level_which_is_shown_until_it_is_mended() {
+async fn forced_overcommit_is_marked_until_fixed() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     let change = |path: &str, nodes| LimitChangeBody {

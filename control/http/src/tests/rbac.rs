@@ -277,7 +277,7 @@ async fn line(site: &Site, act: &Act) -> (String, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_act_is_open_to_whom_the_table_says_on_both_faces() {
+async fn roles_match_table_on_rest_and_grpc() {
     let pair = Pair::ed("k");
     let idp = Idp::up(&[&pair]);
     let site = Site::new(&idp, &pair);
@@ -327,7 +327,7 @@ fn blessed(table: &str) {
 
 /// An invalid request reveals nothing about its errors before the caller is authenticated.
 #[tokio::test]
-async fn a_question_that_cannot_be_read_is_judged_by_who_asks_first() {
+async fn unreadable_request_is_authorized_first() {
     let fixture = ApiFixture::furnished().await;
     for act in Acts::all("").0.iter().filter(|act| !act.is_public()) {
         let request = fixture

@@ -60,7 +60,7 @@ async fn nodes_are_kept_changed_and_let_go() {
 }
 
 #[tokio::test]
-async fn of_whom_one_may_not_know_one_is_not_told() {
+async fn hidden_objects_look_absent() {
     let fixture = ApiFixture::furnished().await;
     let course = request(json!({"nodes": "gpu001", "users": ["alice", "bob"],
         "projects": ["atlas/web"], "reason": "course"}));
@@ -74,7 +74,7 @@ async fn of_whom_one_may_not_know_one_is_not_told() {
 }
 
 #[tokio::test]
-async fn who_may_still_be_there_when_it_begins_is_told() {
+async fn lists_later_conflicts() {
     let fixture = ApiFixture::furnished().await;
     let submit = |project: &str, walltime: Option<&str>| {
         let request = AllocationRequest {

@@ -181,7 +181,7 @@ fn routes(pem: &str) -> Vec<(Method, &'static str, Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn every_route_of_administrators_is_open_to_them_and_to_nobody_else() {
+async fn administrator_routes_reject_others() {
     let year = Validity::from_now(SystemClock.now(), Duration::from_secs(365 * 86_400));
     let pem = |name| {
         let made = Authority::create(name, year).unwrap();

@@ -246,7 +246,7 @@ async fn a_drained_node_may_come_back_and_a_retired_one_does_not() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
+async fn dry_run_reports_start_without_trace() {
     let fixture = ApiFixture::furnished().await;
     read_some(&fixture);
     all_answer(&fixture);
@@ -287,7 +287,7 @@ async fn a_dry_run_says_where_it_would_start_and_leaves_no_trace() {
 
 /// The explanation is that of `why`, for a job behind those that wait already.
 #[tokio::test]
-async fn a_dry_run_says_why_it_would_wait() {
+async fn dry_run_reports_wait_reason() {
     let fixture = ApiFixture::furnished().await;
     read_some(&fixture);
     all_answer(&fixture);
@@ -346,7 +346,7 @@ async fn a_dry_run_says_why_it_would_wait() {
 
 /// Only the first blocked job has a reservation; a dry run estimates a start although it is not the first.
 #[tokio::test]
-async fn a_dry_run_is_told_when_it_could_start() {
+async fn dry_run_reports_earliest_start() {
     let fixture = ApiFixture::furnished().await;
     read_some(&fixture);
     all_answer(&fixture);
@@ -368,7 +368,7 @@ async fn a_dry_run_is_told_when_it_could_start() {
 }
 
 #[tokio::test]
-async fn a_dry_run_through_grpc_says_the_same() {
+async fn grpc_dry_run_matches_rest() {
     let fixture = ApiFixture::furnished().await;
     all_answer(&fixture);
     let said = outlook(&fixture, &job("atlas/web", 2)).await;

@@ -75,7 +75,7 @@ async fn other_tenants_projects_and_allocations_are_not_there() {
 }
 
 #[tokio::test]
-async fn their_events_are_not_told() {
+async fn foreign_events_are_hidden() {
     let fixture = ocean().await;
     let events = fixture.client("diver").events(None).await.unwrap();
     fixture.submit("alice", "atlas/web", 1).await;
@@ -118,7 +118,7 @@ async fn their_names_and_limits_are_not_in_the_metrics() {
 }
 
 #[tokio::test]
-async fn whose_nodes_theirs_are_is_not_told() {
+async fn foreign_node_ownership_is_hidden() {
     let fixture = ocean().await;
     let events = fixture.client("diver").events(None).await.unwrap();
     let mut events = std::pin::pin!(events.into_stream());
@@ -168,7 +168,7 @@ async fn whose_nodes_theirs_are_is_not_told() {
 }
 
 #[tokio::test]
-async fn for_whom_nodes_are_kept_is_told_to_who_operates_all_tenants_and_to_themselves() {
+async fn reservation_users_are_visible_to_operators_and_themselves() {
     let fixture = ocean().await;
     let course = json!({"nodes": "gpu001", "duration": "1h", "users": ["bob", "diver"],
         "projects": ["atlas/web", "ocean"], "reason": "course"});
@@ -197,7 +197,7 @@ async fn for_whom_nodes_are_kept_is_told_to_who_operates_all_tenants_and_to_them
 }
 
 #[tokio::test]
-async fn who_looks_after_a_tenant_does_so_for_its_work_and_projects_and_nothing_else() {
+async fn tenant_admin_is_limited_to_tenant() {
     let fixture = ocean().await;
     let dean = fixture.client("dean");
     let own = fixture.submit("alice", "ocean", 1).await;

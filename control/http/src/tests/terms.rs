@@ -52,7 +52,7 @@ fn refused(answer: Result<AllocationView, ClientError>) -> (u16, Option<String>,
 
 /// A dependency would reveal that the allocation exists and how it ended.
 #[tokio::test]
-async fn nobody_waits_for_work_of_a_tenant_that_is_not_shown() {
+async fn hides_waits_for_foreign_work() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     let ocean = super::projects::request("ocean", Some(5));
@@ -124,7 +124,7 @@ async fn elements_are_found_by_their_index_before_they_have_nodes() {
 }
 
 #[tokio::test]
-async fn an_element_is_cancelled_placed_and_told_apart() {
+async fn array_element_is_cancelled_placed_and_shown() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let id = submit(&fixture, "alice", &array("0-3")).await;
@@ -193,7 +193,7 @@ async fn an_array_waits_for_what_its_first_element_waits_for() {
 }
 
 #[tokio::test]
-async fn an_array_says_of_how_many_of_its_elements_its_cause_is() {
+async fn array_counts_elements_by_cause() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let id = submit(&fixture, "alice", &array("0-3")).await;
@@ -233,7 +233,7 @@ async fn an_array_says_of_how_many_of_its_elements_its_cause_is() {
 }
 
 #[tokio::test]
-async fn who_waits_says_for_whom() {
+async fn waiting_job_names_its_dependencies() {
     let fixture = ApiFixture::furnished().await;
     let alice = fixture.client("alice");
     let (first, second) = (

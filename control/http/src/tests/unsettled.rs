@@ -83,7 +83,7 @@ async fn one_reading_of_a_class_that_does_not_hold_still_is_no_knowledge() {
 }
 
 #[tokio::test]
-async fn a_class_that_does_not_hold_still_is_no_model_and_keeps_no_other_from_being_one() {
+async fn unstable_class_is_no_model() {
     let world = restless();
     let operator = Caller {
         name: "olga".into(),
@@ -124,7 +124,7 @@ async fn a_class_that_does_not_hold_still_is_no_model_and_keeps_no_other_from_be
 }
 
 #[tokio::test]
-async fn a_nodes_own_meter_says_nothing_of_a_limit_that_its_bmc_may_keep() {
+async fn node_meter_does_not_decide_bmc_limit() {
     use LimitState::{Absent, Set, Uncapped, Unknown};
     let world = restless();
     let core = &world.core;

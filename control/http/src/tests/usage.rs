@@ -40,7 +40,7 @@ async fn ask(
 
 /// The request of the specification, verbatim.
 #[tokio::test]
-async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_stays() {
+async fn partial_update_keeps_other_fields() {
     let fixture = counted().await;
     let body = json!({"id": "physics", "max_nodes": 1, "gpu_hours_budget": 100000});
     let (status, made) = ask(&fixture, "root", Method::POST, "tenants", Some(body)).await;
@@ -99,7 +99,7 @@ async fn a_tenant_is_updated_in_the_form_of_the_document_and_what_is_left_out_st
 }
 
 #[tokio::test]
-async fn what_ran_is_told_to_its_user_and_its_tenant_and_not_to_others() {
+async fn usage_is_visible_to_user_and_tenant_only() {
     let fixture = counted().await;
     let id = fixture.submit("alice", "atlas/web", 1).await;
     fixture.assign(id, &["gpu001"]).await;

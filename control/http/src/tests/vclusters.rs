@@ -163,7 +163,7 @@ async fn settings_of_a_scheduler_alone_define_none() {
 
 /// The response is the committed definition: a further query could fail, or return a later change by another caller.
 #[tokio::test]
-async fn what_was_said_is_answered_without_another_question() {
+async fn cached_answer_needs_no_request() {
     let fixture = ApiFixture::furnished().await;
     let root = fixture.client("root");
     fixture.store.set_unreadable(true);
@@ -179,7 +179,7 @@ async fn what_was_said_is_answered_without_another_question() {
 /// A misspelt name is rejected at once, and the explanation of an allocation in a vCluster without nodes names the
 /// vCluster.
 #[tokio::test]
-async fn work_for_a_vcluster_that_is_not_there_is_refused_and_what_has_no_nodes_says_so() {
+async fn refuses_undefined_vcluster_and_reports_empty_one() {
     let fixture = ApiFixture::furnished().await;
     let (root, alice) = (fixture.client("root"), fixture.client("alice"));
     let mut work = job("atlas/web", 1);

@@ -163,7 +163,7 @@ fn gpu_hours_are_by_what_nodes_have_now() {
 }
 
 #[test]
-fn suspended_time_counts_for_nothing_and_an_allocation_consumed_all_its_attempts() {
+fn suspended_time_is_not_usage() {
     let mut log = Log::default();
     let job = work(1, "ann", "t");
     log.started(0, &job, &[1]);
@@ -403,7 +403,7 @@ proptest! {
     /// A ledger built from live records, or read later, or partly dropped, always equals a separate count of every
     /// node.
     #[test]
-    fn a_ledger_says_what_every_node_by_itself_comes_to(
+    fn ledger_equals_sum_of_nodes(
         before in prop::collection::vec(moves(), 0..60),
         after in prop::collection::vec(moves(), 0..40),
         windows in prop::collection::vec((0..8_000_u64, 0..4_000_u64), 1..6),

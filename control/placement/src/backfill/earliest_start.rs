@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_for_less_may_be_earlier() {
+    fn smaller_request_may_start_earlier() {
         let mut floors = StartBounds::default();
         floors.add(8, 100, 50);
         floors.add(4, 200, 70);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_over_a_time_is_told() {
+    fn reports_minimum_over_time() {
         let mut left = ResourceCurve::new(10, vec![(20, 5), (30, 1), (20, 1)]);
         assert_eq!(left.least(0, Some(20)), 10);
         assert_eq!(left.least(20, Some(21)), 16);

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_named_with_what_there_is() {
+    fn absent_resource_lists_available_ones() {
         let nodes = cluster();
         assert_eq!(
             check(&nodes, &models(&["h200"]), 1),
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_a_reservation_can_have_its_nodes_alone() {
+    fn named_reservation_may_be_exclusive() {
         let nodes = cluster();
         let name = ReservationName::new("course").unwrap();
         let vcluster = VclusterName::new("default").unwrap();

@@ -38,7 +38,7 @@ fn nodes_of(plan: &Plan, of: u64) -> Option<Vec<NodeId>> {
 }
 
 #[test]
-fn claimed_nodes_are_offered_to_nobody_else() {
+fn claimed_nodes_are_not_offered_to_others() {
     let mut view = machine(1, 3);
     owned_by(&mut view, "n0-00", "alice");
     owned_by(&mut view, "n0-01", "alice");
@@ -60,7 +60,7 @@ fn claimed_nodes_are_offered_to_nobody_else() {
 }
 
 #[test]
-fn who_has_claimed_nodes_gets_them_first_and_others_beside_them() {
+fn claimant_gets_own_nodes_first() {
     let mut view = machine(1, 4);
     owned_by(&mut view, "n0-02", "alice");
     owned_by(&mut view, "n0-03", "alice");
@@ -160,7 +160,7 @@ fn sensitive_work_is_not_backfilled_into_the_pool_that_is_kept() {
 
 /// Claimed nodes count already, and are not kept for their user a second time.
 #[test]
-fn a_reservation_keeps_room_only_for_nodes_beside_ones_own() {
+fn reservation_keeps_room_for_other_nodes_only() {
     let mut view = machine(1, 9);
     for name in ["n0-00", "n0-01", "n0-02", "n0-03"] {
         owned_by(&mut view, name, "alice");
@@ -190,7 +190,7 @@ fn a_reservation_keeps_room_only_for_nodes_beside_ones_own() {
 
 /// A user that waits for a claimed node on which an own job runs needs no headroom for it.
 #[test]
-fn who_waits_for_their_own_node_is_not_told_to_wait_for_room() {
+fn claimant_does_not_wait_for_headroom() {
     let mut view = machine(1, 3);
     for name in ["n0-00", "n0-01", "n0-02"] {
         owned_by(&mut view, name, "alice");

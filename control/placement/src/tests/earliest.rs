@@ -163,7 +163,7 @@ impl<'a> Then<'a> {
 
 /// The bandwidth wait of one job does not delay another that needs no bandwidth.
 #[test]
-fn who_needs_no_bandwidth_does_not_wait_for_it() {
+fn job_without_bandwidth_need_does_not_wait() {
     let mut view = machine(1, 4);
     run(
         &mut view,

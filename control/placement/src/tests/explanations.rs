@@ -9,7 +9,7 @@ fn text(view: &ClusterView, number: u64) -> String {
 }
 
 #[test]
-fn each_constraint_says_how_many_nodes_it_left() {
+fn each_constraint_counts_remaining_nodes() {
     let mut view = machine(2, 4);
     view.nodes.get_mut(&id("n0-00")).unwrap().facts.gpu_model = None;
     view.nodes.get_mut(&id("n0-01")).unwrap().in_service = false;
@@ -36,7 +36,7 @@ fn each_constraint_says_how_many_nodes_it_left() {
 }
 
 #[test]
-fn what_can_never_fit_is_told_and_holds_nothing_back() {
+fn impossible_job_holds_nothing_back() {
     let mut view = machine(1, 4);
     submit(&mut view, 1, job(5, Some(10)));
     submit(&mut view, 2, job(4, None));
@@ -71,7 +71,7 @@ fn sensitive_work_never_mixes_conformance_groups() {
 }
 
 #[test]
-fn sensitive_work_takes_no_degraded_node_and_says_so() {
+fn sensitive_job_avoids_degraded_node() {
     let mut view = machine(1, 4);
     for name in ["n0-00", "n0-01"] {
         view.nodes.get_mut(&id(name)).unwrap().facts.health = Health::Degraded;
@@ -97,7 +97,7 @@ fn sensitive_work_takes_no_degraded_node_and_says_so() {
 }
 
 #[test]
-fn a_job_behind_a_reservation_says_whose_and_when() {
+fn held_back_job_names_reservation_and_time() {
     let mut view = machine(1, 4);
     run(&mut view, 90, &["n0-00"], Some(5));
     submit(&mut view, 1, job(4, Some(10)));
@@ -206,7 +206,7 @@ fn overdue_work_is_expected_to_go_on_for_as_long_again() {
 }
 
 #[test]
-fn who_is_asked_about_is_told_a_start_and_changes_nothing() {
+fn dry_run_reports_start_and_changes_nothing() {
     let mut view = machine(1, 4);
     run(&mut view, 90, &["n0-00", "n0-01", "n0-02"], Some(30));
     submit(

@@ -214,7 +214,7 @@ proptest! {
 
 /// A queue without nodes.
 #[test]
-fn without_nodes_everybody_waits_and_is_told_why() {
+fn empty_cluster_explains_every_wait() {
     let mut view = machine(0, 0);
     submit(&mut view, 1, job(1, Some(60)));
     submit(&mut view, 2, job(0, Some(60)));

@@ -55,7 +55,7 @@ fn requests_with_the_same_nodes_share_their_set_and_not_their_steps() {
 
 /// A queue with changing requests costs only what it contains.
 #[test]
-fn nothing_is_found_for_requests_whose_jobs_are_gone() {
+fn finished_jobs_yield_no_request() {
     let machine = Machine::new(&unlike());
     let (mut pending, mut order) = (BTreeMap::new(), Vec::new());
     let mut queue = Queue::new(&pending);
@@ -149,7 +149,7 @@ fn runs(view: &ClusterView, id: AllocationId) -> RunningView {
 proptest! {
     /// Starts and ends applied directly give the same plans as the equivalent delta, also later.
     #[test]
-    fn starts_and_ends_that_are_followed_are_as_a_delta_tells_them(
+    fn tracked_changes_equal_delta(
         view in any_view(),
         deltas in vec(any_delta(), 0..3),
     ) {
@@ -182,7 +182,7 @@ proptest! {
 
     /// Each node that is not free is listed once, with its expected free time.
     #[test]
-    fn what_holds_nodes_is_told_with_its_end(
+    fn reports_holder_with_end(
         view in kept(rationed_view()),
         deltas in vec(kept_delta(), 0..4),
     ) {
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_says_the_same_whatever_its_planner_does_next(
+    fn plan_is_independent_of_later_planner_use(
         view in any_view(),
         deltas in vec(any_delta(), 1..4),
     ) {

@@ -102,7 +102,7 @@ fn power_for_sensitive_work_is_counted_of_nodes_that_are_alike() {
 }
 
 #[test]
-fn who_waits_for_power_is_told_what_reservations_left() {
+fn power_wait_reports_reserved_power() {
     let mut view = machine(1, 8);
     run(&mut view, 90, &["n0-00", "n0-01"], Some(10));
     ration(&mut view, &[("g0", 2)]);

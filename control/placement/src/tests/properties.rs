@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn who_asks_for_starts_alone_gets_those_of_the_plan(
+    fn starts_only_query_equals_plan(
         view in prop_oneof![any_view(), rationed_view(), short_of_power(), kept(rationed_view())],
         policy in any_policy(),
     ) {
@@ -289,7 +289,7 @@ proptest! {
 
     /// Before anything is held back: degraded nodes, and those that a baseline deprioritises.
     #[test]
-    fn nodes_that_come_last_go_only_to_whom_the_others_are_too_few(view in any_view()) {
+    fn last_choice_nodes_serve_only_large_jobs(view in any_view()) {
         let comes_last = |n: &NodeId| {
             let facts = &view.nodes[n].facts;
             facts.deprioritised || facts.health == Health::Degraded
@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn scores_are_told_as_a_plan_uses_them(view in any_view()) {
+    fn reports_scores_as_used(view in any_view()) {
         let mut planner = Planner::new(view);
         let scores: BTreeMap<_, _> = planner.scores(NOW).into_iter().collect();
         let plan = planner.plan(NOW);

@@ -59,7 +59,7 @@ fn work_that_ends_before_is_fitted_in_and_work_that_does_not_keeps_clear() {
 }
 
 #[test]
-fn who_would_run_into_it_starts_when_it_is_over() {
+fn colliding_job_starts_after_window() {
     let mut view = two_of_four_kept();
     submit(&mut view, 1, job(3, Some(61)));
     let plan = plan(&view);
@@ -72,7 +72,7 @@ fn who_would_run_into_it_starts_when_it_is_over() {
 }
 
 #[test]
-fn work_without_an_end_is_told_that_a_walltime_would_help_only_where_it_would() {
+fn suggests_walltime_only_where_useful() {
     let mut view = two_of_four_kept();
     submit(&mut view, 1, job(3, None));
     let blocker = |view: &ClusterView| why(&plan(view), 1).blocker.to_string();
@@ -136,7 +136,7 @@ fn work_that_names_it_has_its_nodes_and_no_others_while_it_holds() {
 }
 
 #[test]
-fn work_is_told_by_name_that_its_reservation_is_gone_or_for_others() {
+fn missing_reservation_is_explained() {
     let mut view = two_of_four_kept();
     submit(&mut view, 1, named(job(1, Some(5)), "bob", "course"));
     submit(&mut view, 2, named(job(1, Some(5)), "alice", "course"));
@@ -156,7 +156,7 @@ fn work_is_told_by_name_that_its_reservation_is_gone_or_for_others() {
 
 /// The job's reservation ends before nodes become free.
 #[test]
-fn nothing_is_held_back_for_work_whose_reservation_ends_before_it_could_start() {
+fn expired_reservation_holds_nothing_back() {
     let mut view = machine(1, 2);
     reserve(&mut view, "course", &["n0-00"], 0, Some(30));
     run(&mut view, 90, &["n0-00"], Some(20));

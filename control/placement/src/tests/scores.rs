@@ -36,7 +36,7 @@ fn an_hour_of_waiting_is_ln_2_and_a_week_is_no_bound() {
 }
 
 #[test]
-fn who_is_below_its_share_gains_by_how_far() {
+fn deficit_raises_fair_share() {
     let share =
         |target: f64, used: f64| factors::fair_share(Some(fraction(target)), fraction(used));
     assert_near(share(0.15, 0.0), 1.0);

@@ -48,7 +48,7 @@ fn a_node_is_not_held_back_from_now_on_for_work_without_an_end() {
 }
 
 #[test]
-fn a_dry_run_without_a_walltime_is_not_told_to_wait_until_now() {
+fn dry_run_without_walltime_has_no_past_start() {
     let asked = AllocationId(2);
     let mut planner = Planner::new(three_of_four_busy());
     let told = planner.plan_estimating(NOW, Some(asked)).waiting;
@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(600)))]
 
     #[test]
-    fn nobody_who_waits_is_promised_a_start_that_is_here(
+    fn waiting_job_has_future_start(
         mut view in rationed_view(),
         policy in any_policy(),
         whose in any::<Index>(),

@@ -42,7 +42,7 @@ fn the_documented_form_is_read() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn reports_all_errors_together() {
     let told = faults(
         "
 groups:
@@ -103,7 +103,7 @@ fn unknown_fields_are_refused_by_name() {
 }
 
 #[test]
-fn what_can_only_be_an_error_is_told() {
+fn reports_certain_errors() {
     let told = faults(
         "
 groups: [{nodes: a, vcluster: v}, {nodes: b}]

@@ -51,7 +51,7 @@ fn a_difference_of_each_seed_is_none_of_noise() {
 }
 
 #[test]
-fn a_difference_that_changes_its_sign_is_noise_and_one_seed_says_nothing() {
+fn sign_change_or_single_seed_is_noise() {
     let rows = compare(&[
         of(&[100.0, 200.0, 300.0], None),
         of(&[90.0, 215.0, 289.0], None),
@@ -81,7 +81,7 @@ fn what_is_not_known_of_all_is_left_out() {
 }
 
 #[test]
-fn who_served_others_is_neither_better_nor_worse() {
+fn equal_service_is_neither_better_nor_worse() {
     let served = |jobs: u64, wait: f64| {
         vec![Metrics {
             jobs,

@@ -217,7 +217,7 @@ fn plainly(seed: u64, plant: Option<PlantedBug>, hours: u64) -> Report {
 }
 
 #[test]
-fn who_moves_nothing_breaks_nothing() {
+fn no_moves_break_nothing() {
     for seed in 0..2 {
         let report = plainly(seed, None, 2);
         assert!(report.violations.is_empty(), "{seed}: {report:#?}");
@@ -238,7 +238,7 @@ fn a_bug_that_needs_no_moves_is_found() {
 }
 
 #[test]
-fn who_does_nothing_leaves_work_behind() {
+fn idle_policy_leaves_work() {
     struct Idle;
     impl Control for Idle {
         fn look(&mut self, _: UnixMillis) {}

@@ -119,7 +119,7 @@ fn made(seed: u64, nodes: u32, jobs: u32) -> Workload {
 
 /// Without refusals the judge makes no difference, and a replay is repeatable. The invariants of every schedule hold.
 #[test]
-fn the_books_say_what_the_quorum_says() {
+fn books_match_quorum() {
     for (seed, weights) in (0..).zip([
         "hpc-batch",
         "balanced",
@@ -248,7 +248,7 @@ fn limits_queues_and_power_of_a_site_hold() {
 
 /// Two of three jobs can never start: the power for three nodes is never available.
 #[test]
-fn who_never_starts_is_told_why() {
+fn unstarted_job_has_reason() {
     let cluster = clusters_file(
         "
 groups: [{nodes: 'a[1-4]', model: m, power_domain: d}]

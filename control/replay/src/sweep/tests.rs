@@ -65,7 +65,7 @@ fn what_cannot_be_tried_is_named() {
 }
 
 #[test]
-fn who_is_beaten_in_nothing_is_on_the_front() {
+fn unbeaten_point_is_on_front() {
     let objectives = ["mean_wait_s", "utilization"].map(|name| Measure::named(name).unwrap());
     let values = [
         vec![10.0, 0.5],

@@ -196,7 +196,7 @@ fn errors_name_line_and_column() {
 }
 
 #[test]
-fn what_cannot_be_replayed_says_why() {
+fn unreplayable_line_has_reason() {
     let reasons: Vec<_> = [
         "1 0 0 5 -1 -1 -1 0 -1 -1 1 -1 -1 -1 -1 -1 -1 -1",
         "2 0 0 -1 4 -1 -1 4 -1 -1 5 -1 -1 -1 -1 -1 -1 -1",

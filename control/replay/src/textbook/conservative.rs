@@ -192,7 +192,7 @@ mod tests {
     /// `sooner` searches only up to the job's own start, and begins where a smaller request could start. It finds the
     /// same start as a full search without the job's reservation.
     #[test]
-    fn who_moves_up_gets_what_would_be_promised_anew() {
+    fn promoted_job_recomputes_promise() {
         let mut moved = 0;
         for seed in 0..400 {
             let mut rng = Rng::new(seed, "free");

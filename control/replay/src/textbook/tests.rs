@@ -164,7 +164,7 @@ const CASE: [(u64, u64, u64, u32); 5] = [
 ];
 
 #[test]
-fn who_goes_ahead_is_as_each_policy_says() {
+fn overtaking_follows_policy() {
     // No job starts ahead of the job of size 8; then jobs start in turn.
     assert_eq!(starts(Textbook::Fcfs, 10, &CASE), [0, 50, 50, 60, 60]);
     // The long job takes the 2 processors that remain when the job of size 8 starts; the job of size 3 does not fit in

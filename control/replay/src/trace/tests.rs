@@ -84,7 +84,7 @@ fn every_recorded_log_has_the_jobs_that_it_is_known_to_have() {
 }
 
 #[test]
-fn what_a_header_says_wrong_is_told() {
+fn reports_wrong_header() {
     let kth = recorded("KTH-SP2-1996-2.swf.gz");
     assert_eq!((kth.machine, kth.users.len()), (Some(100), 214));
     assert!(
@@ -161,7 +161,7 @@ fn irregular_lines_are_read_or_named() {
 }
 
 #[test]
-fn gzip_and_zstd_are_read_and_a_stream_that_is_cut_off_says_so() {
+fn reads_gzip_and_zstd_and_reports_truncation() {
     let text: String = (1..=500)
         .map(|n| format!("{n} {n}{}\n", &SWF[5..]))
         .collect();

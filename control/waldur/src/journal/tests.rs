@@ -45,7 +45,7 @@ fn numbers(journal: &mut Journal) -> Vec<u64> {
 }
 
 #[test]
-fn events_come_back_in_order_after_a_restart_and_those_that_are_acknowledged_do_not() {
+fn unacknowledged_events_survive_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (mut journal, recovered) = open(&folder, 0);
     assert_eq!(recovered, Recovered::default());
@@ -122,7 +122,7 @@ fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
 }
 
 #[test]
-fn a_file_that_is_damaged_in_the_middle_is_trusted_up_to_there_and_no_further() {
+fn damaged_file_is_valid_up_to_damage() {
     let folder = tempfile::tempdir().unwrap();
     let (mut journal, _) = Journal::open(
         folder.path(),
@@ -154,7 +154,7 @@ fn a_file_that_is_damaged_in_the_middle_is_trusted_up_to_there_and_no_further() 
 }
 
 #[test]
-fn what_is_no_journal_is_begun_anew() {
+fn restarts_invalid_journal() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(
         folder.path().join("00000000000000000001.wal"),

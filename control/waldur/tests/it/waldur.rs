@@ -135,7 +135,7 @@ fn id(text: &str, kind: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn what_a_project_used_stands_in_waldur_and_everything_behind_it_is_made_once() {
+async fn project_usage_reaches_waldur_once() {
     for version in [Version::V7, Version::V8] {
         let mut fixture = SyncFixture::new(version).await;
         fixture.world.ran("physics/higgs", "batch", 2, 3 * HOUR);
@@ -234,7 +234,7 @@ async fn an_answer_that_is_lost_makes_nothing_twice() {
 }
 
 #[tokio::test]
-async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
+async fn retries_outages_and_parks_refusals() {
     let mut fixture = SyncFixture::new(Version::V8).await;
     fixture.world.ran("physics", "batch", 1, HOUR);
     fixture.world.ran("bio", "batch", 1, HOUR);
@@ -331,7 +331,7 @@ async fn outages_are_waited_out_and_refusals_hold_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_rotated_is_read_anew() {
+async fn rereads_rotated_token() {
     let mut fixture = SyncFixture::new(Version::V7).await;
     fixture.world.ran("physics", "batch", 1, HOUR);
     fixture.round().await;
@@ -508,7 +508,7 @@ async fn what_waldur_gives_a_tenant_is_what_it_may_use() {
 /// A tenant's limit is not lowered below the sum of its projects' limits: nothing is applied, and the refusal is
 /// reported.
 #[tokio::test]
-async fn limits_that_contradict_the_projects_are_refused_and_told() {
+async fn reports_contradictory_limits() {
     let mut fixture = SyncFixture::new(Version::V8).await;
     fixture.world.ran("physics", "batch", 1, HOUR);
     fixture.round().await;
@@ -554,7 +554,7 @@ async fn the_resource_of_a_project_that_is_gone_is_ended_after_its_last_usage() 
 
 /// For deployments with the paths of the document.
 #[tokio::test]
-async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document() {
+async fn sends_events_once_in_order() {
     let mut fixture = SyncFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
     fixture.waldur.set_seed_paths(true);
     fixture.world.ran("physics", "batch", 2, HOUR);
@@ -603,7 +603,7 @@ async fn single_events_are_told_in_order_once_each_on_the_paths_of_the_document(
 }
 
 #[tokio::test]
-async fn an_event_that_is_refused_holds_nobody_up_and_is_told_again() {
+async fn rejected_event_blocks_no_others() {
     let mut fixture = SyncFixture::with(Version::V7, |settings| settings.seed_paths = true).await;
     fixture.waldur.set_seed_paths(true);
     fixture.world.ran("physics", "batch", 2, HOUR);
@@ -652,7 +652,7 @@ async fn each_allocation_is_an_order_where_a_site_wants_that() {
 
 /// With memory and disk full, the newest events are dropped and counted, and all totals stay correct.
 #[tokio::test]
-async fn when_everything_is_full_the_newest_events_are_dropped_and_totals_stay_true() {
+async fn full_buffer_drops_newest_and_keeps_totals() {
     let small = Bounds { memory: 4, disk: 6 };
     let mut fixture = SyncFixture::with(Version::V7, |settings| settings.bounds = small).await;
     fixture.waldur.down().await;

@@ -127,7 +127,7 @@ fn an_equal_digest_is_not_opened() {
 }
 
 #[test]
-fn another_schema_is_said_once_and_is_no_difference() {
+fn reports_other_schema_once() {
     let mut old = nic(&["28.41", "28.41"]);
     old.schema = 1;
     let found = exact(&old).check(&nic(&["28.39", "28.39"]));

@@ -52,7 +52,7 @@ fn the_shipped_table_is_whole() {
 }
 
 #[test]
-fn a_bad_reading_makes_a_reason_with_its_device_and_only_a_good_one_clears_it() {
+fn only_good_reading_clears_reason() {
     let mut engine = engine();
     let flag = |value| Reading::Present(Value::Flag(value));
     let key = "gpu.3.remapped_rows.pending";
@@ -232,7 +232,7 @@ checks:
 }
 
 #[test]
-fn what_a_bmc_says_of_parts_that_there_are_twice_drains_nobody() {
+fn duplicate_bmc_parts_drain_nothing() {
     let table = Table::shipped().unwrap();
     let mut engine = Engine::new(table, Memory::default());
     let word = |word: &str| Reading::Present(Value::from(word));
@@ -250,7 +250,7 @@ fn what_a_bmc_says_of_parts_that_there_are_twice_drains_nobody() {
 }
 
 #[test]
-fn a_contradiction_that_must_last_begins_anew_when_it_is_seen_again() {
+fn contradiction_timer_restarts() {
     let site = "version: x\nchecks: { gpu.topology: { for_s: 60 } }";
     let table = Table::shipped().unwrap().with_site(site).unwrap();
     let mut engine = Engine::new(table, Memory::default());

@@ -120,7 +120,7 @@ fn the_first_read_has_one_entry_a_class_and_equal_reads_have_none() {
 }
 
 #[test]
-fn a_change_is_entered_once_with_its_key_and_the_cause_of_the_read_that_saw_it_first() {
+fn change_is_recorded_once_with_key_and_cause() {
     let mut bench = Bench::new();
     bench.read(&with("28.1"), Cause::AgentStart);
     let before = with("28.1")[&Class::Nic].state().mark();
@@ -242,7 +242,7 @@ fn over_a_restart_nothing_is_entered_twice_and_the_numbers_go_on() {
 }
 
 #[test]
-fn a_change_over_a_boot_is_put_down_to_it_and_a_boot_without_one_to_nothing() {
+fn change_across_boot_is_attributed_to_it() {
     let mut bench = Bench::new();
     bench.read(&with("28.1"), Cause::AgentStart);
     bench.boot = "boot-2";
@@ -265,7 +265,7 @@ fn a_change_over_a_boot_is_put_down_to_it_and_a_boot_without_one_to_nothing() {
 }
 
 #[test]
-fn a_lost_preimage_is_said_instead_of_guessed_keys() {
+fn lost_preimage_is_reported_without_guesses() {
     let mut bench = Bench::new();
     bench.read(&with("28.1"), Cause::AgentStart);
     bench.preimages.clear();
@@ -294,7 +294,7 @@ fn another_schema_is_one_change_and_no_keys_are_compared() {
 }
 
 #[test]
-fn a_class_that_is_switched_off_says_by_whom() {
+fn disabled_class_names_cause() {
     let mut bench = Bench::new();
     bench.read(&with("28.1"), Cause::AgentStart);
     let mut off = with("28.1");
@@ -409,7 +409,7 @@ fn a_line_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn a_class_that_does_not_hold_still_is_incomplete_and_names_the_keys_that_move() {
+fn unstable_class_is_incomplete_with_keys() {
     let mut bench = Bench::new();
     bench.read(&with("28.1"), Cause::AgentStart);
     for version in ["28.2", "28.3", "28.2", "28.3"] {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_sources_the_one_that_knows_tells_each_part() {
+    fn best_source_provides_each_part() {
         let meter = Power {
             draw: watts(400),
             limit: watts(500),

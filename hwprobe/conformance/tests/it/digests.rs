@@ -261,7 +261,7 @@ fn a_required_key_that_is_unknown_leaves_no_digest() {
 }
 
 #[test]
-fn an_optional_key_that_is_late_leaves_no_digest_and_one_that_is_never_told_leaves_one() {
+fn late_optional_key_prevents_digest() {
     let with = |reading: Reading<Value>| {
         let mut record = record(&[("nic.count", text("1"))]);
         record.put("nic.0.board_id", reading);
@@ -307,7 +307,7 @@ fn unknown_is_neither_equal_nor_a_difference() {
 }
 
 #[test]
-fn a_key_missing_from_one_preimage_is_unknown_unless_the_count_explains_it() {
+fn missing_key_is_unknown_unless_counted() {
     let one = Reading::Present(Value::Number(1));
     let two = Reading::Present(Value::Number(2));
     let left = record(&[

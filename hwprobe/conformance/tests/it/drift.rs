@@ -145,7 +145,7 @@ fn half_is_no_majority_and_is_reported_as_such() {
 }
 
 #[test]
-fn a_value_nobody_could_read_is_no_drift() {
+fn unreadable_value_is_no_drift() {
     let fleet = Fleet::default()
         .nodes(&["a1", "a2", "a3"], "XE9680", &["28.41"])
         .node("a4", "XE9680", &["?"]);
@@ -268,7 +268,7 @@ fn several_classes_group_together_and_one_unknown_makes_the_whole_unknown() {
 }
 
 #[test]
-fn a_node_whose_gpus_are_unknown_has_no_cohort() {
+fn unknown_gpus_mean_no_cohort() {
     let mut identity = Identity {
         vendor: Reading::Present("Dell Inc.".to_owned()),
         product: Reading::Present("XE9680".to_owned()),
@@ -296,7 +296,7 @@ fn a_node_whose_gpus_are_unknown_has_no_cohort() {
 }
 
 #[test]
-fn a_class_that_only_some_nodes_of_a_kind_are_asked_for_is_no_gap_of_the_others() {
+fn partial_class_is_no_gap_for_others() {
     let says = |name: &str, classes: &[Class]| {
         let mark = |class: &Class| {
             let digest = Digest::derive("test", class.name().as_bytes());

@@ -58,7 +58,7 @@ fn settings_of_two_registries_are_the_one_difference_of_the_registry() {
 }
 
 #[test]
-fn settings_that_no_registry_tells_compare() {
+fn settings_without_registry_compare() {
     let mut old = record(Reading::Absent, &[("Smt", "On")]);
     let mut new = record(Reading::Absent, &[("Smt", "Off")]);
     let wanted = [("bios.setting.Smt".to_owned(), KeyVerdict::Differs)];

@@ -320,7 +320,7 @@ fn what_cannot_be_known_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_class_without_a_digest_says_nothing_beside_that() {
+fn class_without_digest_has_no_extension() {
     let mut record = agent(2, &machine("28.41"));
     assert!(SECOND.earlier(&record).is_some());
     let hung: Reading<u32> = Reading::Timeout { after_ms: 10 };
@@ -406,7 +406,7 @@ fn after_the_roll_the_earlier_digest_is_no_more_needed() {
 }
 
 #[test]
-fn who_cannot_say_what_the_others_say_is_a_group_of_its_own_and_unknown() {
+fn unknown_node_forms_own_group() {
     let machine = machine("28.41");
     // Schema 1 is two behind the third, so no build of the third publishes it.
     let news = ["a", "b", "c", "d"].into_iter();
@@ -428,7 +428,7 @@ fn who_cannot_say_what_the_others_say_is_a_group_of_its_own_and_unknown() {
 }
 
 #[test]
-fn what_is_said_of_a_later_schema_than_ones_own_counts_for_nothing() {
+fn later_schema_is_ignored() {
     let machine = machine("28.41");
     let mut fleet = Fleet::half(&machine, &machine);
     let honest = fleet.groups(&Scope::All);
@@ -609,7 +609,7 @@ fn records_of_two_schemas_compare_in_the_keys_of_both() {
 }
 
 #[test]
-fn no_class_is_told_under_schema_1_today() {
+fn no_class_uses_schema_1() {
     // Schema 1 was written by agents with these differences. They did not read the firmware of Ethernet ports, had the
     // microcode in the cpu class, and took a sum over DIMMs of unknown size as the memory. They recognised fewer
     // firmware placeholders, and covered fewer kernel modules and settings. `tests/child/hosts.rs` contains what they

@@ -24,7 +24,7 @@ fn messages(deeds: &[BmcEvent]) -> Vec<&str> {
 }
 
 #[test]
-fn every_recorded_bmc_tells_what_it_holds_in_few_requests_and_the_same_again() {
+fn recorded_bmcs_need_few_requests() {
     // Events, requests to find the lists, requests to read them.
     let mut table = Vec::new();
     for (name, _, _) in TREES {
@@ -65,7 +65,7 @@ fn every_recorded_bmc_tells_what_it_holds_in_few_requests_and_the_same_again() {
 }
 
 #[test]
-fn flashed_firmware_is_told_among_hundreds_of_entries() {
+fn finds_flash_among_many_entries() {
     let (deeds, _) = told("hpe-dl325-ilo5");
     let flashed: Vec<&str> = messages(&deeds)
         .into_iter()
@@ -352,7 +352,7 @@ fn broken_entries_and_lists_hide_no_others() {
 }
 
 #[test]
-fn an_entry_that_is_no_warning_is_told_where_it_names_an_update_or_a_setting() {
+fn reports_update_entry_without_warning() {
     let is_told = |message: &str| {
         let mut one = entry(1, "OK");
         one["Message"] = json!(message);
@@ -385,7 +385,7 @@ fn an_entry_that_is_no_warning_is_told_where_it_names_an_update_or_a_setting() {
 }
 
 #[test]
-fn an_entry_that_timed_out_once_is_told_at_the_next_look() {
+fn timed_out_entry_is_reported_later() {
     let links = (1..=3).map(|id| json!({"@odata.id": format!("{ENTRIES}/{id}")}));
     let tree = service(json!([]), json!(links.collect::<Vec<_>>()));
     let whole = (1..=3).fold(tree, |tree, id| {
@@ -427,7 +427,7 @@ fn a_second_entry_of_one_second_does_not_turn_a_log_round() {
 }
 
 #[test]
-fn a_list_whose_newest_are_not_reached_is_silent_of_them() {
+fn unreached_newest_entries_are_not_reported() {
     let page = |at: u64| format!("{ENTRIES}?$skiptoken={at}");
     let pages = |count: u64| {
         (0..count).fold(service(json!([]), json!([])), |tree, at| {

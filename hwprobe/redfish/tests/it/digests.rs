@@ -239,7 +239,7 @@ fn samples_of_a_bios_with_pending_settings_name_the_four() {
 }
 
 #[test]
-fn a_registry_drops_what_nobody_can_set() {
+fn drops_unsettable_registry_attributes() {
     let mut documents = tree("hpe-dl325-ilo5");
     let registry = json!({
         "Id": "BiosAttributeRegistryA43.v1_2_52",
@@ -394,7 +394,7 @@ fn the_registry_is_found_however_its_version_is_written() {
 }
 
 #[test]
-fn of_several_registries_that_could_be_meant_none_is_and_no_setting_is_compared() {
+fn ambiguous_registry_compares_no_setting() {
     let node = with_registries(
         "BiosAttributeRegistry.v1_0_3",
         &[

@@ -138,7 +138,7 @@ async fn a_limit_lowers_the_draw() {
 }
 
 #[tokio::test]
-async fn a_clamped_limit_is_told_as_what_it_is() {
+async fn reports_clamped_limit() {
     let (bmc, client, route) = capping(small()).await;
     bmc.fault(Rule::new(POWER, Fault::ClampLimit { min_watts: 556 }));
     let error = client.set_limit(&route, watts(500)).await.unwrap_err();
@@ -342,7 +342,7 @@ async fn a_node_without_a_control_is_refused() {
 }
 
 #[tokio::test]
-async fn two_who_set_limits_take_turns() {
+async fn concurrent_limit_changes_serialize() {
     let (bmc, client, route) = capping(small()).await;
     let (one, two) = tokio::join!(
         client.set_limit(&route, watts(300)),
@@ -354,7 +354,7 @@ async fn two_who_set_limits_take_turns() {
 }
 
 #[tokio::test]
-async fn a_restarted_bmc_has_lost_its_limit_and_says_so() {
+async fn restarted_bmc_reports_lost_limit() {
     let (bmc, client, route) = capping(small()).await;
     let _confirmed = client.set_limit(&route, watts(300)).await.unwrap();
     let limit = client.read_power(&route).await.power.limit;

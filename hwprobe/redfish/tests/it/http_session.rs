@@ -72,7 +72,7 @@ async fn a_bmc_that_forgets_every_session_is_not_asked_for_ever() {
 }
 
 #[tokio::test]
-async fn resources_that_are_not_for_this_account_cost_one_login_a_look_and_leave_no_session() {
+async fn forbidden_resources_cost_one_login() {
     let tree = recorded("cray-ex235n-a100");
     let bmc = simulated(tree).tls().unwrap().start().await.unwrap();
     // The answer of some BMCs if the account lacks a privilege.
@@ -207,7 +207,7 @@ async fn without_a_session_left_basic_is_used_only_where_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn real_exhaustion_ends_when_somebody_leaves() {
+async fn session_exhaustion_ends_on_logout() {
     let builder = simulated(small()).sessions(1, Duration::from_secs(300));
     let bmc = builder.start().await.unwrap();
     let first = client(&bmc, settings());

@@ -26,7 +26,7 @@ fn read_recorded(machine: &str, scope: &Scope) -> Interpretation {
 }
 
 #[tokio::test]
-async fn over_the_wire_every_machine_is_what_its_recording_says() {
+async fn served_recordings_match_files() {
     for machine in [
         "cray-ex235a-mi250x",
         "cray-ex235n-a100",

@@ -148,7 +148,7 @@ fn spares_and_what_waits_do_not_run() {
 }
 
 #[test]
-fn of_two_images_the_one_the_manager_says_is_active_runs() {
+fn active_image_is_the_running_one() {
     let image = |version: &str| json!({"Name": "Software Inventory", "Description": "BMC image", "Version": version});
     let mut documents = with(&[("7c7ab4d1", image("2.9.0")), ("a61fe2b0", image("2.10.0"))]);
     let to = |id: &str| json!({"@odata.id": format!("{LIST}/{id}")});
@@ -162,7 +162,7 @@ fn of_two_images_the_one_the_manager_says_is_active_runs() {
 }
 
 #[test]
-fn two_of_a_kind_are_told_apart_by_place_else_by_number() {
+fn names_equal_parts_by_place_or_number() {
     let card = |place: &str, version: &str| {
         json!({
             "Name": "25GbE Adapter", "Version": version,
@@ -235,7 +235,7 @@ fn a_report_becomes_two_probes_and_a_contradiction_in_band_a_finding() {
 }
 
 #[test]
-fn a_bmc_that_was_not_read_leaves_both_its_classes_unknown_and_says_how() {
+fn unread_bmc_leaves_both_classes_unknown() {
     let denied = Reading::denied("401");
     let [bmc, bios] = unread(&denied);
     for (record, class) in [(bmc, Class::Bmc), (bios, Class::Bios)] {

@@ -42,7 +42,7 @@ fn every_key_of_a_bmc_has_a_row_and_every_row_a_key() {
 }
 
 #[test]
-fn every_check_of_a_bmc_looks_at_a_key_that_one_tells() {
+fn every_bmc_check_uses_a_provided_key() {
     let scope = Scope {
         systems: Selector::Every,
         breadth: Breadth::Everything,

@@ -33,7 +33,7 @@ fn one_member_that_is_not_there_is_named_and_the_rest_is_known() {
 }
 
 #[test]
-fn one_member_that_does_not_answer_leaves_the_class_incomplete_with_its_reason() {
+fn silent_member_makes_class_incomplete() {
     for silent in [
         Reading::Timeout { after_ms: 4000 },
         Reading::denied("403"),
@@ -183,7 +183,7 @@ fn resources_that_link_to_each_other_are_each_read_once() {
 }
 
 #[test]
-fn a_member_or_a_page_that_leads_nowhere_leaves_the_list_unknown_and_no_component_absent() {
+fn broken_member_link_makes_list_unknown() {
     let list = "/redfish/v1/UpdateService/FirmwareInventory";
     let key = "bmc.inventory.mb_cpld1.version";
     let known = tree("gigabyte-h262-ami");
@@ -340,7 +340,7 @@ fn sources_that_contradict_each_other_are_a_finding() {
 }
 
 #[test]
-fn a_system_without_anything_else_says_so() {
+fn bare_system_reports_absence() {
     let mut documents = Documents::default();
     let mut put = |at: &str, value: Value| {
         documents.0.insert(path(at), Reading::Present(value));

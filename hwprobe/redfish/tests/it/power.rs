@@ -85,7 +85,7 @@ const fn watts(watts: u64) -> Reading<Milliwatts> {
 }
 
 #[test]
-fn a_limit_of_null_or_nothing_limits_nothing_and_a_missing_one_is_not_there() {
+fn null_limit_limits_nothing() {
     let state = |limit: Value| control(json!({"PowerConsumedWatts": 97, "PowerLimit": limit}));
     assert_eq!(
         state(json!({"LimitInWatts": null})).limit_state,
@@ -163,7 +163,7 @@ fn absent_null_and_the_wrong_type_are_three_things() {
 }
 
 #[test]
-fn vendors_tell_the_range_beside_the_limit() {
+fn vendors_report_range_with_limit() {
     let gigabyte = control(json!({
         "PowerConsumedWatts": 100,
         "PowerLimit": {"LimitInWatts": 500},
@@ -290,7 +290,7 @@ fn of_several_power_controls_the_whole_nodes_counts_in_any_order() {
 }
 
 #[test]
-fn what_a_shared_chassis_says_is_nobodys_unless_it_names_one() {
+fn shared_chassis_value_needs_node_name() {
     let system = |id: &str| json!({"@odata.id": format!("/redfish/v1/Systems/{id}")});
     let power = |related: Value| {
         json!({"PowerControl": [
@@ -401,7 +401,7 @@ fn a_baseboard_inside_the_chassis_is_not_the_node() {
 }
 
 #[test]
-fn accelerators_told_as_processors_have_their_limits_too() {
+fn accelerators_as_processors_have_limits() {
     let mut documents = bmc("On", json!({}), &[]);
     let processors = "/redfish/v1/Systems/S/Processors";
     let at = |below: &str| format!("{processors}{below}");

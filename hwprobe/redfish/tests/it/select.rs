@@ -130,7 +130,7 @@ fn the_only_system_of_another_machine_is_a_finding() {
 }
 
 #[test]
-fn a_blade_whose_nodes_share_a_serial_needs_an_id() {
+fn shared_serial_needs_id() {
     let blade = tree("cray-ex235n-a100");
     let which = chosen(&blade, like("", "DP20300012")).expect_err("both have it");
     assert!(matches!(which, NoSystemReason::Ambiguous { .. }), "{which}");

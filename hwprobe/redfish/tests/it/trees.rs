@@ -288,7 +288,7 @@ fn power_alone_takes_few_requests_and_one_by_the_route_found() {
 }
 
 #[test]
-fn a_route_whose_resources_are_gone_is_stale() {
+fn route_without_resources_is_stale() {
     let tree = tree("hpe-dl325-ilo5");
     let (report, _) = read(&tree, &scope(Selector::Only, Breadth::Power));
     let route = &report.node().expect("one node").route;
@@ -342,7 +342,7 @@ fn routed(tree: &Documents, route: &Route) -> (RoutedPower, usize) {
 }
 
 #[test]
-fn a_route_that_was_found_while_the_bmc_hung_never_says_that_there_is_no_limit() {
+fn route_found_during_hang_never_means_no_limit() {
     let tree = tree("cray-ex235n-a100");
     let selector = Selector::Id("Node0".to_owned());
     let (report, _) = read(&tree, &scope(selector, Breadth::Power));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_device_is_told_with_its_name() {
+    fn device_change_names_device() {
         for (command, wanted) in [
             (3, "devlink new pci/0000:5e:00.0"),
             (4, "devlink del pci/0000:5e:00.0"),

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_tells_versions_and_placeholders_are_none() {
+    fn ignores_version_placeholders() {
         let mut bytes = answer(&[GDRVINFO]);
         bytes[0x04..0x07].copy_from_slice(b"ice");
         bytes[0x24..0x2c].copy_from_slice(b"1.14.9\0x");

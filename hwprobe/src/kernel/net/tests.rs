@@ -18,7 +18,7 @@ fn a_captured_tree_is_never_answered_by_the_running_kernel() {
 }
 
 #[test]
-fn a_record_says_what_was_recorded_and_loses_serials_when_masked() {
+fn record_reproduces_reading_and_masks_serials() {
     let tree = tempfile::tempdir().unwrap();
     let path = tree.path().join(EthtoolReport::FILE);
     let device = DevlinkReport {

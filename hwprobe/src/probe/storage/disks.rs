@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_attached_as_its_place_says() {
+    fn disk_attachment_follows_place() {
         let pci = "/sys/devices/pci0000:00/0000:00:17.0";
         for (path, expected) in [
             ("ata3/host2/target2:0:0/2:0:0:0", "sata"),

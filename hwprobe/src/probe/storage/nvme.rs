@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_told_from_partitions_and_controllers() {
+    fn namespaces_differ_from_partitions_and_controllers() {
         assert_eq!(namespace_number("nvme0n1"), Some(1));
         assert_eq!(namespace_number("nvme12c3n45"), Some(45));
         for other in [

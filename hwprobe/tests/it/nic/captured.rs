@@ -151,7 +151,7 @@ fn the_bus_of_an_a100_server_has_nine_nics_in_its_order() {
 }
 
 #[test]
-fn kinds_of_addresses_are_told_and_not_how_many_there_are() {
+fn address_kinds_are_reported_without_count() {
     let tree = Tree::node();
     let types = "/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types";
     for (entry, kind) in [("0", "IB/RoCE v1"), ("1", "RoCE v2")] {
@@ -176,7 +176,7 @@ fn the_first_revision_of_a_chip_is_one_and_a_firmware_of_zeros_is_none() {
 }
 
 #[test]
-fn the_vendor_s_driver_stack_is_told_from_the_kernel_s_own() {
+fn vendor_driver_stack_differs_from_kernel() {
     let tree = Tree::node();
     let ofed = |tree: &Tree| shown(&tree.probe(), "nic.ofed");
     assert_eq!(ofed(&tree), "<absent>");
@@ -188,7 +188,7 @@ fn the_vendor_s_driver_stack_is_told_from_the_kernel_s_own() {
 
 /// rdma-core can name devices by their GUID: the name is in folders, links and contents.
 #[test]
-fn an_rdma_device_named_by_its_guid_is_renamed_everywhere_in_a_masked_capture() {
+fn masked_capture_renames_guid_rdma_device() {
     let names = ["rocex506b4b0300cabc01", "ibx0c42a10300aabbcc"];
     let tree = Tree::new();
     for (name, address) in names.iter().zip(["0000:1a:00.0", "0000:3b:00.0"]) {

@@ -149,7 +149,7 @@ fn only_what_runs_is_in_the_digest() {
 }
 
 #[test]
-fn without_a_tool_nothing_is_said_and_nothing_is_wrong() {
+fn missing_tool_is_no_error() {
     let inventory = tree().probe();
     assert_eq!(config_keys(&inventory), Vec::<&str>::new());
     assert_eq!(vital(&inventory, "nic.0.config.pending"), "<unsupported>");
@@ -171,7 +171,7 @@ fn without_a_tool_nothing_is_said_and_nothing_is_wrong() {
 }
 
 #[test]
-fn a_tool_that_may_not_look_costs_its_keys_and_one_that_hangs_leaves_the_class_unknown() {
+fn denied_tool_costs_keys_and_hang_costs_class() {
     let tree = tree();
     let refused =
         Reading::failed("/usr/bin/mlxconfig ended with exit status: 3: -E- Failed to open");
@@ -198,7 +198,7 @@ fn a_tool_that_may_not_look_costs_its_keys_and_one_that_hangs_leaves_the_class_u
 }
 
 #[test]
-fn that_nothing_waits_is_said_only_of_settings_that_were_told() {
+fn no_pending_change_needs_reported_settings() {
     const HEADING: &str = "Configurations: Default Current Next Boot\n";
     let of = |settings: &str| {
         let tree = tree();
@@ -280,7 +280,7 @@ proptest! {
 
     /// Truncated, repeated, shuffled and garbled output is parsed or rejected, within the existing columns.
     #[test]
-    fn any_answer_is_read_without_a_panic_and_tells_only_what_it_says(
+    fn reads_arbitrary_answers_without_panic(
         cuts in prop::collection::vec((0_usize..2000, "[ \\t\\n*A-Z0-9_():]{0,12}"), 0..6),
         keep in prop::collection::vec(any::<bool>(), 32),
         junk in "\\PC{0,64}",

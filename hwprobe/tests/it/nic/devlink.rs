@@ -85,7 +85,7 @@ fn late(
 }
 
 #[test]
-fn an_answer_that_is_late_leaves_the_class_without_a_digest_and_not_with_another_one() {
+fn late_answer_leaves_class_without_digest() {
     let running = [("fw.mgmt", "7.3.6")];
     let tree = ethernet(&[("eno1", "0")]);
     let told = || present(vec![devlink(&running, &running)]);

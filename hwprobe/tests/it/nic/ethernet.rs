@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_ethernet_controller_is_what_the_kernel_said_of_its_interface() {
+fn ethernet_controller_matches_kernel_interface() {
     let tree = ethernet(&[("eno1", "0")]);
     record(&tree, &[("eno1", said("4.60"))], Vec::new());
     let inventory = tree.probe();
@@ -77,7 +77,7 @@ fn interfaces_that_cannot_be_listed_are_not_none() {
 
 /// Name and address of the interface, in folders, links and the kernel's report.
 #[test]
-fn an_interface_named_by_its_address_is_renamed_everywhere_in_a_masked_capture() {
+fn masked_capture_renames_mac_interface() {
     let name = "enxa0b1c2d3e4f5";
     let tree = ethernet(&[(name, "0")]);
     tree.file(&format!("{PORT}/{name}/address"), "a0:b1:c2:d3:e4:f5");
@@ -148,7 +148,7 @@ fn one_late_value_takes_the_digest_and_is_no_probe_that_hangs() {
 }
 
 #[test]
-fn two_ports_of_one_function_are_told_apart_by_port_and_not_by_name() {
+fn ports_of_one_function_are_named_by_port() {
     let small = InterfaceReport {
         rings: Reading::Unsupported,
         ..said("4.60")

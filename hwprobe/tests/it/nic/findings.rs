@@ -15,7 +15,7 @@ fn more_network_functions_than_a_machine_has_are_not_taken_for_one() {
 }
 
 #[test]
-fn a_nic_that_nobody_drives_is_a_finding() {
+fn nic_without_driver_is_finding() {
     let tree = ethernet(&[]);
     assert!(codes(&tree.probe()).is_empty());
     tree.remove("/sys/devices/pci0000:05/0000:05:00.0/driver");
@@ -27,7 +27,7 @@ fn a_nic_that_nobody_drives_is_a_finding() {
 }
 
 #[test]
-fn a_driver_that_nobody_may_know_is_not_none() {
+fn unreadable_driver_is_not_none() {
     let tree = Tree::new();
     tree.pci("0000:5e:00.0", "020000", "15b3", "1021");
     let driver = "/sys/bus/pci/devices/0000:5e:00.0/driver";

@@ -37,7 +37,7 @@ fn slingshot() -> Tree {
 }
 
 #[test]
-fn slingshot_nics_are_what_cxi_stat_says_where_sysfs_says_nothing() {
+fn cxi_stat_complements_sysfs() {
     let inventory = slingshot().probe();
     let get = |key: &str| shown(&inventory, key);
     assert_eq!(get("nic.count"), "2");

@@ -232,7 +232,7 @@ async fn the_leader_is_followed_where_others_say_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_there_is_said_within_the_deadline() {
+async fn unreachable_quorum_is_reported_by_deadline() {
     let site = Site::new();
     let member = site.member(1, None, Vec::new());
     let config = ClientConfig {
@@ -258,7 +258,7 @@ async fn nobody_there_is_said_within_the_deadline() {
 
 /// An attempt that begins just before the deadline ends with it, whatever the timeout of attempts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_says_nothing_does_not_outlast_the_deadline() {
+async fn silent_member_does_not_outlast_deadline() {
     let site = Site::new();
     let member = site.member(1, None, vec![Act::Hang]);
     let config = ClientConfig {
@@ -277,7 +277,7 @@ async fn a_member_that_says_nothing_does_not_outlast_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_that_may_not_propose_is_told_at_once() {
+async fn unauthorized_role_is_rejected_at_once() {
     let site = Site::new();
     let member = site.member(1, None, Vec::new());
     let agent = bind(&site.authority, Role::Agent, "n1");

@@ -34,7 +34,7 @@ fn at_each_operation(scene: impl Fn(u64) -> Scene) {
 }
 
 #[test]
-fn an_old_leader_beside_a_member_that_lost_its_disk_answers_nothing_old() {
+fn old_leader_with_lost_disk_peer_serves_nothing_stale() {
     for leads in [false, true] {
         let report = plays(Scene::OldLeaderBesideBlank { leads }, 0);
         let refused = report.counts.get("not answered").copied().unwrap_or(0);
@@ -55,7 +55,7 @@ fn a_member_brought_up_to_date_half_way_stays_blank() {
 }
 
 #[test]
-fn a_member_whose_power_goes_while_it_is_sent_a_snapshot_starts_again() {
+fn power_loss_during_snapshot_restarts_transfer() {
     at_each_operation(|cut_at| Scene::SnapshotCutShort { cut_at });
 }
 

@@ -44,7 +44,7 @@ fn follower(id: VoterId, matched: u64, heard_ms: u64) -> Follower {
 }
 
 #[test]
-fn one_table_says_who_leads_and_who_is_behind() {
+fn one_table_shows_leader_and_lag() {
     let members = [known(1, true), known(2, true), known(3, true)];
     let mut leader = account(1, 2000, &members);
     leader.followers = vec![follower(2, 2000, 20), follower(3, 500, 90_000)];
@@ -115,7 +115,7 @@ fn what_is_left_of_another_incarnation_is_named() {
 }
 
 #[test]
-fn a_learner_an_even_number_and_half_a_change_are_told_of() {
+fn reports_learners_and_even_membership() {
     let members = [known(1, true), known(2, true), known(4, false)];
     let mut leader = account(1, 10, &members);
     leader.changing = true;

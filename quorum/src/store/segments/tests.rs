@@ -189,7 +189,7 @@ async fn what_was_sealed_behind_the_snapshot_comes_again_with_the_log() {
 }
 
 #[tokio::test]
-async fn where_nobody_else_has_it_a_missing_segment_is_named_and_nothing_is_changed() {
+async fn unavailable_segment_is_named_and_nothing_changes() {
     for cut in [false, true] {
         let (folder, _) = with_snapshot().await;
         let victim = files(&folder).remove(0);
@@ -215,7 +215,7 @@ async fn where_nobody_else_has_it_a_missing_segment_is_named_and_nothing_is_chan
 
 /// One of three members: the others have the segment.
 #[tokio::test]
-async fn a_missing_segment_that_others_have_keeps_nobody_from_starting_and_gives_no_answer() {
+async fn missing_segment_blocks_only_its_queries() {
     let folder = tempfile::tempdir().unwrap();
     let data = open(&folder).unwrap();
     let mut replica = Replica::open(data.snapshots.clone());
@@ -334,7 +334,7 @@ async fn there_is_no_snapshot_without_its_segments() {
 }
 
 #[tokio::test]
-async fn a_snapshot_whose_segments_are_not_here_is_not_installed() {
+async fn snapshot_without_segments_is_not_installed() {
     let (from, _) = with_snapshot().await;
     let sent = open(&from).unwrap();
     let stored = sent.snapshots.load().unwrap().unwrap();

@@ -2,7 +2,7 @@ use super::*;
 use lattice_quorum_types::AllocationState;
 
 #[test]
-fn attempts_and_segments_are_told_as_far_as_they_fit() {
+fn reports_attempts_and_segments_within_size() {
     let told = |attempt, segment| {
         let ended = EndedEntry::new(AllocationState::Failed, attempt, segment);
         (ended.state(), ended.attempt(), ended.segment())

@@ -165,7 +165,7 @@ fn lost() -> RankExit {
 }
 
 #[test]
-fn a_restored_cluster_gives_no_number_again_that_was_given_after_the_backup() {
+fn restore_never_reuses_numbers() {
     let (backup, waits, runs) = backed_up(Requeue::Always);
     let mut former = backup.clone();
     let mut anew = restored(backup);
@@ -306,7 +306,7 @@ fn write(state: &mut State, id: AllocationId) -> u32 {
 }
 
 #[test]
-fn elements_that_were_placed_after_the_backup_have_other_attempts_and_checkpoints() {
+fn restored_elements_get_new_attempts_and_checkpoints() {
     let (mut backup, ..) = backed_up(Requeue::Never);
     let id = array(&mut backup);
     let element = AllocationId(id.0 + 7);

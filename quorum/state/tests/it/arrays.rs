@@ -158,7 +158,7 @@ fn nothing_is_placed_but_elements_that_wait_for_nodes() {
 }
 
 #[test]
-fn what_is_said_to_an_element_that_was_never_placed_names_its_array() {
+fn unplaced_element_error_names_array() {
     let mut c = Cluster::with_nodes(4);
     let id = c.submit(array("0-3")).unwrap();
     let element = at(id, 2);
@@ -333,7 +333,7 @@ fn corresponding_elements_are_lost_with_those_that_are_cancelled() {
 }
 
 #[test]
-fn an_array_whose_whole_never_will_takes_those_with_it_that_wait_by_index() {
+fn impossible_array_cancels_indexed_dependents() {
     let mut c = Cluster::with_nodes(4);
     let gate = c.submit(common::spec("t", 1)).unwrap();
     let mut spec = array("0-2");
@@ -357,7 +357,7 @@ fn bury(c: &mut Cluster) {
 }
 
 #[test]
-fn elements_that_wait_for_two_arrays_need_no_record_of_the_one_that_ended_long_ago() {
+fn dependent_elements_need_no_old_record() {
     let mut c = Cluster::with_nodes(4);
     let gate = c.submit(common::spec("t", 1)).unwrap();
     let old = c.submit(array("0-2")).unwrap();
@@ -588,7 +588,7 @@ fn another_walltime_is_for_all_elements_that_have_not_ended() {
 }
 
 #[test]
-fn an_array_that_is_queued_again_has_all_its_elements_that_hold_nodes_queued_again() {
+fn requeued_array_requeues_running_elements() {
     let mut c = Cluster::with_nodes(4);
     let id = c.submit(array("0-3")).unwrap();
     end(&mut c, at(id, 0), DONE);
@@ -609,7 +609,7 @@ fn an_array_that_is_queued_again_has_all_its_elements_that_hold_nodes_queued_aga
 }
 
 #[test]
-fn the_end_of_an_element_is_told_before_its_array_s() {
+fn element_end_precedes_array_end() {
     let mut c = Cluster::with_nodes(4);
     let id = c.submit(array("0-1")).unwrap();
     end(&mut c, at(id, 0), DONE);

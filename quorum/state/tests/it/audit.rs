@@ -360,7 +360,7 @@ fn a_checkpoint_of_anything_but_this_chain_now_is_refused() {
 }
 
 #[test]
-fn whose_certificate_was_revoked_signs_nothing() {
+fn revoked_certificate_signs_nothing() {
     let mut c = furnished();
     let revoke = Command::RevokeCertificates {
         name: "1".to_owned(),

@@ -137,7 +137,7 @@ fn each_set_makes_a_version_and_the_last_ones_are_kept() {
 }
 
 #[test]
-fn a_version_that_is_not_the_present_one_is_refused_and_numbers_are_never_used_again() {
+fn stale_version_is_refused_and_numbers_are_unique() {
     let mut c = Cluster::default();
     c.set("h100", of("n001", "nic", firmware("1")), None)
         .unwrap();
@@ -303,7 +303,7 @@ fn what_can_mean_nothing_is_refused_by_its_field() {
 }
 
 #[test]
-fn the_brake_is_held_by_a_service_under_its_lease_and_released_by_a_person() {
+fn brake_needs_service_lease_and_person_releases() {
     let mut c = Cluster::default();
     let lease = LeaseName::new("dispatch").unwrap();
     let acquire = Command::AcquireLease {

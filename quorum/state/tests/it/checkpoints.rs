@@ -121,7 +121,7 @@ fn one_rank_that_fails_is_enough_and_no_number_comes_twice() {
 }
 
 #[test]
-fn bytes_are_known_where_every_rank_said_them() {
+fn bytes_need_every_rank() {
     let mut c = cluster();
     let id = running(&mut c);
     asked(&mut c, id);
@@ -136,7 +136,7 @@ fn bytes_are_known_where_every_rank_said_them() {
 }
 
 #[test]
-fn a_user_asks_for_a_checkpoint_of_their_own_work_and_of_nobody_elses() {
+fn user_checkpoints_own_work_only() {
     let mut c = cluster();
     let id = running(&mut c);
     let command = || Command::WriteCheckpoint {
@@ -188,7 +188,7 @@ fn nothing_is_asked_of_what_cannot_write_or_does_not_run() {
 }
 
 #[test]
-fn checkpoints_go_to_an_object_store_where_the_work_does_not_answer_with_files() {
+fn object_store_checkpoints_exclude_file_mode() {
     let mut c = cluster();
     let directory = Some("s3://t/p/1/checkpoints".to_owned());
     for (mode, is_taken) in [
@@ -304,7 +304,7 @@ fn a_walltime_that_runs_out_wins_and_nothing_is_kept() {
 }
 
 #[test]
-fn a_rank_that_ends_before_it_has_written_spoils_the_checkpoint_and_not_the_work() {
+fn early_rank_end_spoils_checkpoint_only() {
     let mut c = cluster();
     let id = running(&mut c);
     asked(&mut c, id);
@@ -380,7 +380,7 @@ fn ranks_that_leave_need_not_write() {
 }
 
 #[test]
-fn a_new_rank_that_never_came_does_not_keep_the_others_waiting_nor_end_them() {
+fn missing_new_rank_does_not_block_others() {
     for moves in [false, true] {
         let mut c = cluster();
         let id = running(&mut c);
@@ -402,7 +402,7 @@ fn a_new_rank_that_never_came_does_not_keep_the_others_waiting_nor_end_them() {
 }
 
 #[test]
-fn who_goes_on_from_a_checkpoint_has_the_walltime_that_is_left() {
+fn resumed_job_has_remaining_walltime() {
     let mut c = cluster();
     let mut spec = writes(common::spec("t", 1));
     (spec.walltime_ms, spec.requeue) = (Some(100_000), Requeue::Always);
@@ -638,7 +638,7 @@ fn work_is_suspended_after_a_checkpoint_by_its_user_or_an_operator() {
 }
 
 #[test]
-fn work_whose_checkpoint_comes_to_nothing_is_suspended_without() {
+fn failed_checkpoint_still_suspends() {
     let checkpoint = CheckpointAsked {
         directory: "/scratch/t".to_owned(),
         timeout_ms: 10_000,
@@ -664,7 +664,7 @@ fn work_whose_checkpoint_comes_to_nothing_is_suspended_without() {
 }
 
 #[test]
-fn what_cannot_write_one_or_leaves_anyway_is_not_suspended_after_a_checkpoint() {
+fn suspension_needs_checkpointable_running_job() {
     let mut c = cluster();
     let checkpoint = CheckpointAsked {
         directory: "/scratch/t".to_owned(),

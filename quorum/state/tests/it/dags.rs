@@ -104,7 +104,7 @@ fn a_diamond_goes_from_its_first_member_to_its_last() {
 }
 
 #[test]
-fn a_failure_whose_handler_never_began_fails_the_graph() {
+fn unstarted_handler_fails_graph() {
     let mut c = Cluster::with_nodes(4);
     // The member that handles the failure depends on one that can never start once the job has failed.
     let (id, of) = begun(
@@ -156,7 +156,7 @@ fn a_member_after_both_ends_of_another_is_refused() {
 }
 
 #[test]
-fn a_failure_that_somebody_expects_does_not_fail_the_graph() {
+fn expected_failure_keeps_graph() {
     let mut c = Cluster::with_nodes(4);
     let members = || {
         vec![
@@ -191,7 +191,7 @@ fn a_failure_that_somebody_expects_does_not_fail_the_graph() {
 }
 
 #[test]
-fn a_failure_that_nobody_expects_fails_the_graph_when_all_is_over() {
+fn unexpected_failure_fails_graph_at_end() {
     let mut c = Cluster::with_nodes(4);
     let (id, of) = begun(
         &mut c,
@@ -525,7 +525,7 @@ fn a_graph_has_a_thousand_members_at_most() {
 }
 
 #[test]
-fn what_every_end_of_a_member_leaves_is_told_with_the_member_before_the_graph() {
+fn reports_member_end_before_graph_end() {
     let mut c = Cluster::with_nodes(1);
     let (_, of) = begun(
         &mut c,
@@ -554,7 +554,7 @@ fn what_every_end_of_a_member_leaves_is_told_with_the_member_before_the_graph() 
 }
 
 #[test]
-fn a_member_on_hold_waits_and_is_told_when_it_never_will() {
+fn held_member_learns_impossibility() {
     let mut c = Cluster::with_nodes(4);
     let mut held = member("held", &[("first", Success)]);
     held.spec.hold = true;

@@ -92,7 +92,7 @@ fn what_has_ended_already_is_met_at_once_or_refused_by_name() {
 }
 
 #[test]
-fn nobody_waits_for_what_there_is_not_or_twice_for_the_same() {
+fn rejects_unknown_and_duplicate_dependencies() {
     let mut c = Cluster::with_nodes(4);
     let unknown = c.submit(after(&[(AllocationId(7), Any)]));
     assert_eq!(
@@ -115,7 +115,7 @@ fn nobody_waits_for_what_there_is_not_or_twice_for_the_same() {
 }
 
 #[test]
-fn one_of_two_that_never_will_is_enough_and_who_waits_for_it_goes_too() {
+fn one_impossible_dependency_is_enough() {
     let mut c = Cluster::with_nodes(4);
     let runs = c.running(common::spec("t", 1));
     let first = c.submit(common::spec("t", 1)).unwrap();
@@ -188,7 +188,7 @@ fn work_that_lost_its_node_is_waited_for_and_keeps_its_place_in_the_queue() {
 }
 
 #[test]
-fn who_waits_is_asked_at_submit_for_what_can_never_be_alone() {
+fn dependent_job_is_checked_at_submit() {
     let mut c = Cluster::with_nodes(4);
     let runs = c.running(common::spec("t", 4));
     assert_eq!(code(c.submit(common::spec("t", 1))), "limit_exceeded");
@@ -320,7 +320,7 @@ fn one_with_a_mutex_is_eligible_and_the_next_by_order_of_submits() {
 }
 
 #[test]
-fn who_waits_for_a_mutex_is_asked_for_room_when_it_has_it() {
+fn mutex_holder_is_checked_for_headroom() {
     let mut c = Cluster::with_nodes(8);
     c.admin(Command::SetLimits {
         changes: vec![LimitChange {
@@ -380,7 +380,7 @@ fn of_two_that_may_go_on_by_one_end_the_first_submitted_has_the_mutex() {
 }
 
 #[test]
-fn who_waits_for_something_else_lets_the_mutex_pass() {
+fn dependent_job_passes_mutex_on() {
     let mut c = Cluster::with_nodes(8);
     let gate = c.submit(common::spec("t", 1)).unwrap();
     let holder = c.submit(mutex("db")).unwrap();
@@ -426,7 +426,7 @@ fn work_that_begins_later_is_not_placed_before() {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_kept_is_refused_and_one_that_passed_ends_the_work() {
+fn impossible_deadline_is_refused_and_missed_one_ends_job() {
     let mut c = Cluster::with_nodes(4);
     let mut spec = common::spec("t", 1);
     spec.walltime_ms = Some(10_000);
@@ -562,7 +562,7 @@ fn a_project_with_work_that_waits_is_not_empty() {
 
 /// Dependencies already met do not make an allocation wait, so they cannot bypass the first limit check.
 #[test]
-fn work_that_waits_for_nobody_must_fit_when_it_is_submitted_whatever_it_names() {
+fn independent_job_must_fit_at_submit() {
     let mut c = Cluster::with_nodes(4);
     c.create("t/full", Some(common::limits(1))).unwrap();
     let first = c.submit(common::spec("t", 1)).unwrap();

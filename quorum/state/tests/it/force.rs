@@ -354,7 +354,7 @@ fn output_files_that_no_node_could_open_are_refused() {
 }
 
 #[test]
-fn who_looked_too_long_ago_decides_nothing() {
+fn stale_view_decides_nothing() {
     let (mut c, id) = running(1, Requeue::Never);
     let held = c.nodes_of(id).remove(0);
     let seen = c.state.node(&held).unwrap().revision;

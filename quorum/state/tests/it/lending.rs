@@ -56,7 +56,7 @@ fn go_home(c: &mut Cluster, n: u32) -> Result<Applied, Refusal> {
 }
 
 #[test]
-fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
+fn recalled_node_returns_when_free() {
     let mut c = lent();
     let runs = c.submit(of_class(1, 2)).unwrap();
     assign(&mut c, runs, &[4]).unwrap();
@@ -105,7 +105,7 @@ fn a_node_that_is_wanted_back_gets_no_new_work_and_goes_home_when_it_is_free() {
 }
 
 #[test]
-fn a_node_that_is_wanted_back_is_promised_to_nobody() {
+fn recalled_node_is_not_promised() {
     let mut c = lent();
     let low = c.submit(of_class(2, 2)).unwrap();
     assign(&mut c, low, &[3, 4]).unwrap();
@@ -144,7 +144,7 @@ fn a_promised_node_is_not_lent_but_may_go_home() {
 }
 
 #[test]
-fn work_on_lent_nodes_makes_room_for_whose_they_are_and_no_other() {
+fn borrower_yields_to_owner_only() {
     let mut c = lent();
     let low = c.submit(writes(of_class(2, 2))).unwrap();
     assign(&mut c, low, &[3, 4]).unwrap();
@@ -236,7 +236,7 @@ fn a_checkpoint_that_is_being_written_is_the_last_one_on_lent_nodes() {
 }
 
 #[test]
-fn who_leaves_for_an_owner_that_needs_its_nodes_no_more_goes_on() {
+fn unneeded_reclaim_lets_job_continue() {
     let mut c = lent();
     let low = c.submit(writes(of_class(2, 2))).unwrap();
     assign(&mut c, low, &[3, 4]).unwrap();

@@ -220,7 +220,7 @@ fn what_goes_back_for_nothing_does_so_five_times() {
 }
 
 #[test]
-fn only_the_dispatcher_under_its_lease_says_so() {
+fn only_leased_dispatcher_reports() {
     let mut fixture = DispatcherFixture::new();
     let id = fixture.submit(1, Requeue::Never);
     let refused = fixture.says(id, 0, None).unwrap_err();

@@ -64,7 +64,7 @@ fn exceeds(sum: u128, limit: u64) -> Refusal {
 }
 
 #[test]
-fn a_tenant_goes_below_its_projects_by_force_alone_and_nothing_that_runs_is_ended() {
+fn forced_tenant_limit_ends_no_running_job() {
     let (mut c, id) = physics();
     let before = c.state.project(&path("physics")).cloned();
     assert_eq!(set(&mut c, "physics", 100), Err(exceeds(240, 100)));
@@ -115,7 +115,7 @@ fn a_tenant_goes_below_its_projects_by_force_alone_and_nothing_that_runs_is_ende
 }
 
 #[test]
-fn what_is_overcommitted_gets_no_worse_without_force_and_is_marked_until_it_fits() {
+fn overcommitted_level_is_marked_and_cannot_worsen() {
     let (mut c, _) = physics();
     force(&mut c, "physics", 100).unwrap();
     // A closed project can always be created.
@@ -192,7 +192,7 @@ fn children_without_a_limit_below_one_that_was_forced_open_nothing() {
 }
 
 #[test]
-fn a_tree_that_was_forced_obeys_the_flat_policy_and_not_the_strict_one_again() {
+fn forced_tree_obeys_flat_policy_only() {
     let (mut c, _) = physics();
     force(&mut c, "physics", 100).unwrap();
     let policy = |policy| Command::SetLimitPolicy { policy };

@@ -28,7 +28,7 @@ fn preempted(low: AllocationSpec, writes: bool) -> (Cluster, AllocationId, Alloc
 }
 
 #[test]
-fn nodes_are_kept_for_who_they_were_freed_for() {
+fn freed_nodes_are_kept_for_preemptor() {
     let (mut c, low, high) = preempted(of_class(4, 2), false);
     assert_eq!(c.state_of(low), Stopping);
     assert_eq!(promised(&c, high), ["n002", "n003", "n004"]);
@@ -196,7 +196,7 @@ fn only_lower_classes_make_room_and_never_class_10_or_sensitive_work() {
 }
 
 #[test]
-fn who_cannot_make_room_now_is_left_alone() {
+fn unmovable_job_is_left_alone() {
     let mut c = cluster();
     let low = c.running(writes(of_class(4, 2)));
     let high = c.submit(of_class(3, 6)).unwrap();
@@ -256,7 +256,7 @@ fn who_cannot_make_room_now_is_left_alone() {
 }
 
 #[test]
-fn what_is_asked_for_is_all_it_needs_and_nothing_beside() {
+fn requests_exactly_the_needed_nodes() {
     let mut c = cluster();
     let low = c.running(of_class(2, 2));
     let other = c.running(of_class(1, 2));
@@ -460,7 +460,7 @@ fn a_promise_goes_with_what_it_was_made_to() {
 
 /// The promise to high ends in every possible way while low writes its checkpoint.
 #[test]
-fn who_makes_room_for_nobody_any_more_goes_on() {
+fn unneeded_preemption_lets_job_continue() {
     type Step = fn(&mut Cluster, AllocationId);
     let ways: [Step; 3] = [
         |c, high| drop(c.user("alice", Command::Cancel { id: high }).unwrap()),
@@ -498,7 +498,7 @@ fn who_makes_room_for_nobody_any_more_goes_on() {
 }
 
 #[test]
-fn a_rank_that_ends_where_nobody_needs_the_room_ends_only_its_part() {
+fn unneeded_rank_end_ends_only_its_part() {
     let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
     c.user("alice", Command::Cancel { id: high }).unwrap();
     c.end_rank(low, 1, DONE);
@@ -527,7 +527,7 @@ fn one_promised_node_is_enough_to_make_room() {
 }
 
 #[test]
-fn a_node_that_goes_out_of_service_is_promised_to_nobody() {
+fn node_out_of_service_is_not_promised() {
     let drain = || Command::Drain {
         node: node("n003"),
         reason: Some("noisy fan".to_owned()),
@@ -568,7 +568,7 @@ fn a_node_that_goes_out_of_service_is_promised_to_nobody() {
 }
 
 #[test]
-fn a_victim_whose_node_is_taken_by_force_is_gone_with_the_others() {
+fn forced_victim_leaves_with_others() {
     let (mut c, low, high) = preempted(writes(of_class(4, 2)), true);
     c.checkpointed(low, 0, 1, written(c.now())).unwrap();
     let command = Command::ForceRelease {
@@ -648,7 +648,7 @@ fn cancelled_while_it_makes_room_it_is_cancelled() {
 }
 
 #[test]
-fn who_asked_is_the_person_who_asked() {
+fn requester_is_the_person() {
     let mut c = cluster();
     let low = c.running(of_class(2, 2));
     let victim = victim(&c, low, false);

@@ -234,7 +234,7 @@ fn work_that_names_a_reservation_runs_there_and_only_while_it_holds() {
 }
 
 #[test]
-fn nobody_claims_what_is_kept_for_others() {
+fn reserved_nodes_cannot_be_claimed() {
     let mut c = Cluster::with_nodes(2);
     let mut spec = kept(&[0], 1_000_000, None);
     spec.users.insert("bob".to_owned());
@@ -335,7 +335,7 @@ fn what_cannot_be_kept_is_refused_with_the_field_named() {
 }
 
 #[test]
-fn a_reservation_is_changed_on_what_was_seen_and_every_change_is_written_down() {
+fn reservation_change_needs_version_and_is_audited() {
     let mut c = Cluster::with_nodes(4);
     let changed = |c: &mut Cluster, spec: ReservationSpec, expected: Revision| {
         let (name, spec, expected) = (name("course"), Box::new(spec), Some(expected));

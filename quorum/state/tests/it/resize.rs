@@ -116,7 +116,7 @@ fn what_grows_is_judged_on_the_difference_and_counted_at_every_level() {
 }
 
 #[test]
-fn what_cannot_grow_is_told_why() {
+fn refused_growth_names_reason() {
     let (mut c, id) = running();
     let said = |c: &mut Cluster, names: &[&str]| grow(c, id, names).unwrap_err().to_string();
     assert_eq!(said(&mut c, &[]), "nodes: name at least one node");
@@ -182,7 +182,7 @@ fn a_node_goes_back_when_its_rank_is_known_to_have_ended_and_not_before() {
 }
 
 #[test]
-fn a_rank_that_has_ended_gives_its_node_back_at_once_and_one_lost_while_leaving_too() {
+fn ended_or_lost_rank_returns_node() {
     let (mut c, id) = running();
     ended(&mut c, id, "n000", RankExit::Exited { code: 0 });
     assert_eq!(
@@ -307,7 +307,7 @@ fn of_several_that_were_grown_in_vain_the_last_one_does_not_leave() {
 }
 
 #[test]
-fn it_grows_only_by_nodes_on_which_it_could_be_placed_anew() {
+fn grows_only_by_placeable_nodes() {
     let mut c = Cluster::default();
     c.create("t", Some(limits(5))).unwrap();
     c.add_nodes(5);
@@ -352,7 +352,7 @@ fn what_leaves_while_others_still_start_does_not_keep_it_from_running() {
 }
 
 #[test]
-fn a_suspended_allocation_holds_nothing_and_asks_anew_for_as_many_as_it_had() {
+fn suspended_job_requests_same_size() {
     let (mut c, id) = running();
     grow(&mut c, id, &["n003"]).unwrap();
     c.start_all(id);

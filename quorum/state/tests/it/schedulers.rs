@@ -100,7 +100,7 @@ fn a_scheduler_gives_nodes_to_its_own_vclusters_work_alone() {
 }
 
 #[test]
-fn who_has_a_lease_is_told_until_it_runs_out() {
+fn lease_holder_is_reported_until_expiry() {
     let mut c = furnished();
     let fence = take(&mut c, "main");
     let of_main = |c: &Cluster| match c.state.query(&Query::Leases) {
@@ -213,7 +213,7 @@ fn settings_alone_make_no_vcluster() {
 /// `default` exists, and so does a vCluster with nodes. Scheduler settings do not protect the nodes: nodes can be
 /// reassigned freely until the vCluster is defined.
 #[test]
-fn settings_of_what_nobody_defined_do_not_define_it() {
+fn settings_do_not_define_vcluster() {
     let mut c = furnished();
     for name in ["default", "main"] {
         for _ in 0..2 {

@@ -206,7 +206,7 @@ fn what_its_user_and_what_a_service_asks_of_running_work_is_an_entry() {
 }
 
 #[test]
-fn an_operator_who_asks_is_named_as_one_who_acts_on_others_too() {
+fn operator_actions_are_named_as_such() {
     let mut c = founded();
     let (id, _) = submit(&mut c, false, &[]);
     let (_, written) = propose(&mut c, "olga", Privilege::Operator, Command::Cancel { id });

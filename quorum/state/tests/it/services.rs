@@ -117,7 +117,7 @@ fn a_service_that_made_room_comes_back_with_its_least_nodes() {
 }
 
 #[test]
-fn whatever_puts_it_back_it_asks_for_its_least_and_who_has_ended_tells_what_it_had() {
+fn requeued_job_requests_minimum_and_keeps_usage() {
     type Ends = fn(&mut Cluster, AllocationId);
     let suspended: Ends = |c, id| drop(c.user("alice", Command::Suspend { id }).unwrap());
     let queued: Ends = |c, id| drop(c.user("alice", Command::Requeue { id }).unwrap());

@@ -135,7 +135,7 @@ fn why(refused: Result<Applied, Refusal>) -> String {
 }
 
 #[test]
-fn a_token_permits_what_it_says_and_refusals_use_nothing_up() {
+fn token_limits_hold_and_refusals_use_nothing() {
     let mut c = Cluster::default();
     let only = TokenGrant {
         names: Some(vec![node("n1"), node("n2")]),
@@ -180,7 +180,7 @@ fn a_token_permits_what_it_says_and_refusals_use_nothing_up() {
 }
 
 #[test]
-fn exactly_as_many_enrol_as_a_token_says() {
+fn token_permits_exact_number_of_enrolments() {
     let mut c = Cluster::default();
     let twenty = TokenGrant {
         uses: 20,
@@ -286,7 +286,7 @@ fn taking_a_name_needs_the_token_and_the_asker_and_voids_what_was_there() {
 }
 
 #[test]
-fn who_was_revoked_does_not_come_back_by_a_token_from_before() {
+fn revoked_process_cannot_use_old_token() {
     let mut c = Cluster::default();
     let fleet = |first| TokenGrant {
         replace: true,
@@ -433,7 +433,7 @@ fn revoked_certificates_stay_void_as_long_as_one_of_them_could_hold() {
 }
 
 #[test]
-fn who_shows_a_certificate_of_unknown_origin_gets_a_record() {
+fn unknown_certificate_creates_record() {
     let mut c = Cluster::default();
     let shown = UnixMillis(common::START.0 - 20 * DAY);
     renew(&mut c, "n1", shown, 0).unwrap();
@@ -510,7 +510,7 @@ fn an_authority_is_added_promoted_and_retired() {
 }
 
 #[test]
-fn who_may_do_what() {
+fn permissions_match_roles() {
     let mut c = Cluster::default();
     let certificate = certificate(&c, 0);
     let name = || "n1".to_owned();

@@ -125,7 +125,7 @@ fn time_is_counted_from_when_all_ranks_run_until_they_are_gone() {
 }
 
 #[test]
-fn each_fact_has_its_number_and_its_place_in_its_revision_and_watchers_are_told_of_the_last() {
+fn usage_records_have_number_and_position() {
     let mut c = Cluster::with_nodes(4);
     let before = c.state.revision();
     let id = c.running(common::spec("t", 2));
@@ -220,7 +220,7 @@ fn nodes_that_come_and_go_are_counted_each_by_itself() {
 }
 
 #[test]
-fn work_that_ended_before_it_was_said_to_run_is_counted_from_its_assignment() {
+fn early_end_counts_from_assignment() {
     let mut c = Cluster::with_nodes(2);
     let id = c.submit(common::spec("t", 1)).unwrap();
     c.clock = 1_000;

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_has_its_array_and_its_index_in_its_files_and_others_their_own_number() {
+    fn element_files_carry_array_and_index() {
         let of = |pattern, index| OutputFiles::of_element(pattern, AllocationId(7), index);
         assert_eq!(of("%A/%a.%j-%r.%n", Some(3)), "7/3.%j-%r.%n");
         assert_eq!(of("100%%A.%A.%", None), "100%%A.7.%");

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_says_what_it_selects() {
+    fn selector_prints_its_selection() {
         let selector = CohortSelector {
             product: Some("XE9680".to_owned()),
             gpu_count: Some(8),

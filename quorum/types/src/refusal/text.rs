@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_without_nodes_is_told_apart_from_one_with_too_few() {
+    fn empty_cluster_differs_from_small_one() {
         let text = |requested, registered| {
             Refusal::TooLarge {
                 requested,

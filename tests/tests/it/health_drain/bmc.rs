@@ -73,7 +73,7 @@ impl Bench {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_its_bmc_names_drains_a_node_and_brings_it_back_when_it_is_over() {
+async fn bmc_fault_drains_and_returns_node() {
     let bench = Bench::found().await;
     let mut clock = Stopwatch::begin();
     is_drained_for_its_power_supply(&bench, &mut clock).await;

@@ -141,7 +141,7 @@ fn undrain(site: &Site, name: &str) -> (Option<i32>, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_faulty_node_is_drained_with_its_reason_and_is_back_when_its_repair_is_verified() {
+async fn faulty_node_is_drained_and_returns_after_repair() {
     let hosts = hosts_with_events();
     let plan = Plan {
         // Health checks run only on request, so no background check finds the fault.

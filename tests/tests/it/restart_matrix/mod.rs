@@ -246,7 +246,7 @@ fn print_matrix(cells: &Cells) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_killed_a_job_runs_once_and_its_true_end_is_told() {
+async fn job_runs_once_despite_kills() {
     let all = names(1..=15);
     let plan = Plan {
         hooks: true,

@@ -294,7 +294,7 @@ async fn everybody_may_call_what_is_specified_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_speaks_for_another() {
+async fn agent_cannot_impersonate_another() {
     let cluster = ClusterFixture::found().await;
     cluster.is_ready().await;
     names::a_report_of_anothers_rank_changes_nothing(&cluster).await;

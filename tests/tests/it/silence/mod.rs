@@ -182,7 +182,7 @@ fn all_live(looks: &[LivenessObservation], machine: &mut LivenessChecks) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_in_silence_is_said_and_neither_zero_nor_healthy() {
+async fn silent_failure_is_unknown() {
     let bench = Bench::found().await;
     let (mut machine, watch) = (LivenessChecks::begin(), Watch::start(&bench.site).await);
     for node in ALL {

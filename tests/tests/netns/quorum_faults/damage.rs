@@ -182,7 +182,7 @@ async fn a_log_without_its_end_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_snapshots_are_refused_when_the_log_begins_behind_the_one_before() {
+async fn refuses_damaged_snapshot_without_log() {
     let mut quorum = DamagedQuorum::prepare().await;
     let found = snapshots(&quorum.data());
     let newest = found.last().unwrap();

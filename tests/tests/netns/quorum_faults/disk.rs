@@ -10,7 +10,7 @@ use lattice_tests::{
 use std::time::Instant;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_stops_its_member_and_nobody_else() {
+async fn full_disk_stops_only_its_member() {
     let mut members = Members::prepare(PROGRAM, "snapshot_every: 300\n");
     let mut disks = Vec::new();
     for id in IDS {

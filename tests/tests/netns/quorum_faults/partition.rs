@@ -143,7 +143,7 @@ async fn a_leader_that_does_not_hear_its_followers_is_replaced() {
 
 /// A cut follower causes no election, neither during the cut nor afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_is_cut_in_any_way_deposes_nobody() {
+async fn cut_follower_deposes_no_leader() {
     let Some(mut q) = quorum("follower-cut").await else {
         return;
     };

@@ -127,7 +127,7 @@ async fn faults(members: &mut Members, client: &QuorumClient) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn histories_of_registers_are_linearizable_while_leaders_are_killed_and_stopped() {
+async fn register_histories_are_linearizable_under_faults() {
     let mut members = Members::prepare(PROGRAM, "snapshot_every: 200\n");
     members.start_all();
     let client = members.client("c1");

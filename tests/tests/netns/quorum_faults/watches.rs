@@ -132,7 +132,7 @@ async fn each_event_comes_once_over_five_killed_leaders() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_from_before_the_members_snapshots_is_told_so() {
+async fn watch_before_snapshot_is_reported() {
     let mut members = Members::prepare(PROGRAM, "snapshot_every: 100\n");
     members.start_all();
     let client = members.client("c1");

@@ -31,7 +31,7 @@ fn members_are_spread() {
 }
 
 #[test]
-fn another_authority_is_followed_within_minutes_and_sooner_with_short_lives() {
+fn adopts_new_authority_within_minutes() {
     let issued_at = UnixMillis(0);
     let wait =
         |days: u64, fraction| superseded_wait(issued_at, UnixMillis(days * DAY_MS), fraction);

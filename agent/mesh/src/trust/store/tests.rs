@@ -45,7 +45,7 @@ fn save_until(own: &Credentials, folder: &Path, crash_at: usize) -> bool {
 }
 
 #[test]
-fn a_crash_at_any_step_leaves_the_old_or_the_new_pair_and_the_next_save_works() {
+fn crash_during_save_leaves_a_valid_pair() {
     let authority = authority();
     let (old, new, newer) = (
         own(&authority, Some(1)),

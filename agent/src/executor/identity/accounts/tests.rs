@@ -56,7 +56,7 @@ fn asked(folder: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn this_systems_name_services_know_nobody_and_root_and_not_a_stranger() {
+async fn name_service_resolves_standard_accounts_only() {
     let accounts = match Path::new(GETENT).exists() {
         true => Accounts::asked_of(GETENT, PATIENCE),
         false => Accounts::system(),
@@ -104,7 +104,7 @@ async fn a_directory_that_hangs_is_given_up_and_not_asked_again_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_about_somebody_else_is_no_answer() {
+async fn rejects_answer_for_other_user() {
     let folder = tempfile::tempdir().unwrap();
     let getent = program(folder.path(), "echo 'bob:*:1001:1001::/:/bin/sh'");
     let accounts = Accounts::asked_of(getent, PATIENCE);

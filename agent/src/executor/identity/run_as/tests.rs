@@ -31,7 +31,7 @@ async fn reason(rules: &RunAs, user: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_root_agent_becomes_the_submitters_account_but_never_root_or_the_system() {
+async fn root_agent_runs_as_submitter_never_root() {
     let folder = tempfile::tempdir().unwrap();
     let rules = rules(0, passwd(folder.path()));
     let chosen = rules.choose("alice").await.unwrap();
@@ -127,7 +127,7 @@ async fn a_fixed_account_serves_everybody_and_is_held_to_the_same_rules() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_root_runs_work_as_itself_only_when_told_so() {
+async fn unprivileged_agent_runs_as_itself_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let mut rules = rules(1000, passwd(folder.path()));
     assert!(

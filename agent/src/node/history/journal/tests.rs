@@ -110,7 +110,7 @@ fn the_journal_keeps_its_name() {
 }
 
 #[test]
-fn a_line_that_was_cut_off_anywhere_is_forgotten_and_the_next_one_is_whole() {
+fn drops_truncated_line_and_continues() {
     let folder = tempfile::tempdir().unwrap();
     write(
         &mut open(folder.path()),
@@ -184,7 +184,7 @@ fn the_oldest_goes_segment_by_segment_with_the_preimages_only_it_named() {
 }
 
 #[test]
-fn too_many_bytes_of_preimages_cost_the_oldest_but_never_what_is_published() {
+fn preimage_limit_drops_oldest_unpublished() {
     let folder = tempfile::tempdir().unwrap();
     let mut small = limits();
     small.content_bytes = 300;
@@ -343,7 +343,7 @@ fn a_journal_from_before_there_were_events_goes_on() {
 }
 
 #[test]
-fn what_a_newer_agent_wrote_stays_where_it_is_also_when_something_beside_it_is_damaged() {
+fn keeps_newer_format_despite_damage() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = Node::new(History::default());
     let mut found = open(folder.path());
@@ -371,7 +371,7 @@ fn what_a_newer_agent_wrote_stays_where_it_is_also_when_something_beside_it_is_d
 }
 
 #[test]
-fn an_event_that_was_cut_off_is_forgotten_and_its_number_given_anew() {
+fn reuses_number_of_truncated_event() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = Node::new(History::default());
     let mut found = open(folder.path());

@@ -31,7 +31,7 @@ impl Scene {
 }
 
 #[test]
-fn a_job_is_told_where_everything_goes_in_lines_that_a_shell_reads() {
+fn job_environment_is_shell_readable() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
     // The request path of the launch, which an order need not repeat.
@@ -60,7 +60,7 @@ fn a_job_is_told_where_everything_goes_in_lines_that_a_shell_reads() {
 }
 
 #[test]
-fn it_is_whole_when_a_file_says_its_number() {
+fn part_is_complete_when_file_has_its_number() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
     let open = |progress| PartState::Open {
@@ -88,7 +88,7 @@ fn it_is_whole_when_a_file_says_its_number() {
 }
 
 #[test]
-fn a_job_says_why_there_is_none() {
+fn job_reports_reason_without_checkpoint() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
     scene.write(FAILED, "2 an old one");
@@ -158,7 +158,7 @@ fn the_directory_itself_may_be_reached_by_a_link() {
 }
 
 #[test]
-fn a_pipe_in_the_way_keeps_nobody_waiting() {
+fn pipe_in_place_of_file_does_not_block() {
     let scene = Scene::new();
     scene.part.prepare().unwrap();
     let pipe = scene.part.path().join(COMPLETE);
@@ -167,7 +167,7 @@ fn a_pipe_in_the_way_keeps_nobody_waiting() {
 }
 
 #[test]
-fn folders_of_somebody_else_are_not_used() {
+fn ignores_foreign_folders() {
     let mut scene = Scene::new();
     scene.part.prepare().unwrap();
     scene.part.uid += 1;

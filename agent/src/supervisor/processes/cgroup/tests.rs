@@ -65,7 +65,7 @@ fn limits_are_written_into_the_ranks_group() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_kept_stops_the_agent_only_where_cgroups_are_required() {
+fn unenforceable_limit_stops_only_required_cgroups() {
     let mount = played("");
     let top = mount.path().join("cgroup.subtree_control");
     std::fs::remove_file(&top).unwrap();
@@ -81,7 +81,7 @@ fn a_limit_that_cannot_be_kept_stops_the_agent_only_where_cgroups_are_required()
 }
 
 #[test]
-fn what_is_missing_is_said_with_what_to_do() {
+fn missing_setting_names_remedy() {
     let mount = tempfile::tempdir().unwrap();
     let open = || Cgroups::below(mount.path(), &settings(CgroupUse::Required), "n1-0a");
     let error = open().unwrap_err().to_string();

@@ -176,7 +176,7 @@ fn record() -> Allocation {
 }
 
 #[test]
-fn environment_values_are_shown_to_nobody() {
+fn environment_values_are_never_shown() {
     for sight in [Sight::Full, Sight::Outline] {
         let json = serde_json::to_string(&AllocationView::new(&record(), sight)).unwrap();
         assert!(!json.contains("tell-nobody"), "{json}");
@@ -238,7 +238,7 @@ fn what_is_not_a_number_is_refused_by_its_field() {
 }
 
 #[test]
-fn a_request_says_what_the_schedulers_factors_need_and_is_shown_so() {
+fn request_keeps_scheduler_factors() {
     let body = r#"{"project":"a","nodes":1,"argv":["true"],"data_ready":0.8,
         "checkpoint_time":"5m","storage_gb_s":{"scratch":40,"home":0.5,"tape":0.0001}}"#;
     let spec = request(body).unwrap();

@@ -84,7 +84,7 @@ fn a_message_and_a_body_ask_for_the_same() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_says_what_would_do() {
+fn error_names_field_and_remedy() {
     for (name, text, words) in [
         (
             "preemption.patience_s",

@@ -87,7 +87,7 @@ fn what_is_not_named_is_not_asked_for() {
 }
 
 #[test]
-fn each_weight_has_its_flag_and_each_kind_is_told() {
+fn each_weight_has_flag_and_kind() {
     for name in WEIGHTS {
         let line = format!("set-weights ml --{} 0.5", name.replace('_', "-"));
         let body = json!({"scheduler": {"weights": {name: 0.5}}});
@@ -201,7 +201,7 @@ fn how_work_is_moved_is_shown_with_what_is_set() {
 }
 
 #[test]
-fn one_of_which_nobody_has_said_anything_is_shown_as_such() {
+fn unreported_element_is_shown_as_unknown() {
     let view = VclusterView {
         name: "default".to_owned(),
         description: String::new(),

@@ -23,7 +23,7 @@ fn judged(pins: &BTreeSet<String>, entries: &[AuditEntry]) -> Result<Report, Str
 }
 
 #[test]
-fn a_signed_audit_holds_and_says_how_far() {
+fn signed_audit_reports_covered_range() {
     let site = Site::new("site");
     let mut all = chain(5);
     site.sign(&mut all, 1);
@@ -42,7 +42,7 @@ fn a_signed_audit_holds_and_says_how_far() {
 }
 
 #[test]
-fn without_a_signature_of_whom_one_trusts_nothing_holds() {
+fn untrusted_signature_verifies_nothing() {
     let site = Site::new("site");
     let mut all = chain(5);
     assert!(
@@ -61,7 +61,7 @@ fn without_a_signature_of_whom_one_trusts_nothing_holds() {
 }
 
 #[test]
-fn an_authority_that_came_later_is_trusted_by_the_word_of_the_audit_and_no_other() {
+fn audit_entry_extends_trust_to_new_authority() {
     let (old, new) = (Site::new("site"), Site::new("site"));
     let mut all = chain(2);
     old.sign(&mut all, 1);
@@ -152,7 +152,7 @@ fn whoever_signs_must_be_a_member_with_a_certificate_in_force_then() {
 }
 
 #[test]
-fn a_member_whose_certificates_were_revoked_signs_nothing_any_more() {
+fn revoked_member_signature_is_invalid() {
     let site = Site::new("site");
     let mut all = chain(3);
     site.sign(&mut all, 1);

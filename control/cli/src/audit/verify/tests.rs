@@ -68,7 +68,7 @@ fn an_export_holds_whole_and_from_the_middle() {
 }
 
 #[test]
-fn who_vouches_has_to_be_said() {
+fn trust_anchor_is_required() {
     let site = Site::new("site");
     let folder = tempfile::tempdir().unwrap();
     let (file, ca) = (folder.path().join("a.jsonl"), folder.path().join("ca.pem"));
@@ -279,7 +279,7 @@ fn a_forger_without_a_key_gets_no_further_than_behind_the_last_checkpoint() {
 }
 
 #[test]
-fn what_is_found_is_told_in_rows() {
+fn prints_findings_as_rows() {
     let site = Site::new("site");
     let mut all = signed(&site);
     all.extend(rechained(&all, 2));

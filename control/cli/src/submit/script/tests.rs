@@ -553,7 +553,7 @@ fn the_guide_lists_every_option_and_what_becomes_of_it() {
 }
 
 #[test]
-fn lines_that_nobody_would_read_are_refused() {
+fn refuses_unused_lines() {
     for (text, why) in [
         (
             "true\n#SBATCH -N 4",
@@ -625,7 +625,7 @@ fn outcome(file: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_samples_are_read_as_is_written_beside_them() {
+fn sample_scripts_match_comments() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/scripts");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {

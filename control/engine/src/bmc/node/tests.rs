@@ -100,7 +100,7 @@ fn a_class_that_does_not_hold_still_has_no_digest_until_it_does() {
 }
 
 #[test]
-fn what_a_bmc_names_is_confirmed_and_cleared_while_a_class_does_not_hold_still() {
+fn confirms_and_clears_bmc_fault_of_unstable_class() {
     let mut node = restless();
     assert_eq!(named(&node), (Vec::new(), true));
     let critical = vec!["bmc.system_critical".to_owned()];
@@ -131,7 +131,7 @@ fn after_silence_the_first_change_is_doubted_and_the_reason_stays() {
 }
 
 #[test]
-fn what_was_unknown_before_a_start_of_control_says_so_after_its_first_look() {
+fn unknown_before_start_is_marked() {
     let mut again = node();
     again.history = restless().history;
     let not_read = Reading::failed("BMC not read yet");

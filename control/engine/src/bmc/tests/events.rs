@@ -74,7 +74,7 @@ fn entry(id: u32, severity: &str, message: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn the_task_of_a_flash_stands_beside_the_change_and_is_told_once_over_a_restart() {
+async fn flash_task_joins_change_once() {
     let (bmc, folder, path) = started(xe9680()).await;
     let plan = || BmcPlan::load(&path).unwrap();
     let kept = || kept_in(folder.path());
@@ -132,7 +132,7 @@ async fn a_look_at_which_nothing_is_new_costs_one_or_two_requests_more() {
 }
 
 #[tokio::test]
-async fn new_entries_are_told_whatever_the_clock_and_a_bmc_without_lists_tells_nothing() {
+async fn reports_new_entries_regardless_of_clock() {
     let (bmc, _folder, path) = started(tree("hpe-dl325-ilo5")).await;
     let fixture = BmcFixture::start(BmcPlan::load(&path).unwrap());
     fixture.looks(2).await;

@@ -35,7 +35,7 @@ async fn stays_unknown(fixture: &BmcFixture, last: &PowerSeen, how_long: Duratio
 }
 
 #[tokio::test]
-async fn a_bmc_that_hangs_and_then_dies_never_says_that_nothing_limits_its_node() {
+async fn dying_bmc_never_reports_no_limit() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();
@@ -83,7 +83,7 @@ async fn power_that_is_nowhere_found_any_more_is_looked_for_and_not_absent() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_the_reason_for_no_power_and_a_corrected_one_is_used_unasked() {
+async fn corrected_password_is_used_without_request() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();

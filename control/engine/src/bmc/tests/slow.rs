@@ -4,7 +4,7 @@ use super::{super::reading_requests::ReadingRequest, *};
 use tokio::sync::mpsc;
 
 #[tokio::test]
-async fn a_look_that_goes_on_is_the_answer_to_the_next_question_of_who_asked() {
+async fn running_reading_answers_next_request() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();
@@ -66,7 +66,7 @@ impl Reader {
 const SHORT: Duration = Duration::from_millis(20);
 
 #[tokio::test]
-async fn a_question_that_was_not_taken_is_asked_anew() {
+async fn unanswered_request_is_repeated() {
     let node = id("gpu001");
     let mut reader = Reader::of(&node);
     let readings = reader.readings.clone();
@@ -87,7 +87,7 @@ async fn a_question_that_was_not_taken_is_asked_anew() {
 }
 
 #[tokio::test]
-async fn who_goes_away_finds_the_look_when_they_are_back() {
+async fn returning_caller_gets_finished_reading() {
     let node = id("gpu001");
     let mut reader = Reader::of(&node);
     let readings = reader.readings.clone();

@@ -52,7 +52,7 @@ async fn a_file_of_authorities_that_goes_is_the_reason_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
+async fn panicked_worker_restarts_with_new_session() {
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();
     let folder = folder();
@@ -82,7 +82,7 @@ async fn a_worker_that_breaks_down_ends_its_session_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn what_was_named_outlasts_a_worker_that_breaks_down_until_the_bmc_says_that_it_is_over() {
+async fn reported_fault_survives_worker_panic() {
     const SYSTEM: &str = "/redfish/v1/Systems/1";
     let bmc = FakeBmc::builder(tree("hpe-dl325-ilo5")).steady();
     let bmc = bmc.start().await.unwrap();

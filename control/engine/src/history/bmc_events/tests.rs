@@ -75,7 +75,7 @@ fn shown(store: &HistoryStore) -> Vec<(u64, ReportedBmcEvent)> {
 }
 
 #[test]
-fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
+fn reports_each_event_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");
     let deeds = [task(1, NOW - MINUTE), warning(2, NOW - 2 * MINUTE)];
@@ -103,7 +103,7 @@ fn nothing_is_told_twice_however_often_and_by_whichever_run_it_is_read() {
 }
 
 #[test]
-fn a_list_that_is_read_for_the_first_time_tells_its_newest_and_nothing_without_a_time() {
+fn first_read_reports_newest_only() {
     let day = 86_400_000;
     let mut deeds: Vec<BmcEvent> = (1..=100)
         .map(|id| warning(id, NOW - (101 - id) * day))
@@ -162,7 +162,7 @@ fn a_clock_that_cannot_be_right_puts_an_entry_where_it_was_read() {
 }
 
 #[test]
-fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_critical() {
+fn message_storm_is_one_line() {
     let same = |id| {
         logged(
             id,
@@ -207,7 +207,7 @@ fn a_storm_of_one_message_is_one_line_and_hides_neither_updates_nor_what_is_crit
 }
 
 #[test]
-fn what_is_remembered_and_what_is_kept_are_bounded_and_tasks_are_kept_apart() {
+fn memory_is_bounded_and_tasks_separate() {
     let mut kept = known();
     for round in 0..20_u64 {
         let deeds: Vec<BmcEvent> = (0..500).map(|id| warning(round * 500 + id, NOW)).collect();

@@ -84,7 +84,7 @@ fn mixed() -> HistoryStore {
 }
 
 #[test]
-fn everything_is_one_list_by_time_whoever_told_it_and_when() {
+fn merges_sources_by_time() {
     let store = mixed();
     let all = store.list(NODE, &Listing::default(), 100).unwrap();
     assert_eq!(whens(&all), [5_000, 4_000, 2_000, 1_500, 1_000]);
@@ -241,7 +241,7 @@ fn each_teller_has_places_of_its_own() {
 }
 
 #[test]
-fn a_host_whose_clock_was_not_set_yet_puts_nothing_into_another_century() {
+fn unset_clock_is_corrected() {
     let store = HistoryStore::in_memory().unwrap();
     let year = 365 * 86_400_000;
     let now = 56 * year;
@@ -261,7 +261,7 @@ fn a_host_whose_clock_was_not_set_yet_puts_nothing_into_another_century() {
 }
 
 #[test]
-fn a_change_that_an_older_control_could_not_read_is_a_change_after_its_upgrade() {
+fn upgrade_records_unreadable_change() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");
     let store = HistoryStore::open(&path).unwrap();
@@ -287,7 +287,7 @@ fn a_change_that_an_older_control_could_not_read_is_a_change_after_its_upgrade()
 }
 
 #[test]
-fn what_was_told_twice_is_kept_once_and_a_clock_ahead_puts_nothing_into_the_future() {
+fn deduplicates_and_bounds_future_times() {
     let store = HistoryStore::in_memory().unwrap();
     let told = [entry(1, 500, Class::Nic), event(2, 99 * NOW)];
     assert_eq!(append(&store, 2, &told), 2);
@@ -304,7 +304,7 @@ fn what_was_told_twice_is_kept_once_and_a_clock_ahead_puts_nothing_into_the_futu
 }
 
 #[test]
-fn what_a_newer_agent_tells_is_kept_until_it_is_understood() {
+fn keeps_entries_of_newer_agent() {
     let store = HistoryStore::in_memory().unwrap();
     let flood = json!({"seq": 1, "at": 600, "boot_id": "b1", "event": {"kind": "flood"}});
     let known = serde_json::to_value(event(2, 700)).unwrap();
@@ -323,7 +323,7 @@ fn what_a_newer_agent_tells_is_kept_until_it_is_understood() {
 }
 
 #[test]
-fn what_is_compared_and_how_far_the_audit_was_read_outlive_a_restart_with_what_was_noted() {
+fn comparison_state_and_audit_position_survive_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.redb");
     let store = HistoryStore::open(&path).unwrap();

@@ -121,7 +121,7 @@ fn every_mistake_is_named_by_line_and_field() {
 }
 
 #[test]
-fn a_series_that_is_wrong_throughout_is_told_in_few_words() {
+fn reports_wrong_series_briefly() {
     let told = faults(&"x\n".repeat(1 << 20));
     assert_eq!(told.matches("price: is missing").count(), 5, "{told}");
     assert!(told.ends_with("; and 1048571 more"), "{told}");

@@ -74,7 +74,7 @@ async fn one_number_is_taken_and_everything_else_is_missing() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_prometheus_is_told_as_such() {
+async fn reports_invalid_prometheus_answer() {
     let refused = r#"{"status":"error","errorType":"bad_data","error":"1:3: parse error"}"#;
     let is = Err(UnknownMetricReason::Refused {
         kind: "bad_data".to_owned(),

@@ -82,7 +82,7 @@ async fn prices_go_on_while_their_source_fails_hangs_and_talks_nonsense() {
 }
 
 #[tokio::test]
-async fn a_series_that_ended_is_unknown_and_told_as_such() {
+async fn ended_series_is_unknown() {
     let clock = ManualClock::at_noon();
     let now = clock.seconds();
     let over = format!("{},10\n{},20\n", now - 100, now - 50);
@@ -94,7 +94,7 @@ async fn a_series_that_ended_is_unknown_and_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_file_of_prices_that_is_spoiled_or_gone_leaves_the_last_good_ones_in_force() {
+async fn spoiled_price_file_keeps_last_good_prices() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.csv");
     let clock = ManualClock::at_noon();

@@ -48,7 +48,7 @@ fn disliked() -> AskError {
 
 /// A source replies 404 for an allocation that it does not have, as usual for web services.
 #[test]
-fn who_is_unknown_to_the_source_is_no_failure_of_it() {
+fn unknown_allocation_is_no_source_failure() {
     let status = |status| said(Err(FetchError::Status { status }));
     assert_eq!(status(404), Ok(None));
     assert_eq!(status(400), Err(disliked()));
@@ -144,7 +144,7 @@ fn a_source_that_is_gone_is_asked_one_thing_at_a_time() {
 }
 
 #[test]
-fn who_goes_and_comes_back_while_being_asked_about_has_one_turn() {
+fn returning_allocation_has_one_turn() {
     let (mut turns, start) = (turns(), Instant::now());
     turns.follow(&ids([1]), start);
     assert_eq!(asked(&mut turns, start), [1]);
@@ -157,7 +157,7 @@ fn who_goes_and_comes_back_while_being_asked_about_has_one_turn() {
 
 /// A failure of the source for one allocation is reported once, for that allocation, and not for the source.
 #[test]
-fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
+fn rejected_allocation_keeps_source_up() {
     let (mut turns, mut now) = (turns(), Instant::now());
     let (good, bad) = (AllocationId(1), AllocationId(2));
     let nonsense = || {
@@ -198,7 +198,7 @@ fn a_source_that_dislikes_one_allocation_is_up_and_who_it_is_is_told() {
 }
 
 #[test]
-fn a_source_that_fails_about_all_is_down_and_told_once() {
+fn failing_source_is_down_and_reported_once() {
     let (mut turns, now) = (turns(), Instant::now());
     turns.follow(&ids(1..=10), now);
     let mut told = Vec::new();
@@ -236,7 +236,7 @@ fn a_source_that_fails_about_the_only_one_that_waits_is_down() {
 
 /// A request that could not be sent does not count as a failure of the source either.
 #[test]
-fn who_is_gone_when_its_turn_comes_says_nothing_of_the_source() {
+fn vanished_allocation_does_not_affect_source() {
     let (mut turns, now) = (turns(), Instant::now());
     turns.follow(&ids([1, 2, 3]), now);
     assert_eq!(asked(&mut turns, now), [1, 2]);

@@ -73,7 +73,7 @@ async fn each_that_waits_is_asked_about_by_its_own_names() {
 }
 
 #[tokio::test]
-async fn what_was_said_is_forgotten_when_the_source_hangs_for_long() {
+async fn cached_answer_expires_while_source_hangs() {
     let world = World::new();
     let first = world.waits(Requeue::Never);
     world.fold();

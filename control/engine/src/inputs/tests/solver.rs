@@ -93,7 +93,7 @@ fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
 
 /// Neither all nor none of the budget counts as used.
 #[test]
-fn use_that_a_source_should_tell_and_does_not_is_a_half_or_what_it_said_last() {
+fn missing_usage_is_half_or_last_value() {
     let mut system = System {
         budget_mb_s: 1_000,
         has_source: true,
@@ -118,7 +118,7 @@ fn use_that_a_source_should_tell_and_does_not_is_a_half_or_what_it_said_last() {
 }
 
 #[test]
-fn a_state_that_is_read_anew_counts_no_promise_twice() {
+fn reread_state_counts_promise_once() {
     let hot = || Hot {
         allocations: vec![says(1, AllocationState::Running, None, 100)],
         ..Hot::default()
@@ -138,7 +138,7 @@ fn a_state_that_is_read_anew_counts_no_promise_twice() {
 }
 
 #[test]
-fn what_a_request_says_of_its_data_wins() {
+fn request_data_readiness_wins() {
     let mut view = View::default();
     view.set_allocation(says(1, AllocationState::Pending, Some(1_000_000), 0));
     view.set_allocation(says(2, AllocationState::Pending, None, 0));

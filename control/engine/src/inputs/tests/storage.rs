@@ -19,7 +19,7 @@ fn a_number_is_found_where_the_site_has_it_and_counted_in_its_unit() {
 }
 
 #[test]
-fn nonsense_is_told_by_its_place() {
+fn invalid_input_names_position() {
     for (body, part) in [
         ("<html>", "the answer is not valid JSON"),
         (r#"{"status":"success"}"#, "nothing at /used"),

@@ -51,7 +51,7 @@ fn web(token_file: Option<&Path>) -> Web {
 }
 
 #[tokio::test]
-async fn a_renewed_token_is_shown_by_all_who_ask_at_once() {
+async fn renewed_token_is_shared_at_once() {
     const ASK: usize = 8;
     let token = TokenFile::with("first");
     let asker = web(Some(&token.path));
@@ -152,7 +152,7 @@ async fn a_token_is_shown_and_read_again_when_it_is_no_longer_taken() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_without_the_address_s_query() {
+async fn unreachable_error_omits_query() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     drop(listener);

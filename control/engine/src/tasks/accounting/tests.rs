@@ -94,7 +94,7 @@ impl AccountingFixture {
 
 /// From a rank's start report through quorum, ledger and reports to Waldur, and back.
 #[tokio::test]
-async fn what_ran_stands_in_waldur_and_what_waldur_says_reaches_the_quorum() {
+async fn usage_and_limits_are_exchanged_with_waldur() {
     let mut fixture = AccountingFixture::new().await;
     let key = fixture.world.runs_under("b1");
     tokio::time::sleep(Duration::from_millis(60)).await;
@@ -177,7 +177,7 @@ async fn only_the_hook_with_the_secret_is_known() {
 
 /// A node with an unknown GPU count counts as one GPU only after a long wait.
 #[tokio::test]
-async fn no_total_is_told_before_nodes_have_said_what_they_have() {
+async fn totals_wait_for_node_resources() {
     let mut fixture = AccountingFixture::new().await;
     fixture.reconciler =
         AccountingReconciler::new(fixture.world.core.clone(), fixture.connection.clone());

@@ -80,7 +80,7 @@ fn a_claim_must_answer_this_question_now() {
 
 /// State time is ahead of every clock, so that every attestation is stale.
 #[tokio::test]
-async fn what_is_stale_at_once_again_is_asked_for_once_and_then_said() {
+async fn repeated_staleness_is_reported_after_one_retry() {
     let world = World::new();
     world.says.lock().unwrap().digests = BTreeMap::from([("gpu".to_owned(), [1; 32])]);
     let digest = Digest([1; 32]);

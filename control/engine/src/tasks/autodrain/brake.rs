@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_a_person_keeps_out_does_not_count_and_one_that_another_service_does_counts() {
+    fn only_service_drains_count_for_brake() {
         let mut view = view(100, 3, "service:health", 1_000);
         let nodes = Arc::make_mut(&mut view.nodes);
         let owners = [
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cleared_meanwhile_still_counts_and_a_release_begins_anew() {
+    fn cleared_drain_counts_until_release() {
         let own = BTreeMap::from([(testing::id("n050"), UnixMillis(NOW.0 - 1_000))]);
         let view = view(100, 2, Cause::Conformance.owner(), 2_000);
         assert_eq!(left(&view, &own, None, NOW), 2);

@@ -94,7 +94,7 @@ impl AutodrainFixture {
 }
 
 #[tokio::test]
-async fn a_node_that_differs_is_drained_on_its_own_word_and_comes_back_when_it_conforms() {
+async fn differing_node_is_drained_and_returns() {
     let mut fixture = AutodrainFixture::new(Policy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert!(
@@ -136,7 +136,7 @@ async fn a_node_that_differs_is_drained_on_its_own_word_and_comes_back_when_it_c
 }
 
 #[tokio::test]
-async fn what_the_node_does_not_confirm_drains_nobody() {
+async fn unconfirmed_drift_drains_nothing() {
     let mut fixture = AutodrainFixture::new(Policy::Drain);
     let mut unread = nic("28.41");
     unread.put("nic.0.firmware", Reading::<&str>::denied("no permission"));
@@ -152,7 +152,7 @@ async fn what_the_node_does_not_confirm_drains_nobody() {
 }
 
 #[tokio::test]
-async fn other_policies_drain_nobody() {
+async fn other_policies_drain_nothing() {
     for policy in [Policy::Warn, Policy::Deprioritise] {
         let mut fixture = AutodrainFixture::new(policy);
         fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
@@ -185,7 +185,7 @@ async fn another_owners_reason_stays_and_a_deleted_baseline_lets_go() {
 }
 
 #[tokio::test]
-async fn beyond_the_brake_nobody_is_drained_until_a_person_says_so() {
+async fn brake_stops_drains_until_released() {
     let mut fixture = AutodrainFixture::new(Policy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert_eq!(
@@ -223,7 +223,7 @@ async fn beyond_the_brake_nobody_is_drained_until_a_person_says_so() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_drains_nobody() {
+async fn expired_lease_drains_nothing() {
     let mut fixture = AutodrainFixture::new(Policy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     fixture.world.fence.epoch += 1;

@@ -169,7 +169,7 @@ fn version(world: &World, node: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn an_owner_waits_for_the_checkpoint_that_is_being_written_and_for_no_other() {
+async fn owner_waits_only_for_running_checkpoint() {
     let world = World::new();
     let runs = lent(&world);
     waits_in(&world, "home").await;
@@ -268,7 +268,7 @@ async fn a_borrowed_node_that_is_promised_stays() {
 
 /// The grace period is shorter than a rank may take to end: ending the other ranks would free the node no sooner.
 #[tokio::test]
-async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank_takes_to_end() {
+async fn shrinking_service_keeps_other_nodes() {
     let world = World::new();
     let lent = id("b");
     world.admin(Command::RegisterNode {
@@ -333,7 +333,7 @@ async fn a_service_that_gives_a_node_back_keeps_the_others_however_long_its_rank
 /// An undefined vCluster takes no part, with or without settings. The idle node belongs to one of the two vClusters,
 /// and the other one has a job for it.
 #[tokio::test]
-async fn what_nobody_has_defined_neither_lends_nor_borrows() {
+async fn undefined_vcluster_neither_lends_nor_borrows() {
     for (owner, borrower) in [("default", "home"), ("home", "default")] {
         let world = World::new();
         let define = |vcluster: &str| {

@@ -70,7 +70,7 @@ async fn keeps_of(core: &Core, node: &str, journal: u64) {
 }
 
 #[tokio::test]
-async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_kept() {
+async fn down_node_serves_stored_documents() {
     let world = World::new();
     keeps(&world.core).await;
     world.hangs_up().await;
@@ -104,7 +104,7 @@ async fn the_document_and_the_records_of_a_node_that_is_down_come_from_what_is_k
 }
 
 #[tokio::test]
-async fn who_gossips_nothing_is_what_it_was() {
+async fn silent_gossip_keeps_last_state() {
     let world = World::new();
     keeps(&world.core).await;
     let view = world.core.view();
@@ -171,7 +171,7 @@ async fn a_round_looks_up_some_and_again_what_could_not_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_asked_for_it() {
+async fn missing_record_of_lost_node_comes_from_history() {
     let world = World::new();
     world.asks_for_firmware(
         Policy::Warn,
@@ -199,7 +199,7 @@ async fn nobody_waits_for_the_record_of_a_node_that_is_gone_and_the_history_is_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
+async fn silent_node_delays_no_other() {
     let world = World::new();
     registers(&world, "b");
     keeps_of(&world.core, "b", 1).await;
@@ -233,7 +233,7 @@ async fn who_does_not_answer_delays_the_judgement_of_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_another_names_it() {
+async fn failed_fetch_is_retried_after_pause_or_elsewhere() {
     let world = World::new();
     world.gossips(BTreeMap::from([(Class::Nic, nic().state().mark())]));
     world.hangs_up().await;
@@ -259,7 +259,7 @@ async fn what_was_asked_for_in_vain_is_asked_for_again_after_a_pause_or_where_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
+async fn baseline_does_not_wait_for_silent_node() {
     let world = World::new();
     world.hangs_up().await;
     let document = Some(document().0);
@@ -287,7 +287,7 @@ async fn who_sets_a_baseline_does_not_wait_for_a_node_that_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sets_a_baseline_is_told_of_a_node_whose_record_can_be_had() {
+async fn baseline_reports_node_with_fetchable_record() {
     let world = World::new();
     registers(&world, "b");
     keeps_of(&world.core, "b", 1).await;

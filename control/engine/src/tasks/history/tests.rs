@@ -94,7 +94,7 @@ async fn a_record_longer_than_an_honest_one_leaves_its_entry_without_it() {
 }
 
 #[tokio::test]
-async fn records_beyond_what_is_kept_within_an_hour_leave_their_entries_without_them() {
+async fn rate_limit_drops_records_but_keeps_entries() {
     let world = World::new();
     let digest = goes_to(&world, 1_000);
     let mut reads = ReadHistories::new(world.core.clone());
@@ -146,7 +146,7 @@ async fn a_node_that_has_ever_new_journals_waits() {
 }
 
 #[tokio::test]
-async fn a_node_whose_journal_cannot_be_read_is_asked_ever_more_seldom() {
+async fn unreadable_journal_is_polled_with_backoff() {
     let world = World::new();
     let mut reads = ReadHistories::new(world.core.clone());
     let garbage = HistoryPage {
@@ -206,7 +206,7 @@ fn what_is_longer_than_agents_write_it_is_not_read() {
 }
 
 #[test]
-fn a_page_that_names_a_number_beyond_its_last_line_leaves_nothing_out_for_ever() {
+fn page_beyond_last_line_loses_nothing() {
     let page = |next, last| HistoryPage {
         journal: 7,
         entries: bytes::Bytes::from_static(b"[]"),

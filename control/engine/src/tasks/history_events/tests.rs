@@ -95,7 +95,7 @@ async fn a_drain_is_noted_at_its_own_time_and_once_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn a_control_that_starts_anew_notes_nothing_twice_and_what_it_missed_as_late() {
+async fn restarted_control_notes_late_changes_once() {
     let world = World::new();
     let mut notes = HistoryEventsTask::new(world.core.clone());
     drain(&world, Some("fan is loud"));
@@ -141,7 +141,7 @@ async fn a_node_that_goes_and_comes_is_noted_so_often_and_then_counted() {
 }
 
 #[test]
-fn what_was_not_noted_of_a_flapping_node_is_told_with_what_is() {
+fn suppressed_flaps_are_counted_later() {
     let hour = 3_600_000;
     let mut compared = Compared {
         lifecycle: Lifecycle::Ready,
@@ -172,7 +172,7 @@ fn what_was_not_noted_of_a_flapping_node_is_told_with_what_is() {
 }
 
 #[tokio::test]
-async fn what_the_audit_says_of_a_node_is_noted_once_with_its_own_time() {
+async fn audit_entries_join_history_with_their_time() {
     let world = World::new();
     let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
@@ -221,8 +221,7 @@ fn late_turns(noted: &[(u64, NodeObservation)]) -> Vec<(bool, bool)> {
 }
 
 #[tokio::test]
-async fn a_node_that_went_while_no_control_looked_is_noted_as_late_and_one_that_is_seen_to_go_is_not()
- {
+async fn unobserved_departure_is_marked_late() {
     let world = World::new();
     let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
@@ -270,7 +269,7 @@ fn names(nodes: &str) -> Definition {
 }
 
 #[tokio::test]
-async fn a_baseline_is_in_the_history_of_whom_it_is_for_when_it_is_set_narrowed_and_deleted() {
+async fn baseline_changes_join_node_history() {
     let world = World::new();
     world.asks_for_firmware(Policy::Drain, names("b[1-4]"));
     looks_anew(&world).await;
@@ -323,7 +322,7 @@ async fn the_brake_is_in_the_history_of_every_node() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_suspect_and_came_back_is_noted_when_it_began_and_so_often() {
+async fn suspect_periods_join_history() {
     let world = World::new();
     let mut notes = HistoryEventsTask::new(world.core.clone());
     notes.reconcile().await.unwrap();
@@ -363,7 +362,7 @@ async fn a_node_that_was_suspect_and_came_back_is_noted_when_it_began_and_so_oft
 }
 
 #[tokio::test]
-async fn a_deleted_baseline_is_in_the_history_of_a_node_whose_note_knew_none() {
+async fn deleted_baseline_joins_history_without_note() {
     let world = World::new();
     world.asks_for_firmware(Policy::Warn, names(NODE));
     looks_anew(&world).await;

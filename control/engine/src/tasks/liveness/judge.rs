@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_said_long_ago_is_no_evidence() {
+    fn old_reports_are_no_evidence() {
         let old = PeerReports {
             at: now() - Duration::from_secs(21),
             ..missed_by("c0").unwrap()

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_asked_and_somebody_elsewhere() {
+    fn asks_neighbours_and_one_remote_node() {
         let all = [
             ("a", "c0"),
             ("b", "c0"),

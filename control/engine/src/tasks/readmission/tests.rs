@@ -137,7 +137,7 @@ fn built(gpu_count: Reading<u32>) -> Identity {
 }
 
 #[tokio::test]
-async fn a_node_whose_cohort_cannot_be_read_may_have_a_baseline_that_drains() {
+async fn unreadable_cohort_may_match_draining_baseline() {
     let world = World::new();
     let of_eight = CohortSelector {
         gpu_count: Some(8),
@@ -180,7 +180,7 @@ async fn a_node_whose_cohort_cannot_be_read_may_have_a_baseline_that_drains() {
 }
 
 #[tokio::test]
-async fn a_pass_of_just_now_serves_a_node_that_joins_and_nobody_else() {
+async fn recent_pass_serves_only_joining_node() {
     let world = World::new();
     let looked = || world.says.lock().unwrap().looked;
     checked(&world, &Freshness::Recent).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_pass_of_just_now_serves_a_node_that_joins_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_node_with_a_fault_joins_when_it_is_mended_and_says_why_until_then() {
+async fn repaired_node_joins_and_explains_wait() {
     let world = World::new();
     world.admin(Command::SetLifecycle {
         node: id(NODE),
@@ -229,7 +229,7 @@ async fn a_node_with_a_fault_joins_when_it_is_mended_and_says_why_until_then() {
 }
 
 #[tokio::test]
-async fn what_its_bmc_names_keeps_it_out_until_the_bmc_says_otherwise() {
+async fn bmc_fault_prevents_join() {
     let world = World::new();
     let bmc = Bmc::of(&world, CRITICAL_DRAINS).await;
     let by = Some("olga".to_owned());

@@ -336,7 +336,7 @@ async fn a_service_grows_under_load_and_drains_a_node_when_that_is_over() {
 }
 
 #[tokio::test]
-async fn nobody_scales_on_what_is_not_known() {
+async fn unknown_metric_scales_nothing() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
     fixture.stays_for(1).await;
     let failures =
@@ -465,7 +465,7 @@ fn version(fixture: &ScaleFixture) -> u64 {
 
 /// The owner would wait for as long as the service cannot be stopped.
 #[tokio::test]
-async fn a_service_that_nobody_may_stop_grows_on_no_borrowed_node() {
+async fn unpreemptible_service_grows_on_own_nodes_only() {
     for (class, grown) in [(10, 0), (7, 0), (6, 1)] {
         let mut fixture = ScaleFixture::of_class(class, query(), &[("b", "night")]);
         is_lent(&mut fixture);
@@ -482,7 +482,7 @@ async fn a_service_that_nobody_may_stop_grows_on_no_borrowed_node() {
 }
 
 #[tokio::test]
-async fn what_its_owner_wants_back_goes_at_once_whatever_the_metric_says() {
+async fn reclaimed_node_leaves_regardless_of_metric() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "night")]);
     is_lent(&mut fixture);
     let prometheus = Prometheus::of(&fixture.world).await;
@@ -538,7 +538,7 @@ async fn the_processors_of_its_nodes_are_asked_for() {
 
 /// The service was not queried, so its metric is not missing: the next pass queries it.
 #[tokio::test]
-async fn whose_time_comes_while_others_are_read_is_read_next() {
+async fn due_service_is_read_next() {
     let mut fixture = ScaleFixture::of(query(), &[("b", "default")]);
     fixture.settings = SchedulerSettings {
         scaling: ScalingSettings {
@@ -633,7 +633,7 @@ fn its_own_pace_goes_before_its_vclusters() {
 }
 
 #[test]
-fn the_record_tells_when_nodes_last_came_or_went() {
+fn record_shows_last_scaling_times() {
     let rank = |node: &str, phase| Rank {
         node: id(node),
         boot: None,

@@ -162,7 +162,7 @@ fn a_planner_kept_warm_by_differences_sees_what_a_new_one_would() {
 
 /// Budgets and shares appear, change with usage and holdings, and disappear.
 #[test]
-fn a_planner_is_told_how_tenants_stand() {
+fn planner_receives_tenant_standing() {
     let tenant = project(0).path.tenant();
     let stands = |revision, used, share_ppm: Option<u64>, hours_used: Option<u64>| {
         let nodes = ["n1", "n2"].map(|n| node(n, 1, "default", Liveness::Alive));
@@ -206,7 +206,7 @@ fn a_planner_is_told_how_tenants_stand() {
 
 /// The sensitive pool is cluster-wide: jobs of other vClusters count, and without a limit nothing is counted.
 #[test]
-fn a_planner_is_told_of_sensitive_use_everywhere_where_that_is_limited() {
+fn planner_receives_limited_sensitive_usage() {
     let limited = |revision, allocations: &[Arc<Allocation>], size| {
         let nodes = [node("n1", 1, "default", Liveness::Alive)];
         let mut view = (*view(revision, &nodes, allocations, 0)).clone();
@@ -281,7 +281,7 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
 }
 
 #[test]
-fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensitive() {
+fn degraded_node_is_last_choice_and_never_sensitive() {
     use crate::tasks::testing;
     use lattice_conformance::Digest;
     use lattice_placement::Health;
@@ -317,7 +317,7 @@ fn a_degraded_node_is_given_work_when_the_others_are_held_and_none_that_is_sensi
 
 /// A request that no member accepts would fail with everything proposed with it.
 #[tokio::test]
-async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
+async fn unfit_attestation_stops_only_that_job() {
     use crate::{
         observed_state::{self, PingOutcome},
         tasks::testing::{self, world::World},
@@ -423,7 +423,7 @@ async fn sensitive_work_whose_claims_do_not_fit_says_so_and_stops_no_other() {
 
 /// Another node answers a ping all the time, and each answer makes a view.
 #[tokio::test]
-async fn nothing_is_planned_again_while_nothing_changes_but_the_time_and_the_lease() {
+async fn unchanged_view_is_not_replanned() {
     use crate::tasks::testing::{self, world::World};
     let world = World::new();
     let constraints = Constraints {

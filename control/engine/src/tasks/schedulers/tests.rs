@@ -94,7 +94,7 @@ async fn a_lease_that_is_granted_after_its_vcluster_went_is_given_back() {
 }
 
 #[test]
-fn who_has_more_asks_later_within_a_bound() {
+fn busy_scheduler_yields_within_bound() {
     assert_eq!(request_delay(0), Duration::ZERO);
     assert!(request_delay(1) < request_delay(3));
     assert_eq!(request_delay(50), LATER_AT_MOST);
@@ -103,7 +103,7 @@ fn who_has_more_asks_later_within_a_bound() {
 
 /// Leases last 6 s, and a control must stop acting half a second before their end: three renewals may fail.
 #[tokio::test]
-async fn what_is_held_is_renewed_soon_after_a_renewal_failed_however_much_that_is() {
+async fn failed_renewal_is_retried_soon() {
     let world = World::new();
     let names: Vec<String> = (1..=12).map(|n| format!("v{n:02}")).collect();
     let control = Schedulers::new(world.core.clone(), "c.1".to_owned());
@@ -129,7 +129,7 @@ async fn what_is_held_is_renewed_soon_after_a_renewal_failed_however_much_that_i
 }
 
 #[test]
-fn a_vcluster_is_there_while_it_is_defined_or_a_node_serves_it_or_work_is_for_it() {
+fn vcluster_exists_while_defined_or_used() {
     use crate::tasks::testing::{allocation, entry, view_of};
     use lattice_quorum_types::AllocationState;
     let named =

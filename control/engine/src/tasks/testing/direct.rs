@@ -169,7 +169,7 @@ async fn only_a_node_unreachable_for_long_has_its_work_stopped_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn a_node_joins_when_its_gate_lets_it_and_says_why_when_not() {
+async fn node_joins_when_gate_passes() {
     let world = World::new();
     let node = id(NODE);
     let lifecycle = Lifecycle::Joining;
@@ -255,7 +255,7 @@ async fn what_a_node_writes_at_length_is_cut_before_it_is_proposed() {
 }
 
 #[tokio::test]
-async fn a_gate_that_says_it_differently_each_time_writes_once() {
+async fn varying_gate_text_is_written_once() {
     let world = World::new();
     let node = id(NODE);
     faults::drain_for_fault(&world.core, world.fence.clone(), &node, "no journal")
@@ -353,7 +353,7 @@ async fn a_list_that_no_agent_can_have_is_no_answer() {
 
 /// An oversized health answer is rejected; otherwise it would be taken for healthy.
 #[tokio::test]
-async fn health_told_at_too_great_length_is_no_answer() {
+async fn overlong_health_answer_is_invalid() {
     let world = World::new();
     let told = |bytes: usize| {
         let mut health = world::health(&[]);

@@ -94,7 +94,7 @@ async fn an_agent_hears_how_many_gpus_work_uses() {
 }
 
 #[tokio::test]
-async fn what_was_assigned_under_a_boot_that_was_over_waits_again_and_counts_for_nothing() {
+async fn assignment_under_old_boot_is_requeued() {
     let mut fixture = DispatcherFixture::new().await;
     let allocation = fixture.world.waits(Requeue::Never);
     let before = Instant::now();

@@ -20,7 +20,7 @@ impl DispatcherFixture {
 }
 
 #[tokio::test]
-async fn a_change_is_told_once_it_is_taken_and_the_next_one_under_the_next_number() {
+async fn change_is_sent_once_under_next_number() {
     let mut fixture = DispatcherFixture::new().await;
     let key = fixture.world.runs_under("b1");
     fixture.round().await;
@@ -56,7 +56,7 @@ async fn an_answer_that_is_lost_or_a_disk_that_refuses_is_asked_again() {
 }
 
 #[tokio::test]
-async fn another_dispatcher_tells_it_again_under_the_same_number() {
+async fn other_dispatcher_repeats_same_number() {
     let mut fixture = DispatcherFixture::new().await;
     let key = fixture.world.runs_under("b1");
     fixture.extend(key, 90_000);
@@ -67,7 +67,7 @@ async fn another_dispatcher_tells_it_again_under_the_same_number() {
 }
 
 #[tokio::test]
-async fn what_was_changed_before_it_ran_comes_with_the_launch_and_what_stops_is_told_nothing() {
+async fn early_change_travels_with_launch() {
     let mut fixture = DispatcherFixture::new().await;
     let id = fixture
         .world

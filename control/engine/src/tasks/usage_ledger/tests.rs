@@ -40,7 +40,7 @@ fn factor(hours: Hours) -> f64 {
 
 /// The numbers of the document that this implements: 87,500 of 100,000.
 #[test]
-fn no_penalty_up_to_four_fifths_then_more_and_more_and_at_the_end_hardly_anything_is_left() {
+fn budget_penalty_grows_from_four_fifths() {
     assert_eq!(hours(87_500, 100_000).used(), Some(0.875));
     assert_eq!(factor(hours(0, 100_000)), 1.0);
     assert_eq!(factor(hours(80_000, 100_000)), 1.0);
@@ -69,7 +69,7 @@ fn the_worse_of_two_budgets_counts() {
 
 /// Values of an accounting system take precedence while they are valid; afterwards the ledger applies.
 #[test]
-fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
+fn valid_credit_precedes_ledger() {
     let mut record = TenantBudget::new(path("physics"));
     record.soft.gpu_ms_budget = Some(100 * HOUR_MS);
     record.soft.node_ms_budget = Some(100 * HOUR_MS);
@@ -106,7 +106,7 @@ fn an_accounting_systems_word_counts_before_the_ledgers_as_long_as_it_holds() {
 
 /// The solver runs again only when a further thousandth of the budget is used.
 #[test]
-fn the_solver_is_told_of_steps() {
+fn solver_receives_steps() {
     let at = |used_ms| {
         let mut record = TenantBudget::new(path("physics"));
         record.soft.node_ms_budget = Some(10_000);
@@ -134,7 +134,7 @@ async fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
 
 /// From the commit of a running rank to a tenant with a used up budget, through the quorum's usage records.
 #[tokio::test]
-async fn what_runs_is_counted_and_a_budget_that_is_used_up_is_told() {
+async fn running_usage_exhausts_budget() {
     let world = World::new();
     let key = world.runs_under("b1");
     let project = world.allocation(key.allocation).spec.project;

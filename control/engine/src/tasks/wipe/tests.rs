@@ -90,7 +90,7 @@ async fn pass(wipes: &mut Wipes, world: &World, fence: &Fence) -> usize {
 }
 
 #[tokio::test]
-async fn an_order_says_whose_traces_go_and_the_node_is_free_when_that_is_confirmed() {
+async fn wipe_order_names_user_and_frees_node() {
     let world = World::new();
     let mut wipes = Wipes::new(world.core.clone());
     assert_eq!(pass(&mut wipes, &world, &world.fence).await, 0);
@@ -122,7 +122,7 @@ async fn an_order_says_whose_traces_go_and_the_node_is_free_when_that_is_confirm
 }
 
 #[tokio::test]
-async fn a_wipe_that_failed_keeps_the_node_from_everybody_until_another_one_is_ordered() {
+async fn failed_wipe_blocks_node_until_new_order() {
     let world = World::new();
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);
@@ -161,7 +161,7 @@ async fn a_wipe_that_failed_keeps_the_node_from_everybody_until_another_one_is_o
 }
 
 #[tokio::test]
-async fn who_cannot_begin_or_whose_answer_is_lost_is_asked_again_under_the_same_number() {
+async fn lost_answer_repeats_same_number() {
     let world = World::new();
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);
@@ -184,7 +184,7 @@ async fn who_cannot_begin_or_whose_answer_is_lost_is_asked_again_under_the_same_
 
 /// The agent's result reached the leader and was committed; then the leader failed.
 #[tokio::test]
-async fn a_word_that_was_committed_before_the_leader_went_is_not_committed_twice() {
+async fn committed_outcome_is_not_repeated() {
     let world = World::new();
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);
@@ -204,7 +204,7 @@ async fn a_word_that_was_committed_before_the_leader_went_is_not_committed_twice
 }
 
 #[tokio::test]
-async fn who_was_succeeded_changes_nothing_and_the_next_one_asks_for_the_same_wipe() {
+async fn superseded_control_changes_nothing() {
     let world = World::new();
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);
@@ -222,7 +222,7 @@ async fn who_was_succeeded_changes_nothing_and_the_next_one_asks_for_the_same_wi
 }
 
 #[tokio::test]
-async fn a_node_that_answers_nobody_is_not_asked_and_stays_as_it_is() {
+async fn silent_node_is_not_asked() {
     let world = World::new();
     let mut wipes = Wipes::new(world.core.clone());
     let number = given_back(&world);

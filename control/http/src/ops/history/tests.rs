@@ -59,7 +59,7 @@ async fn asked(history: &History, changes: usize, entries: usize) -> (Vec<String
 }
 
 #[tokio::test]
-async fn of_too_many_changes_the_newest_are_told_with_how_far_back_they_reach() {
+async fn truncated_changes_show_range() {
     let history = fleet().await;
     let told = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(

@@ -131,7 +131,7 @@ fn a_change_names_some_keys_and_counts_the_others() {
 }
 
 #[test]
-fn a_first_look_says_what_came_of_it_and_whose_part_it_is() {
+fn first_reading_shows_result_and_part() {
     let first = |source, to| {
         let entry = Entry {
             seq: 1,

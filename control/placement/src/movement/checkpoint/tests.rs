@@ -195,7 +195,7 @@ fn its_own_word_goes_before_its_size() {
 }
 
 #[test]
-fn who_cannot_or_does_not_want_to_is_left_alone() {
+fn unable_job_is_not_asked() {
     use AllocationState as S;
     let of = |timing| why(decided(|input| input.timing = timing));
     assert_eq!(of(Timing::Never), CheckpointObstacle::CannotWrite);
@@ -396,7 +396,7 @@ fn what_would_be_given_up_is_not_begun() {
 }
 
 #[test]
-fn who_fails_is_left_alone_for_twice_as_long_each_time() {
+fn failed_checkpoint_doubles_pause() {
     let after = |times, failed_ms_ago: u64, last: Option<u64>| {
         decided(|input| {
             input.started_at = ago(DAY);

@@ -50,7 +50,7 @@ fn what_both_sources_tell_is_one_event() {
 }
 
 #[test]
-fn repeats_of_one_source_are_counted_and_meet_those_of_the_other_one_by_one() {
+fn repeats_pair_one_by_one_across_sources() {
     let mut log = GpuEventLog::new(100);
     for at_ms in [100, 200, 300] {
         log.record(seen(GpuEventSource::KernelLog, at_ms, ONE, 63));

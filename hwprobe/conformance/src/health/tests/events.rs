@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_xid_lasts_until_a_boot_or_a_person_and_a_users_fault_is_none_of_the_node() {
+fn xid_lasts_until_boot_or_clearing() {
     let mut engine = engine();
     engine.booted("b1");
     engine.event(
@@ -33,7 +33,7 @@ fn an_xid_lasts_until_a_boot_or_a_person_and_a_users_fault_is_none_of_the_node()
 }
 
 #[test]
-fn the_driver_says_itself_what_helps() {
+fn driver_names_action() {
     let mut engine = engine();
     let said = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)";
     engine.event(0, "gpu.0", &EventCode::Xid(154), said);

@@ -54,7 +54,7 @@ fn a_node_that_is_looked_at_seldom_is_judged_by_the_same_rate() {
 }
 
 #[test]
-fn three_flaps_count_for_twelve_hours_however_often_somebody_looks() {
+fn three_flaps_count_for_twelve_hours() {
     let key = "nic.1.port.1.link_downed";
     let flaps = |codes: Vec<String>| codes.iter().any(|code| code.starts_with("nic.link_flaps"));
     for minutes in [1, 5, 30, 60] {

@@ -66,7 +66,7 @@ checks:
 }
 
 #[test]
-fn a_check_that_is_gone_strands_nobody() {
+fn removed_check_strands_no_reason() {
     let mut engine = engine();
     let flag = Reading::Present(Value::Flag(true));
     engine.observe(0, &seen(&[("gpu.0.remapped_rows.pending", flag)]));

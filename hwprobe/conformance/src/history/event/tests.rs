@@ -91,7 +91,7 @@ fn an_event_is_read_back_and_keeps_its_stable_form() {
 }
 
 #[test]
-fn an_entry_is_told_as_before_there_were_events() {
+fn entry_format_is_unchanged_by_events() {
     let entry = Entry {
         seq: 4,
         at: 7,

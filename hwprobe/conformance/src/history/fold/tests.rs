@@ -39,7 +39,7 @@ fn the_first_is_written_at_once_and_repeats_as_one_line_with_their_number() {
 }
 
 #[test]
-fn what_goes_on_for_days_is_told_ever_more_seldom_and_nothing_of_it_is_lost() {
+fn long_condition_is_recorded_less_often() {
     let mut fold = EventFold::default();
     let (mut told, mut lines, mut gaps) = (0, 0, Vec::new());
     let mut last = NOW;
@@ -74,7 +74,7 @@ fn after_a_quiet_time_the_next_one_is_a_line_of_its_own_again() {
 }
 
 #[test]
-fn an_hour_has_so_many_lines_whatever_comes_and_the_rest_waits_for_the_next() {
+fn hourly_line_limit_defers_the_rest() {
     let mut fold = EventFold::default();
     let written = |fold: &mut EventFold<u64>, from: u64| {
         (0..60)

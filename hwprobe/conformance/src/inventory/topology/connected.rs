@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_gives_the_lowest_slots() {
+    fn unknown_slots_sort_lowest() {
         assert_eq!(chosen(&Topology::default(), 8, 3), [0, 1, 2]);
         assert_eq!(chosen(&Topology::default(), 2, 5), [0, 1]);
         assert_eq!(chosen(&Topology::default(), 0, 1), [0; 0]);

@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_the_driver_does_not_have_is_not_known_and_wraps_into_no_number() {
+    fn missing_counter_is_unknown() {
         assert_eq!(both(2, 3), Reading::Present(5));
         for (one, other) in [
             (u64::MAX, 0),

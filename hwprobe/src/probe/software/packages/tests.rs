@@ -40,7 +40,7 @@ fn names(packages: &Reading<Packages>) -> Vec<String> {
 }
 
 #[test]
-fn dpkg_tells_what_is_installed_with_epoch_and_architecture() {
+fn dpkg_reports_epoch_and_architecture() {
     let found = dpkg_packages(DPKG);
     assert_eq!(names(&found), ["docker.io", "libnccl2"]);
     let found = found.present().unwrap();
@@ -51,7 +51,7 @@ fn dpkg_tells_what_is_installed_with_epoch_and_architecture() {
 }
 
 #[test]
-fn rpm_tells_the_same_and_its_keys_are_no_packages() {
+fn rpm_matches_dpkg_and_ignores_keys() {
     let answer = b"gpg-pubkey\t0:350d275d-6279464b.(none)\nkernel\t0:5.14.0-1.el9.x86_64\n\
                    kernel\t0:5.14.0-2.el9.x86_64\nmunge\t0:0.5.13-13.el9.x86_64\n";
     let found = rpm_packages(answer);
@@ -91,7 +91,7 @@ fn a_damaged_status_is_a_failure_and_not_a_shorter_list() {
 }
 
 #[test]
-fn what_a_capture_keeps_says_the_same_of_the_wanted_packages() {
+fn capture_preserves_selected_packages() {
     let wanted = vec!["libnccl*".to_owned()];
     let kept = only_wanted(DPKG, &wanted);
     assert!(
@@ -103,7 +103,7 @@ fn what_a_capture_keeps_says_the_same_of_the_wanted_packages() {
 }
 
 #[test]
-fn what_is_kept_of_rpms_answer_says_the_same() {
+fn capture_preserves_rpm_answer() {
     let wanted = vec!["munge".to_owned()];
     let answer = b"bash\t0:5-1.x86_64\nmunge\t0:0.5-1.x86_64\n";
     assert_eq!(
@@ -115,7 +115,7 @@ fn what_is_kept_of_rpms_answer_says_the_same() {
 }
 
 #[test]
-fn without_any_package_manager_there_are_none_and_one_that_fails_hides_all() {
+fn no_package_manager_means_none_and_failure_hides_all() {
     let tree = tempfile::tempdir().unwrap();
     let root = Root::new(tree.path());
     let nothing = installed(&root, || Reading::Absent);

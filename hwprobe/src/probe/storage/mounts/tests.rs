@@ -13,7 +13,7 @@ const TABLE: &str = "\
 37 22 0:57 / /gpfs/fs1 rw - gpfs gpfs0 rw,relatime";
 
 #[test]
-fn lasting_network_mounts_are_told_from_those_that_come_and_go() {
+fn persistent_network_mounts_differ_from_transient() {
     let mounts = parse(TABLE);
     let mounts = mounts.present().unwrap();
     let points: Vec<&str> = lasting(mounts).into_keys().collect();
@@ -59,7 +59,7 @@ fn the_export_is_what_every_client_sees() {
 }
 
 #[test]
-fn what_a_capture_keeps_of_the_table_says_the_same() {
+fn capture_preserves_mount_table() {
     let kept = String::from_utf8(without_identity(TABLE.as_bytes())).unwrap();
     assert!(!kept.contains("10.1.") && !kept.contains("nfs01"), "{kept}");
     let all = |table: &str| -> Vec<(String, String, String)> {

@@ -245,7 +245,7 @@ fn an_idle_claim_is_never_taken() {
 }
 
 #[test]
-fn a_node_that_goes_back_in_the_step_in_which_sensitive_work_starts_is_written_down() {
+fn node_released_at_sensitive_start_is_audited() {
     let mut c = founded(3);
     let id = c.submit_as("alice", sensitive("t/a", 3)).unwrap();
     c.give(id, &[0, 1, 2]).unwrap();
@@ -273,7 +273,7 @@ fn a_node_that_goes_back_in_the_step_in_which_sensitive_work_starts_is_written_d
 }
 
 #[test]
-fn a_node_taken_by_force_is_written_down_as_done_to_whose_work_it_was() {
+fn forced_node_is_audited_for_its_owner() {
     let mut c = founded(2);
     let id = c.submit_as("alice", spec("t/a", 2)).unwrap();
     c.give(id, &[0, 1]).unwrap();

@@ -113,7 +113,7 @@ fn a_node_taken_by_force_from_work_is_counted_once_until_that_has_ended() {
 }
 
 #[test]
-fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_claim() {
+fn rank_leaving_forced_node_keeps_node_claim() {
     let mut c = founded(4);
     c.claim("alice", "t/b", &[0, 1]).unwrap();
     let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();
@@ -147,7 +147,7 @@ fn a_rank_that_leaves_after_its_node_was_taken_by_force_leaves_the_node_to_its_c
 }
 
 #[test]
-fn watchers_are_told_of_each_level_once_and_of_no_sum_in_between() {
+fn watchers_see_each_level_once() {
     let mut c = founded(4);
     c.claim("alice", "t/b", &[0, 1]).unwrap();
     let id = c.submit_as("alice", sensitive("t/b", 2)).unwrap();

@@ -163,7 +163,7 @@ fn assign(nodes: &[usize], to: &str, from: Option<&str>) -> Command {
 }
 
 #[test]
-fn what_is_not_named_stays_as_it_was_said() {
+fn unnamed_settings_stay() {
     let mut c = founded(1);
     c.create("u", Some(limits(4))).unwrap();
     let described = |text: &str| Command::SetVcluster {
@@ -346,7 +346,7 @@ fn settings_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn nodes_of_another_vcluster_are_taken_only_from_where_it_is_said() {
+fn foreign_nodes_need_named_source() {
     let mut c = founded(3);
     for name in ["left", "right"] {
         c.admin(set(name, None, None)).unwrap();

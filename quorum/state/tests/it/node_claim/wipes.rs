@@ -79,7 +79,7 @@ fn a_node_is_free_once_its_wipe_is_confirmed() {
 }
 
 #[test]
-fn who_may_release_and_when() {
+fn release_follows_role_and_phase() {
     let mut c = founded(4);
     c.claim("alice", "t/a", &[0, 1]).unwrap();
     let release = |reason: Option<&str>| Command::ReleaseNodes {

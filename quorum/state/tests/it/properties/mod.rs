@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn who_waits_has_what_to_wait_for_and_nobody_else_does(
+    fn only_waiting_jobs_have_dependencies(
         steps in prop::collection::vec(dependency_steps::busy(), 1..160),
     ) {
         let mut c = founded();

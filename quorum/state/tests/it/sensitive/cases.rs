@@ -22,7 +22,7 @@ fn first(answer: Result<Applied, Refusal>) -> ProofFault {
 }
 
 #[test]
-fn sensitive_work_is_never_assigned_without_claims_nor_other_work_with_them() {
+fn only_sensitive_assignments_carry_attestations() {
     let mut c = founded(3);
     let id = c.submit_sensitive(2);
     let nodes = c.free(2);
@@ -187,7 +187,7 @@ fn a_partial_baseline_counts_in_the_version_it_was_held_against() {
 }
 
 #[test]
-fn what_a_node_is_says_which_cohort_speaks() {
+fn node_properties_select_cohort() {
     let mut c = founded(6);
     let xe = |count| Some(product("XE9680", count));
     c.set("wide", of("", xe(None), &[("nic", STRICT, exact(9))]));
@@ -245,7 +245,7 @@ fn what_a_node_is_says_which_cohort_speaks() {
 }
 
 #[test]
-fn what_a_bmc_completes_counts_as_a_whole_and_only_with_the_word_it_was_made_of() {
+fn bmc_completion_needs_matching_attestation() {
     let mut c = founded(4);
     let rules = [("bios", STRICT, exact(5)), ("bmc", STRICT, exact(6))];
     c.set("h100", of("n[000-003]", None, &rules));
@@ -325,7 +325,7 @@ fn what_no_claim_can_be_is_refused_with_the_field_and_the_node() {
 }
 
 #[test]
-fn a_service_assigns_under_its_lease_alone_and_people_who_may() {
+fn assignment_needs_lease_or_permitted_person() {
     let mut c = founded(2);
     let id = c.submit_sensitive(1);
     let command = c.plan(id, &|node| proof(&c, node, &[]));
@@ -395,7 +395,7 @@ fn digests_of_two_schemas_are_never_compared() {
     clippy::disallowed_methods,
     reason = "how long it takes is what is tested"
 )]
-fn whom_baselines_name_is_not_expanded_for_every_command() {
+fn baseline_selectors_are_not_expanded_per_command() {
     let mut c = founded(1);
     let lists: Vec<String> = (0..10)
         .map(|i| format!("r{i}n[00001-19999],n000"))

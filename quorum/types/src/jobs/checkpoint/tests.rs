@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_mode_is_read_as_it_is_printed_and_a_wrong_one_is_told_the_right_ones() {
+fn mode_parses_and_error_lists_modes() {
     for mode in CheckpointMode::ALL {
         assert_eq!(mode.as_str().parse(), Ok(mode));
         let json = serde_json::to_value(mode).unwrap();

@@ -121,7 +121,7 @@ mod tests {
     use crate::Refusal;
 
     #[test]
-    fn children_above_their_parent_are_told_with_those_that_have_no_limit() {
+    fn reports_children_above_parent_limit() {
         let told = |children, unlimited| {
             let fault = ProjectPath::new("t").map(|parent| LimitFault::ChildrenExceed {
                 parent,

@@ -77,7 +77,7 @@ fn terms_are_read_as_people_write_them() {
 }
 
 #[test]
-fn a_list_of_dependencies_says_what_the_text_says() {
+fn dependency_list_equals_text_form() {
     let listed = terms(&json!({"dependencies": [
         {"condition": "success", "on": 12}, {"condition": "success", "on": 13},
         {"condition": "failure", "on": "14_7"}, {"condition": "corresponding", "on": "15"},
@@ -224,7 +224,7 @@ fn what_is_given_and_empty_is_refused() {
 }
 
 #[test]
-fn every_field_that_is_wrong_is_told_once() {
+fn reports_each_invalid_field_once() {
     let fields = |asked: Value| {
         let faults = request(&asked).faults().into_iter();
         faults.map(|fault| fault.field).collect::<Vec<_>>()
@@ -282,7 +282,7 @@ fn what_is_no_number_is_refused_and_never_sent() {
 }
 
 #[test]
-fn who_has_no_clock_checks_the_rest() {
+fn check_without_clock_covers_the_rest() {
     let asked =
         request(&json!({"begin": "yesterday", "deadline": "x", "dependency": "afterok:9_1"}));
     assert!(asked.into_spec().is_ok());

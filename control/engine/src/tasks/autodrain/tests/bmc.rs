@@ -44,7 +44,7 @@ impl BesideFault {
 }
 
 #[tokio::test]
-async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_back() {
+async fn bmc_fault_drains_after_new_reading() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     assert_eq!(it.fixture.pass().await, AutoDrainReport::default());
     it.is_called("Critical").await;
@@ -68,7 +68,7 @@ async fn what_its_bmc_names_drains_a_node_by_a_new_look_and_its_end_brings_it_ba
 }
 
 #[tokio::test]
-async fn what_a_new_look_does_not_see_drains_nobody() {
+async fn unconfirmed_bmc_fault_drains_nothing() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     let over = |bmc: &Bmc| bmc.calls_it("OK");
     let untold = |bmc: &Bmc| bmc.calls_it(serde_json::Value::Null);
@@ -97,7 +97,7 @@ async fn what_a_new_look_does_not_see_drains_nobody() {
 }
 
 #[tokio::test]
-async fn by_a_table_that_only_watches_nobody_is_drained_and_no_bmc_is_asked() {
+async fn observe_only_table_drains_nothing() {
     for checks in [
         "bmc.system_critical: {severity: faulty, observe_only: true}",
         "bmc.system_critical: {severity: degraded}",
@@ -152,7 +152,7 @@ async fn what_it_named_stands_while_it_is_silent_also_over_a_restart() {
 }
 
 #[tokio::test]
-async fn an_end_told_with_another_firmware_counts_once_that_is_read_twice() {
+async fn recovery_with_new_firmware_is_confirmed_once() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.is_drained().await;
     it.bmc.is_flashed("iLO 5 v9.99");
@@ -183,7 +183,7 @@ async fn so_it_does_for_a_control_that_never_heard_what_it_named() {
 }
 
 #[tokio::test]
-async fn what_a_bmc_never_tells_keeps_out_nobody_who_was_drained_for_something_else() {
+async fn unreported_bmc_key_keeps_no_other_drain() {
     let checks = format!("{CRITICAL_DRAINS}\n  bmc.part_critical: {{severity: faulty}}");
     let mut it = BesideFault::new(&checks).await;
     it.bmc.tells_nothing_of_parts();
@@ -195,7 +195,7 @@ async fn what_a_bmc_never_tells_keeps_out_nobody_who_was_drained_for_something_e
 }
 
 #[tokio::test]
-async fn the_bmc_of_another_machine_drains_as_listed_and_the_reason_says_whose_it_may_be() {
+async fn foreign_bmc_drains_with_likely_owner() {
     let mut it = BesideFault::new(CRITICAL_DRAINS).await;
     it.bmc.is_of_another(&it.fixture.world);
     it.is_called("OK").await;

@@ -67,7 +67,7 @@ impl AutodrainFixture {
 }
 
 #[tokio::test]
-async fn a_faulty_node_is_drained_on_its_own_word_and_comes_back_when_that_is_verified() {
+async fn faulty_node_is_drained_and_returns() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
     fixture.is_called(Health::Faulty, &[XID]);
     fixture.finds(&[
@@ -114,7 +114,7 @@ async fn a_faulty_node_is_drained_on_its_own_word_and_comes_back_when_that_is_ve
 }
 
 #[tokio::test]
-async fn what_the_node_does_not_say_itself_drains_nobody() {
+async fn unconfirmed_fault_drains_nothing() {
     let watched = Reason {
         observe_only: true,
         ..off_the_bus()
@@ -160,7 +160,7 @@ async fn what_the_node_does_not_say_itself_drains_nobody() {
 }
 
 #[tokio::test]
-async fn gossip_that_flaps_writes_nothing_while_the_node_says_one_thing() {
+async fn flapping_gossip_writes_nothing() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
     fixture.breaks();
     assert_eq!(fixture.pass().await.drained, 1);
@@ -175,7 +175,7 @@ async fn gossip_that_flaps_writes_nothing_while_the_node_says_one_thing() {
 }
 
 #[tokio::test]
-async fn a_persons_reason_stays_and_a_fault_beside_it_is_not_braked() {
+async fn operator_reason_stays_and_is_not_braked() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
     fixture.breaks();
     fixture.pass().await;
@@ -271,7 +271,7 @@ async fn what_others_gossip_of_a_mended_node_does_not_keep_it_out() {
 }
 
 #[tokio::test]
-async fn a_node_that_was_asked_is_left_alone_for_a_while_unless_gossip_says_that_it_is_mended() {
+async fn queried_node_rests_until_gossip_changes() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
     let fence = fixture.world.fence.clone();
     fixture.breaks();
@@ -348,7 +348,7 @@ async fn a_node_that_is_retired_while_it_is_asked_is_left_alone() {
 }
 
 #[tokio::test]
-async fn the_brake_is_not_held_for_what_nobody_asks_for_any_more() {
+async fn brake_is_released_without_demand() {
     let mut fixture = AutodrainFixture::new(Policy::Drain);
     fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
     assert_eq!(fixture.pass().await.drained, 1);
@@ -396,7 +396,7 @@ async fn a_node_that_was_cleared_and_breaks_again_is_drained_at_once() {
 }
 
 #[tokio::test]
-async fn who_did_not_confirm_is_asked_again_once_there_is_news_and_not_before() {
+async fn unconfirmed_node_is_requeried_on_news() {
     let mut fixture = AutodrainFixture::new(Policy::Warn);
     fixture.is_called(Health::Faulty, &[XID]);
     fixture.finds(&[]);

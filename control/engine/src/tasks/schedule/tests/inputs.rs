@@ -190,7 +190,7 @@ fn an_array_of_another_vcluster_is_not_planned_here() {
 
 /// A job with promised nodes receives them once they are free; meanwhile no other job does.
 #[test]
-fn who_is_promised_nodes_is_not_planned_and_nobody_is_planned_on_these() {
+fn promised_nodes_are_not_planned() {
     let waits = [1, 2].map(|id| allocation(id, AllocationState::Pending));
     let (free, other) = (alive("n1"), alive("n2"));
     let promised = edited(&free, |record| record.promised = Some(AllocationId(1)));
@@ -266,7 +266,7 @@ fn reserving(view: &Arc<View>, reservations: &[Arc<Reservation>]) -> Arc<View> {
 }
 
 #[test]
-fn reservations_are_told_when_they_are_made_changed_and_deleted() {
+fn reports_reservation_changes() {
     let plain = folded(1, &[well("a")], &[allocation(1, AllocationState::Pending)]);
     let made = reserving(&plain, &[reservation(&["a"], 30)]);
     // A node of another vCluster answers; the reservations are unchanged.
@@ -348,7 +348,7 @@ fn with_settings(
 
 /// A node of the vCluster itself, one borrowed from another, and one lent to another.
 #[test]
-fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
+fn reports_lent_nodes_with_return_time() {
     let timeout = |ms| SchedulerSettings {
         checkpoint: CheckpointSettings {
             timeout_ms: Some(ms),
@@ -412,7 +412,7 @@ fn what_is_lent_is_told_apart_with_how_long_it_takes_to_come_back() {
 /// Also when only a rule changes: a job that is nearly done at once is not placed where its owner could not reclaim the
 /// node.
 #[test]
-fn work_that_nobody_could_stop_keeps_off_borrowed_nodes() {
+fn unpreemptible_job_avoids_borrowed_nodes() {
     let job = |id, edit: fn(&mut AllocationSpec)| {
         let mut job = Allocation::clone(&allocation(id, AllocationState::Pending));
         job.spec.walltime_ms = Some(10 * MINUTE);

@@ -62,7 +62,7 @@ fn planned(view: &Arc<View>) -> (Planner, Plan) {
 
 /// Of several waiting jobs, a plan estimates the start of one.
 #[test]
-fn who_would_start_soon_is_not_made_room_for_whether_the_plan_says_so_or_not() {
+fn soon_starting_job_preempts_nothing() {
     let ((n1, first), (n2, second)) =
         (held("n1", 1, 3, 20 * SECOND), held("n2", 2, 3, 25 * SECOND));
     let waiting = [waits(3, 8, 1), waits(4, 8, 1)];
@@ -92,7 +92,7 @@ fn who_would_start_soon_is_not_made_room_for_whether_the_plan_says_so_or_not() {
 }
 
 #[test]
-fn who_waits_for_room_has_its_turn_however_many_wait_before_it() {
+fn preempting_job_has_its_turn_in_long_queue() {
     let ((n1, first), (n2, second)) = (
         held("n1", 1, 2, 1_800 * SECOND),
         held("n2", 2, 2, 1_800 * SECOND),
@@ -159,7 +159,7 @@ async fn nodes_that_are_planned_for_a_lower_class_can_be_made_room_on() {
 
 /// A job with promised nodes uses the remaining limits, and so does a job with victims found in the same cycle.
 #[tokio::test]
-async fn nobody_makes_room_for_who_a_limit_would_keep_waiting_by_then() {
+async fn limited_job_preempts_nothing() {
     let world = World::new();
     let held = [(1, "n1"), (2, "n2")].map(|(by, name)| held(name, by, 2, 1_800 * SECOND));
     let (nodes, mut all): (Vec<_>, Vec<_>) = held.into_iter().unzip();

@@ -102,7 +102,7 @@ fn placed(nodes: &[Arc<NodeEntry>], waits: &[Arc<Allocation>]) -> Vec<(u64, Vec<
 }
 
 #[test]
-fn who_waits_for_a_promise_takes_other_nodes_that_are_free_meanwhile() {
+fn promised_job_takes_free_nodes_meanwhile() {
     let given = [
         promised(&edited(&well("n1"), hold)),
         promised(&well("n2")),
@@ -184,7 +184,7 @@ async fn sensitive_work_and_a_node_that_claims(digest: u8) -> (World, Schedule, 
 }
 
 #[tokio::test]
-async fn sensitive_work_gets_what_it_is_promised_once_its_nodes_have_said_what_they_are() {
+async fn sensitive_job_gets_promise_after_attestation() {
     let (world, _, secret) = sensitive_work_and_a_node_that_claims(1).await;
     assert_eq!(world.allocation(secret).state, AllocationState::Starting);
     let holder = world.node().holder.map(|holder| holder.allocation);
@@ -192,7 +192,7 @@ async fn sensitive_work_gets_what_it_is_promised_once_its_nodes_have_said_what_t
 }
 
 #[tokio::test]
-async fn sensitive_work_is_not_promised_a_node_that_is_other_than_it_said() {
+async fn changed_node_breaks_sensitive_promise() {
     let (world, _, secret) = sensitive_work_and_a_node_that_claims(2).await;
     assert_eq!(world.allocation(secret).state, AllocationState::Pending);
     assert_eq!((world.node().holder, world.node().promised), (None, None));

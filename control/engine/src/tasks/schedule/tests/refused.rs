@@ -93,7 +93,7 @@ fn second_tenant(world: &World) {
 
 /// The quorum has a limit that the view does not show, for as long as the test needs.
 #[tokio::test]
-async fn what_is_refused_again_and_again_says_so_and_leaves_its_nodes_to_others() {
+async fn repeatedly_refused_job_yields_nodes() {
     let world = World::new();
     second_tenant(&world);
     let first = submit(&world, |spec| spec.class = 9);
@@ -204,7 +204,7 @@ async fn only_what_lasts_is_refused_again_and_again() {
 
 /// However long the view lags behind: the next one is correct.
 #[tokio::test]
-async fn what_is_refused_for_what_changed_since_is_planned_again_till_it_is_assigned() {
+async fn refused_by_change_is_replanned() {
     let world = World::new();
     let id = submit(&world, |_| {});
     world.fold();
@@ -234,7 +234,7 @@ async fn what_is_refused_for_what_changed_since_is_planned_again_till_it_is_assi
 }
 
 #[tokio::test]
-async fn what_waits_for_a_word_of_its_nodes_says_for_which() {
+async fn attestation_wait_names_nodes() {
     let world = World::new();
     let digest = Digest([1; 32]);
     let digests = BTreeMap::from([(Class::Gpu.to_string(), digest.0)]);
@@ -278,7 +278,7 @@ async fn what_waits_for_a_word_of_its_nodes_says_for_which() {
 
 /// Another control takes over the lease between planning and proposal.
 #[tokio::test]
-async fn who_is_refused_for_its_epoch_plans_no_more_until_it_has_the_lease_again() {
+async fn stale_epoch_stops_planning_until_new_lease() {
     let world = World::new();
     let lease = Lease::new(world.fence.lease.clone(), "c1".to_owned());
     lease.reconcile(&world.core).await;

@@ -68,7 +68,7 @@ fn check(request: Request, rows: &[Row]) {
 const UNRESPONSIVE: Is = Is::Gives(GaveUp::Unresponsive, AfterFailure::RunOn);
 
 #[test]
-fn who_writes_in_time_is_done() {
+fn timely_write_completes() {
     let rows = [
         (0, Nothing, Is::Waits, Some(600)),
         (30, Answering, Is::Waits, Some(600)),
@@ -85,7 +85,7 @@ fn who_writes_in_time_is_done() {
 }
 
 #[test]
-fn who_never_answers_has_the_timeout() {
+fn no_answer_gets_timeout() {
     let rows = [
         (599, Nothing, Is::Waits, Some(600)),
         (600, Nothing, UNRESPONSIVE, None),
@@ -102,7 +102,7 @@ fn who_never_answers_has_the_timeout() {
 }
 
 #[test]
-fn who_is_slow_and_answers_has_half_as_much_more_once() {
+fn answering_job_gets_one_extension() {
     let too_slow = Is::Gives(GaveUp::TooSlow, AfterFailure::StopWithout);
     let rows = [
         (450, Answering, Is::Waits, Some(600)),
@@ -209,7 +209,7 @@ fn what_it_was_put_off_for_and_did_not_use_is_given_back() {
 
 /// The code that runs checkpoints uses the same rule for slow but alive.
 #[test]
-fn who_answers_is_the_same_everywhere() {
+fn result_is_independent_of_order() {
     let order = CheckpointOrder::new(1, "/scratch", DEADLINES.timeout_ms);
     for ms in [0, 1, 149_999, 150_000, 150_001, 600_000] {
         let now = ASKED.after(ms);
@@ -231,7 +231,7 @@ fn a_deferral_of_nothing_is_an_answer() {
 }
 
 #[test]
-fn who_begins_before_it_is_told_again_writes() {
+fn early_write_gets_second_request() {
     let rows = [
         (10, defer(2), Is::Defers, Some(130)),
         (60, Answering, Is::Waits, Some(650)),
@@ -258,7 +258,7 @@ fn an_extension_is_not_had_twice() {
 }
 
 #[test]
-fn nothing_may_be_put_off_where_the_site_says_so() {
+fn site_may_forbid_deferral() {
     let never = [(0, 5 * MINUTE), (3, 0)].map(|(max_deferrals, max_deferral_ms)| Deadlines {
         max_deferrals,
         max_deferral_ms,

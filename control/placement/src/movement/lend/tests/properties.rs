@@ -414,7 +414,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_else_would_be_cheaper_to_stop(
+    fn victim_is_cheapest(
         items in vec((0..6_u32, 0..9_u32, 0..50_u32, 0..3_u32), 0..9),
         needed in 0..20_u32,
     ) {

@@ -11,7 +11,7 @@ use crate::{
 use lattice_quorum_types::{AllocationState, ProjectPath};
 
 #[test]
-fn who_has_200_and_uses_150_lends_20_to_who_has_100_and_needs_120() {
+fn lends_idle_share_to_needy_vcluster() {
     let mut cluster = Cluster::new(&[("a", 200), ("b", 100)]);
     let used: Vec<String> = (0..150).map(|n| format!("a{n:03}")).collect();
     cluster.run(90, &used.iter().map(String::as_str).collect::<Vec<_>>(), 60);
@@ -172,7 +172,7 @@ fn limits_hold_for_what_is_lent_already_too() {
 }
 
 #[test]
-fn nothing_is_lent_for_work_that_nobody_could_stop() {
+fn unpreemptible_work_borrows_nothing() {
     let mut cluster = Cluster::new(&[("a", 9), ("b", 0)]);
     cluster.want_job(
         "b",
@@ -227,7 +227,7 @@ fn nothing_is_lent_for_work_that_nobody_could_stop() {
 }
 
 #[test]
-fn the_higher_class_borrows_first_then_who_waits_longer() {
+fn higher_class_borrows_first() {
     let mut cluster = Cluster::new(&[("a", 1), ("b", 0), ("c", 0), ("d", 0)]);
     let waits = |class, minutes: u64| PendingView {
         eligible_at: UnixMillis(NOW.0 - minutes * MINUTE),
@@ -240,7 +240,7 @@ fn the_higher_class_borrows_first_then_who_waits_longer() {
 }
 
 #[test]
-fn of_a_class_who_goes_quickly_borrows_first_until_the_other_has_waited() {
+fn quick_borrower_goes_first_within_bound() {
     let mut cluster = Cluster::new(&[("a", 1), ("b", 0), ("c", 0)]);
     let writes = |minutes: u64, waited: u64| PendingView {
         checkpoint_ms: Some(minutes * MINUTE),
@@ -430,7 +430,7 @@ fn work_that_ends_in_time_is_left_to_end() {
 }
 
 #[test]
-fn nobody_is_stopped_while_the_owner_can_borrow_or_has_borrowed() {
+fn owner_borrows_before_reclaiming() {
     let mut cluster = Cluster::new(&[("a", 2), ("b", 0), ("c", 2)]);
     cluster.lend(&["a000"], "b").run(90, &["a000"], 60);
     cluster.want("a", 1, 2);
@@ -459,7 +459,7 @@ fn nobody_is_stopped_while_the_owner_can_borrow_or_has_borrowed() {
 
 /// Borrowed nodes might be gone by the time the own nodes are free.
 #[test]
-fn who_waits_for_its_own_nodes_gets_all_of_them() {
+fn owner_gets_all_its_nodes() {
     let mut cluster = Cluster::new(&[("a", 3), ("b", 0), ("c", 1)]);
     cluster
         .lend(&["a000", "a001"], "b")
@@ -488,7 +488,7 @@ fn who_waits_for_its_own_nodes_gets_all_of_them() {
 }
 
 #[test]
-fn work_of_a_higher_class_gives_back_too_but_not_what_nobody_stops() {
+fn reclaim_ignores_class_but_not_protection() {
     let mut cluster = Cluster::new(&[("a", 1), ("b", 0)]);
     cluster.lend(&["a000"], "b").run(90, &["a000"], 60);
     cluster.want_job("a", 1, job(1, 0));
@@ -565,7 +565,7 @@ fn a_loan_is_counted_on_from_the_end_of_grace_and_checkpoint() {
 }
 
 #[test]
-fn a_vcluster_cannot_be_told_to_lend_more_than_it_has() {
+fn lending_is_capped_by_size() {
     let limited = |limit| Policy {
         lending_limit: Some(limit),
         ..Policy::default()

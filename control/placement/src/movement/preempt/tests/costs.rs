@@ -17,14 +17,14 @@ fn parts(work: &HolderFacts, running: &RunningView, gpus: u64) -> (f64, f64, f64
 }
 
 #[test]
-fn who_writes_a_checkpoint_loses_the_time_for_that_and_no_work() {
+fn checkpointing_victim_loses_write_time_only() {
     // 2 min x 40 GPUs. It has run 5 of 10 h: a hundredth of 5 h x 40 GPUs.
     let cost = parts(&work(3), &running(Some(10 * HOUR), 5 * HOUR), 40);
     assert_eq!(cost, (4_800.0, 0.0, 7_200.0));
 }
 
 #[test]
-fn who_writes_none_loses_what_it_did_since_the_last_or_since_it_began() {
+fn victim_without_checkpoint_loses_progress() {
     let never = HolderFacts {
         saves: CheckpointAbility::Never,
         // Without a checkpoint mode, an earlier checkpoint does not count.

@@ -104,7 +104,7 @@ fn sensitive_unsaved_stopping_and_nearly_done_work_is_left_alone() {
 }
 
 #[test]
-fn the_thrash_guard_spares_for_an_interval_and_raises_by_one_class_after_three_times() {
+fn thrash_guard_protects_and_raises_class() {
     let moved = |ago: u64| {
         one(HolderFacts {
             moved_at: Some(UnixMillis(NOW.0 - ago)),
@@ -237,7 +237,7 @@ fn what_is_lost_must_be_less_than_what_the_job_gains() {
 }
 
 #[test]
-fn too_few_nodes_are_told_with_how_many_there_could_be() {
+fn too_few_nodes_names_maximum() {
     let mut site = Site::new(1, 4);
     site.run(90, &["g0n01"], 20 * HOUR, work(3))
         .run(91, &["g0n02", "g0n03"], 20 * HOUR, work(8));
@@ -262,7 +262,7 @@ fn too_few_nodes_are_told_with_how_many_there_could_be() {
 }
 
 #[test]
-fn nobody_makes_room_under_a_limit_or_for_what_fits_already() {
+fn no_preemption_under_limit_or_for_fitting_job() {
     let mut site = one(work(0));
     level(&mut site.view, "t", Some(1), 1);
     assert!(matches!(
@@ -439,7 +439,7 @@ fn sensitive_work_gets_one_known_conformance_group() {
 }
 
 #[test]
-fn power_and_bandwidth_come_back_with_who_goes() {
+fn victim_returns_power_and_bandwidth() {
     let mut site = Site::new(1, 3);
     let charge = |mw| {
         Some(crate::view::Charge {
@@ -529,7 +529,7 @@ fn what_administrators_keep_for_others_is_of_no_use() {
 }
 
 #[test]
-fn a_claimed_node_is_given_to_nobody_else() {
+fn claimed_node_goes_to_no_other_user() {
     let mut site = one(work(0));
     site.view.nodes.get_mut(&id("g0n00")).unwrap().owner = Some(crate::view::Owner {
         user: "bob".to_owned(),

@@ -29,7 +29,7 @@ fn without_room_under_the_limits_it_stays_until_there_is() {
 }
 
 #[test]
-fn a_refused_proposal_is_made_three_times_more_and_then_left_for_two_cooldowns() {
+fn refused_proposal_retries_then_cools_down() {
     let mut service = Service::of(2);
     let (_, decision) = service.minutes_until(HIGH);
     for _ in 0..2 {
@@ -105,7 +105,7 @@ fn a_proposal_without_an_answer_is_made_again() {
 }
 
 #[test]
-fn what_happened_is_seen_though_nobody_said_so() {
+fn detects_unreported_event() {
     let mut service = Service::of(2);
     let (_, decision) = service.minutes_until(HIGH);
     service.happens(&decision);
@@ -119,7 +119,7 @@ fn what_happened_is_seen_though_nobody_said_so() {
 }
 
 #[test]
-fn five_turns_are_told() {
+fn reports_five_changes() {
     let mut service = Service::of(3);
     let mut told = Vec::new();
     for turns in 0..8_u32 {
@@ -141,7 +141,7 @@ fn five_turns_are_told() {
 }
 
 #[test]
-fn turns_that_nobody_reported_are_told_too() {
+fn reports_unannounced_changes() {
     let mut service = Service::of(3);
     let mut alerts = Vec::new();
     let mut changes = 0;
@@ -194,7 +194,7 @@ fn nothing_is_proposed_for_what_does_not_run() {
 }
 
 #[test]
-fn its_own_checkpoint_begins_the_window_anew() {
+fn own_checkpoint_restarts_window() {
     let mut service = Service::of(2);
     service.waits(HIGH);
     service.pass(MINUTE);
@@ -206,7 +206,7 @@ fn its_own_checkpoint_begins_the_window_anew() {
 }
 
 #[test]
-fn who_was_preempted_comes_back_with_its_least_and_its_cooldown() {
+fn preempted_service_returns_at_minimum_with_cooldown() {
     let mut service = Service::of(5);
     service.waits(HIGH);
     service.pass(MINUTE);
@@ -238,7 +238,7 @@ fn who_was_preempted_comes_back_with_its_least_and_its_cooldown() {
 }
 
 #[test]
-fn who_takes_over_goes_on() {
+fn new_control_continues() {
     let mut service = Service::of(2);
     let mut metrics = [HIGH; 9].to_vec();
     metrics.extend([None, FINE, LOW, LOW, LOW, LOW, LOW, LOW, LOW, HIGH, HIGH]);
@@ -273,7 +273,7 @@ fn who_takes_over_goes_on() {
 
 /// Another control has followed the service until now.
 #[test]
-fn who_takes_over_waits_for_a_window_and_for_the_rest_of_the_cooldown() {
+fn new_control_waits_for_window_and_cooldown() {
     let mut service = Service::of(3);
     let changed_at = service.now;
     service.state = ScaleState::taken_over(Some(service.started_at), Some(changed_at));

@@ -100,7 +100,7 @@ fn it_grows_where_it_runs_and_elsewhere_only_when_that_is_full() {
 }
 
 #[test]
-fn who_wants_to_be_spread_grows_into_another_group() {
+fn spread_service_grows_into_other_group() {
     let spread = Asks {
         spread: Spread::Spread,
         ..asks(1, Source::Any)
@@ -170,7 +170,7 @@ fn constraints_and_health_count_as_for_any_work() {
 }
 
 #[test]
-fn who_lacks_more_than_there_are_gets_what_there_is() {
+fn growth_is_capped_by_available_nodes() {
     let mut view = cluster();
     run(&mut view, 3, &["g0n00", "g0n01", "g0n02", "g0n03"]);
     assert_eq!(

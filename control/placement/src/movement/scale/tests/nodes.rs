@@ -24,7 +24,7 @@ fn its_least_nodes_are_its_own_vclusters() {
 }
 
 #[test]
-fn who_came_last_goes_first() {
+fn newest_node_leaves_first() {
     let goes = |nodes: Vec<HeldNode>| {
         let mut service = Service::of(0);
         service.nodes = nodes;
@@ -44,7 +44,7 @@ fn who_came_last_goes_first() {
 }
 
 #[test]
-fn who_bears_least_goes_first_where_that_is_known_of_all() {
+fn least_loaded_node_leaves_first() {
     let loads = |loads: [Option<f64>; 4]| {
         let mut service = Service::of(0);
         let node = |(n, load)| HeldNode { load, ..own(n) };
@@ -69,7 +69,7 @@ fn who_bears_least_goes_first_where_that_is_known_of_all() {
 }
 
 #[test]
-fn who_is_on_its_way_out_does_not_go_twice_and_still_takes_room() {
+fn leaving_node_counts_and_leaves_once() {
     let mut service = Service::of(6);
     service.nodes[5].leaving = true;
     assert_eq!(service.minutes_until(LOW).1, down(4));
@@ -135,7 +135,7 @@ fn what_is_reclaimed_below_its_least_is_replaced_at_once() {
 }
 
 #[test]
-fn who_is_being_reclaimed_is_replaced_before_it_is_gone() {
+fn reclaimed_node_is_replaced_early() {
     let mut service = Service::of(2);
     service.nodes[0].leaving = true;
     let outcome = service.asked(FINE);
@@ -229,7 +229,7 @@ fn a_node_that_is_seen_late_is_one_change() {
 }
 
 #[test]
-fn who_may_not_have_so_many_any_more_gives_them_back_one_by_one() {
+fn lowered_maximum_releases_one_by_one() {
     let mut service = Service::of(5);
     service.policy.max_nodes = 3;
     let trim = |n| Decision::Shrink {

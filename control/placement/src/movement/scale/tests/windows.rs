@@ -34,7 +34,7 @@ fn what_is_equal_or_between_does_nothing() {
 }
 
 #[test]
-fn one_sample_elsewhere_begins_the_window_anew() {
+fn sample_in_other_state_restarts_window() {
     for between in [FINE, LOW, Some(0.8)] {
         let mut service = Service::of(2);
         service.waits(HIGH);
@@ -46,7 +46,7 @@ fn one_sample_elsewhere_begins_the_window_anew() {
 }
 
 #[test]
-fn a_gap_begins_the_window_anew() {
+fn gap_restarts_window() {
     // One late evaluation is not a gap.
     let after = |ms| {
         let mut service = Service::of(2);
@@ -83,7 +83,7 @@ fn what_is_not_known_changes_nothing() {
 }
 
 #[test]
-fn a_metric_that_stays_away_is_told_once() {
+fn reports_missing_metric_once() {
     let mut service = Service::of(2);
     for episode in 0..2 {
         for in_a_row in 1..=6 {
@@ -226,7 +226,7 @@ fn only_what_the_longest_window_needs_is_kept() {
 }
 
 #[test]
-fn a_clock_that_goes_back_begins_anew() {
+fn clock_step_back_restarts() {
     let mut service = Service::of(2);
     let (_, decision) = service.minutes_until(HIGH);
     service.commit(&decision);
