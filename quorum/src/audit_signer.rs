@@ -1,5 +1,5 @@
-//! Signed audit heads (in the code: checkpoints): the leader signs the end of the audit chain and commits the signature
-//! to the log. It does so at intervals, and at once before an export or a backup. See `../0008-signed-heads.md`.
+//! Signed audit heads: the leader signs the end of the audit chain and commits the signature to the log. It does so at
+//! intervals, and at once before an export or a backup. See `../0008-signed-heads.md`.
 //!
 //! A signed head is an audit entry like any other. A new leader finds it in the state, and this module keeps no memory
 //! of its own. A change of leader therefore neither repeats nor loses a signed head.

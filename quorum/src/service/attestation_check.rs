@@ -1,4 +1,4 @@
-//! Attestations (in the code: claims) of nodes, verified before their command enters the log: the node that an
+//! Attestations of nodes, verified before their command enters the log: the node that an
 //! attestation describes must have signed it. Verification depends on certificates, the trust bundle and the current
 //! time, so `apply` cannot do it. In the log an attestation is accepted as stated, like the principal. See
 //! `../../0005-attestations.md`.

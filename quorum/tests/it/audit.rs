@@ -41,7 +41,7 @@ async fn search(client: &QuorumClient, filter: AuditFilter) -> (Vec<AuditEntry>,
     }
 }
 
-/// Returns all entries and the signed heads (in the code: checkpoints), after verifying the chain. For each signed
+/// Returns all entries and the signed heads, after verifying the chain. For each signed
 /// head: its own entry, the entry it covers, and its signer. The product's own check verifies the signer under the
 /// cluster's authority.
 async fn signed(c: &Cluster, client: &QuorumClient) -> (Vec<AuditEntry>, Vec<(u64, u64, String)>) {

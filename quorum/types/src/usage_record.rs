@@ -1,4 +1,4 @@
-//! Usage records (facts): the append-only log of resource usage for billing.
+//! Usage records: the append-only log of resource usage for billing.
 //!
 //! Usage records are rows of an append-only table of the state, so a reader can restart at any row.
 //!

@@ -1,5 +1,4 @@
-//! Signed audit heads: a member's signature that the audit chain had reached a certain entry. The code calls them
-//! checkpoints.
+//! Signed audit heads: a member's signature that the audit chain had reached a certain entry.
 
 use super::Hex;
 use crate::UnixMillis;

@@ -1,7 +1,6 @@
 //! Node claims: nodes that belong exclusively to one user until they are released.
 //!
-//! Users call this a claim (`lattice node claim`). The code calls it a tenure, since a claim in the code is a node's
-//! attestation ([`crate::claim`]). See `quorum/0007-node-claims.md`.
+//! See `quorum/0007-node-claims.md`.
 
 use crate::{AllocationId, ProjectPath, UnixMillis};
 use serde::{Deserialize, Serialize};
