@@ -252,7 +252,7 @@ impl App {
             dispatch: lease("dispatch", &holder)?,
             schedulers: Schedulers::new(core.clone(), holder),
             core,
-            gossip_cells,
+            cells,
             cancel: cancel.clone(),
             unserved: CancellationToken::new(),
             tasks: TaskTracker::new(),
