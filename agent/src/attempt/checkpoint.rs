@@ -2,7 +2,7 @@
 
 use super::durable::{write_atomically, write_durably};
 use super::{AttemptDir, RecordError};
-use lattice_agent_rpc::{CheckpointOrder, CheckpointSetup, CheckpointStatus};
+use lattice_agent_rpc::{CheckpointOrder, CheckpointStatus};
 use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::checkpoint::{CheckpointFailure, CheckpointOutcome};
 use serde::{Deserialize, Serialize};

@@ -9,9 +9,9 @@ use lattice_mesh::{CallError, ExpectedIdentity, ItemStream, Mesh, Peer, Role, Rp
 use lattice_quorum_types::NodeId;
 use std::{net::SocketAddr, time::Duration};
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 mod wire;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 pub(crate) use wire::Wire;
 
 /// Deadline for a new reading, which may have to wait for a slow driver's own timeout.
@@ -50,7 +50,7 @@ pub type LogChunks = BoxStream<'static, Result<Bytes, AgentError>>;
 #[derive(Debug, Clone)]
 pub struct Agents {
     mesh: Mesh,
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     wire: Wire,
 }
 
@@ -58,13 +58,13 @@ impl Agents {
     pub(crate) fn new(mesh: Mesh) -> Self {
         Self {
             mesh,
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(test)]
             wire: Wire::default(),
         }
     }
 
     /// Answers requests with short replies from this test double instead of the network, from now on.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) fn wire(&self) -> &Wire {
         &self.wire
     }
@@ -109,7 +109,7 @@ impl Agents {
         request: &R,
         deadline: Duration,
     ) -> Result<R::Reply, AgentError> {
-        #[cfg(any(test, feature = "testing"))]
+        #[cfg(test)]
         if let Some(answer) = self.wire.asked::<R>(node, request) {
             return answer;
         }

@@ -64,13 +64,21 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Dependencies of the core, all supplied by the caller.
 pub struct Parts {
+    /// Cluster name.
     pub cluster: String,
+    /// Name of this control.
     pub name: String,
+    /// Clock of this control.
     pub clock: Arc<dyn Clock>,
+    /// Replicated state.
     pub store: Arc<dyn Store>,
+    /// Mesh endpoint.
     pub mesh: Mesh,
+    /// Intervals and grace periods.
     pub timings: Timings,
+    /// Node history.
     pub history: History,
+    /// Recorder of the schedulers.
     pub decisions: Decisions,
 }
 
@@ -79,10 +87,14 @@ pub struct Core {
     cluster: String,
     name: String,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Replicated state.
     pub store: Arc<dyn Store>,
+    /// Calls to agents.
     pub agents: Agents,
+    /// Records and documents by digest.
     pub preimages: Preimages,
     pub(crate) timings: Timings,
+    /// Node history.
     pub history: History,
     /// Recorded inputs and decisions of the schedulers.
     pub decisions: Decisions,
@@ -127,6 +139,7 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
+    /// New core with an empty view.
     pub fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             cluster: parts.cluster,
@@ -468,6 +481,7 @@ impl Core {
         }
     }
 
+    /// Envelope of a command, stamped with the present time.
     pub fn envelope(
         &self,
         principal: Principal,

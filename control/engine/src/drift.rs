@@ -122,6 +122,7 @@ pub struct BaselineEffect {
 /// Result of one comparison of all nodes.
 #[derive(Debug, Clone, Default)]
 pub struct ComparisonResult {
+    /// Drift by baseline and cohort.
     pub report: Report,
     /// Cohort drift, without baselines.
     pub cohorts: DriftReport,

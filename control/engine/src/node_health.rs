@@ -97,7 +97,7 @@ impl Agents {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 impl NodeHealth {
     fn none() -> Self {
         let report = Report {

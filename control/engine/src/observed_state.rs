@@ -137,7 +137,9 @@ pub(crate) fn named(core: &Core, found: BTreeMap<NodeId, BmcFaults>) -> usize {
 /// Result of pinging a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingOutcome {
+    /// Liveness after the ping.
     pub liveness: Liveness,
+    /// Reason why the node is not alive.
     pub reason: Option<String>,
     /// Boot id in the node's last reply, and the time of that reply.
     pub boot: Option<(String, Instant)>,

@@ -155,11 +155,12 @@ impl LastPlan {
         planned.map_or_else(Weights::default, |planned| planned.plan.weights)
     }
 
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     fn shared(&self, vcluster: &VclusterName) -> Option<Arc<Planned>> {
         self.0.get(vcluster).cloned()
     }
 
+    /// Replaces the plan of a vCluster.
     pub fn set(&mut self, vcluster: VclusterName, planned: Arc<Planned>) {
         self.0.insert(vcluster, planned);
     }

@@ -181,6 +181,7 @@ const MOST_AT_A_TIME: usize = 256;
 const MOST_GB_S: f64 = 1e6;
 
 impl SchedulingConfig {
+    /// Adds each invalid value of the section to `problems`.
     pub fn check(&self, problems: &mut Problems) {
         if let Some(energy) = &self.energy_price {
             problems.within("energy_price", |problems| energy.check(problems));

@@ -48,6 +48,7 @@ const MOST_LEEWAY_S: u64 = 600;
 const REFRESH_S: std::ops::RangeInclusive<u64> = 60..=86_400;
 
 impl OidcConfig {
+    /// Adds each invalid value of the section to `problems`.
     pub fn check(&self, problems: &mut Problems) {
         if let Err(why) = check_issuer(&self.issuer) {
             problems.add("issuer", why);

@@ -30,25 +30,33 @@ pub enum ExpectedClass {
 /// One class of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassWant {
+    /// Policy applied on drift.
     pub policy: Policy,
+    /// Effect of drift on sensitive allocations.
     pub sensitive: Sensitive,
+    /// Expected values.
     pub want: ExpectedClass,
 }
 
 /// Source that the baseline is copied from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Model {
+    /// A node, by name.
     Node(String),
+    /// A conformance group, by fingerprint.
     Group(String),
 }
 
 /// A valid request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedBaseline {
+    /// Source that the expected values are copied from.
     pub model: Option<Model>,
+    /// Rules by class.
     pub classes: BTreeMap<Class, ClassWant>,
     /// Policy of classes that the request does not list.
     pub policy: Policy,
+    /// Effect of drift on sensitive allocations.
     pub sensitive: Sensitive,
 }
 

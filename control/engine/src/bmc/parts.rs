@@ -90,6 +90,7 @@ impl Parts {
     }
 
     /// A reason that drains, seen by the last reading.
+    #[cfg(test)]
     pub(crate) fn critical() -> health::Reason {
         health::Reason {
             code: "bmc.system_critical".to_owned(),

@@ -115,6 +115,7 @@ impl Readings {
         all.insert(node, Arc::new(PowerSeen { power, read_at }));
     }
 
+    /// Stores what a BMC reported of a node, and wakes those that wait for changes.
     pub fn put_parts(&self, node: NodeId, parts: Parts) {
         let is_news = {
             let mut all = self.parts.lock();

@@ -177,13 +177,13 @@ impl HistoryStore {
     }
 
     /// Simulates a failing database by deleting the table of entries.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) fn lose_entries(&self) -> Result<(), HistoryError> {
         self.write(|txn| Ok(txn.delete_table(ENTRIES).map(|_| ())?))
     }
 
     /// Number of entries of all nodes.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) fn len(&self) -> Result<u64, HistoryError> {
         use redb::ReadableTableMetadata as _;
         self.read(|txn| Ok(txn.open_table(TIMES)?.len()?))

@@ -62,7 +62,9 @@ impl From<Entry> for FromBmc {
 /// An entry of any node of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterEntry {
+    /// Node name.
     pub node: String,
+    /// Entry of the node's history.
     pub told: HistoryEntry,
 }
 

@@ -41,6 +41,7 @@ pub enum HistoryItem {
 }
 
 impl HistoryItem {
+    /// Position in the order of the history.
     pub fn place(&self) -> HistoryPosition {
         let (when, number) = match self {
             Self::Change(told) => (told.when, told.number),

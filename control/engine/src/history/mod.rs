@@ -168,7 +168,7 @@ impl History {
     }
 
     /// The changes of a node, newest first.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn of_node(
         &self,
         node: String,
@@ -233,14 +233,14 @@ impl History {
     }
 
     /// See [`HistoryStore::lose_entries`].
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn lose_entries(&self) -> Result<(), HistoryError> {
         self.off(HistoryStore::lose_entries).await
     }
 
     /// Time since which a key of a node is unchanged, in Unix milliseconds, and whether that is only a lower bound of
     /// its age. `None` where the class is unknown.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn since(
         &self,
         node: String,

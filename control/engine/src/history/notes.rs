@@ -15,6 +15,7 @@ pub type ComparisonProgress = (BTreeMap<String, Vec<u8>>, Option<u64>);
 /// Observations of one node at one time.
 #[derive(Debug, Clone, Default)]
 pub struct TimedObservations {
+    /// Node name.
     pub node: String,
     /// Observations, each with its time in Unix milliseconds.
     pub happened: Vec<(u64, NodeObservation)>,

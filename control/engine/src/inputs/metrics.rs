@@ -100,7 +100,7 @@ impl Metrics {
     }
 
     /// A client without a token.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) fn at(base: &str) -> Self {
         #![expect(clippy::unwrap_used, reason = "tests")]
         let client = super::fetch::client(super::fetch::Trust::Nobody).unwrap();

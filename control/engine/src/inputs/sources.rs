@@ -54,6 +54,7 @@ impl From<ClientError> for SourceError {
 /// All configured sources, ready for requests.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
+    /// Sources that are requested at intervals.
     pub asked: Vec<SourceRequest>,
     /// Client of Prometheus, used by the services that scale by a metric.
     pub metrics: Option<Metrics>,

@@ -87,6 +87,7 @@ pub enum ReconcileError {
 }
 
 impl AccountingConnection {
+    /// Connection with these settings, not used yet.
     pub fn new(settings: AccountingSettings, http: reqwest::Client) -> Self {
         let secrets = Secrets {
             http: http.clone(),
@@ -103,6 +104,7 @@ impl AccountingConnection {
         }
     }
 
+    /// Settings of the connection.
     pub fn settings(&self) -> &AccountingSettings {
         &self.settings
     }
@@ -192,6 +194,7 @@ pub struct AccountingReconciler {
 }
 
 impl AccountingReconciler {
+    /// New [`AccountingReconciler`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>, connection: Arc<AccountingConnection>) -> Self {
         Self::since(Instant::now(), core, connection)
     }

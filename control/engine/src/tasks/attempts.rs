@@ -150,6 +150,7 @@ impl Reconciler for Attempts {
 }
 
 impl Attempts {
+    /// New [`Attempts`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
@@ -220,7 +221,7 @@ impl Attempts {
     }
 
     /// Runs one complete round.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn round(&mut self, fence: &Fence) -> AttemptsReport {
         self.reconcile(fence);
         let mut sum = AttemptsReport::default();

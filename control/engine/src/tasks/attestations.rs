@@ -54,6 +54,7 @@ pub struct Attestations {
 }
 
 impl Attestations {
+    /// New [`Attestations`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,
@@ -203,7 +204,7 @@ impl Attestations {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 impl Attestations {
     /// Stores an attestation as if it had just been received and its signature verified.
     pub(crate) fn has(

@@ -22,6 +22,7 @@ pub struct NameFaults {
 }
 
 impl NameFaults {
+    /// New [`NameFaults`]; it does nothing until it is run.
     pub const fn new(core: Arc<Core>) -> Self {
         Self { core }
     }

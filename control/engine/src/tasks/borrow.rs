@@ -99,6 +99,7 @@ impl Reconciler for Borrow {
 }
 
 impl Borrow {
+    /// New [`Borrow`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

@@ -60,6 +60,7 @@ impl MergeSource {
 }
 
 impl ClassMerge {
+    /// New [`ClassMerge`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         let done = BTreeMap::new();
         Self { core, done }

@@ -80,6 +80,7 @@ pub struct ConformanceReport {
 }
 
 impl Conformance {
+    /// New [`Conformance`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             fetches: Fetches::new(core.clone()),

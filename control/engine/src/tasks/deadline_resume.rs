@@ -62,6 +62,7 @@ impl Reconciler for DeadlineResumeTask {
 }
 
 impl DeadlineResumeTask {
+    /// New [`DeadlineResumeTask`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

@@ -175,6 +175,7 @@ impl Reconciler for Readmit {
 }
 
 impl Readmit {
+    /// New [`Readmit`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

@@ -138,6 +138,7 @@ enum ReadError {
 }
 
 impl ReadHistories {
+    /// New [`ReadHistories`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

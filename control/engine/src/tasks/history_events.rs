@@ -104,6 +104,7 @@ pub(crate) struct HistoryEventsReport {
 }
 
 impl HistoryEventsTask {
+    /// New [`HistoryEventsTask`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

@@ -70,6 +70,7 @@ pub enum LeaseReport {
 }
 
 impl Lease {
+    /// Lease by name, not held yet.
     pub fn new(name: LeaseName, holder: String) -> Arc<Self> {
         Arc::new(Self {
             name,

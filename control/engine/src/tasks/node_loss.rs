@@ -56,6 +56,7 @@ impl Reconciler for NodeLoss {
 }
 
 impl NodeLoss {
+    /// New [`NodeLoss`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>, stop_after: Duration) -> Self {
         Self {
             core,

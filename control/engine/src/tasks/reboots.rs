@@ -86,6 +86,7 @@ impl Reconciler for Reboots {
 }
 
 impl Reboots {
+    /// New [`Reboots`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

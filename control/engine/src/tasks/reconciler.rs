@@ -11,11 +11,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Pace of a reconciler.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReconcilerPace {
+pub struct ReconcilerPace {
     /// Longest time between two passes.
-    pub(crate) period: Duration,
+    pub period: Duration,
     /// Shortest time between two passes; changes within this time are handled together.
-    pub(crate) spacing: Duration,
+    pub spacing: Duration,
 }
 
 /// Compares the actual state with the desired one, and acts on the difference.

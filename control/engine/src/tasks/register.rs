@@ -114,6 +114,7 @@ impl Reconciler for Register {
 }
 
 impl Register {
+    /// New [`Register`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>, vcluster: VclusterName) -> Self {
         Self {
             core,

@@ -150,6 +150,7 @@ impl Reconciler for Schedule {
 }
 
 impl Schedule {
+    /// New [`Schedule`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>, lease: Arc<Lease>, vcluster: VclusterName) -> Self {
         Self {
             attestations: Attestations::new(core.clone()),

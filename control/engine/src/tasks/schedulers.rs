@@ -62,6 +62,7 @@ struct LeaseState {
 }
 
 impl Schedulers {
+    /// New [`Schedulers`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>, holder: String) -> Arc<Self> {
         Arc::new(Self {
             core,

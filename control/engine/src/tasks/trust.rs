@@ -95,6 +95,7 @@ pub(crate) struct TrustReport {
 }
 
 impl Trust {
+    /// New [`Trust`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

@@ -52,6 +52,7 @@ impl Reconciler for Wipes {
 }
 
 impl Wipes {
+    /// New [`Wipes`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

@@ -7,13 +7,13 @@ use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
 use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_engine::{
-    Core, DriftedNode, ReadingKind, Unknown,
+    DriftedNode, ReadingKind, Unknown,
     bmc::{Parts, RequestedReading},
     observed_state,
     tasks::{
         attestations::Attestations,
         autodrain::AutoDrain,
-        class_merge::{self, ClassMerge, SPACING, together},
+        class_merge::{ClassMerge, SPACING, together},
         conformance::Conformance,
         node_evidence::Freshness,
         readmission,
@@ -33,7 +33,6 @@ use lattice_quorum_types::{
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 use tokio::time::Instant;
 

@@ -16,7 +16,7 @@ use tokio::{sync::watch, time::sleep};
 
 /// Source of energy prices.
 #[derive(Debug, Clone)]
-pub(crate) struct Prices {
+pub struct Prices {
     pub(crate) origin: Origin,
     pub(crate) refresh: Duration,
     pub(crate) deadline: Duration,

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Source of data readiness.
 #[derive(Debug, Clone)]
-pub(crate) struct Readiness {
+pub struct Readiness {
     pub(crate) web: Web,
     pub(crate) template: String,
     pub(crate) pace: readiness::RequestPace,

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// Source of the bandwidth in use of a storage system.
 #[derive(Debug, Clone)]
-pub(crate) struct Utilisation {
+pub struct Utilisation {
     pub(crate) system: String,
     pub(crate) web: Web,
     pub(crate) url: Url,

@@ -90,6 +90,7 @@ impl Reconciler for AutoDrain {
 }
 
 impl AutoDrain {
+    /// New [`AutoDrain`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             asking: NodeQueries::new(core.clone()),

@@ -204,7 +204,7 @@ impl NodeQueries {
     }
 
     /// Ends every pause, as if its time had passed.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(super) fn forget_pauses(&mut self) {
         self.waits.clear();
     }

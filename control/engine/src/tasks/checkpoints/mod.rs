@@ -123,6 +123,7 @@ impl Reconciler for Checkpoints {
 }
 
 impl Checkpoints {
+    /// New [`Checkpoints`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             core,

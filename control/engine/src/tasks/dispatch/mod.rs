@@ -160,6 +160,7 @@ impl Reconciler for Dispatch {
 }
 
 impl Dispatch {
+    /// New [`Dispatch`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>, lease: Arc<Lease>) -> Self {
         Self {
             core,
@@ -173,7 +174,7 @@ impl Dispatch {
     }
 
     /// Runs one complete round, including calls left from the previous one.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     pub(crate) async fn round(&mut self, fence: &Fence) -> DispatchReport {
         for calls in self.progress.values_mut() {
             if let Progress::Waits { until } = &mut calls.progress {

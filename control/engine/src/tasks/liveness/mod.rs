@@ -86,6 +86,7 @@ pub struct Pings {
 }
 
 impl Pings {
+    /// New [`Pings`]; it does nothing until it is run.
     pub fn new(core: Arc<Core>) -> Self {
         Self {
             timings: core.timings,

@@ -1,12 +1,15 @@
 //! Views for the tests of reconcilers.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 mod agent;
 pub mod bmc;
 #[cfg(test)]
 mod day;
+#[cfg(test)]
 mod direct;
+#[cfg(test)]
 mod launches;
+#[cfg(test)]
 mod walltimes;
 pub mod world;
 
