@@ -9,6 +9,7 @@ use crate::{
 };
 use lattice_conformance::Class;
 use lattice_engine::{
+    accounting_connection::AccountingConnection,
     bmc::{self, BmcPlan},
     core::{Core, Parts},
     decisions::Decisions,
@@ -16,7 +17,7 @@ use lattice_engine::{
     history::History,
     inputs::Sources,
     tasks::{
-        accounting::{AccountingConnection, AccountingReconciler},
+        accounting::AccountingReconciler,
         attempts::Attempts,
         autodrain::AutoDrain,
         bmc_faults::NameFaults,

@@ -18,21 +18,26 @@
 //! bound early and non-blocking, so that a port in use is reported before any task runs. TLS offers HTTP/2 and
 //! HTTP/1.1.
 
+mod checkpoint_storage;
+mod requested_plans;
+
+pub use requested_plans::{DryRunsBusy, PlanCache};
+
 use crate::{
+    accounting_connection::AccountingConnection,
     agents::{Agents, LogChunks},
     bmc::Readings,
-    checkpoint_storage::CheckpointStorage,
+    core::checkpoint_storage::CheckpointStorage,
     cycles::Cycles,
     decisions::Decisions,
     error::{AgentError, LogError, ProposeError},
     feed::{Change, Feed, Subscription},
     history::History,
-    inputs::Metrics,
+    metrics_source::Metrics,
     movement_metrics::PreemptionCounters,
-    plans::PlanCache,
     preimages::Preimages,
+    scaling_metrics::Scaling,
     store::Store,
-    tasks::{accounting::AccountingConnection, scale::Scaling},
     timings::Timings,
     usage::UsageLedger,
     view::View,

@@ -7,10 +7,10 @@
 //! Begin with [`Core`] (reads and commands) and [`View`] (cluster state). The reconcilers are in `tasks/`, one per file.
 #![forbid(unsafe_code)]
 
+pub mod accounting_connection;
 mod agents;
 pub mod baselines;
 pub mod bmc;
-mod checkpoint_storage;
 pub mod compare;
 pub mod core;
 mod cycles;
@@ -25,6 +25,7 @@ pub mod gossip_cells;
 pub mod history;
 pub mod inputs;
 mod inventory;
+mod metrics_source;
 mod movement_metrics;
 pub mod node_health;
 pub mod observed_state;
@@ -32,24 +33,27 @@ pub mod plans;
 mod preimages;
 mod quorum;
 mod sanitize;
+mod scaling_metrics;
 pub mod scheduling_config;
 mod store;
 pub mod tasks;
 mod timings;
 pub mod usage;
 pub mod view;
+pub mod web_client;
 
 pub use agents::{LogChunks, ReadingKind};
 pub use baselines::{Baselines, ClassBaseline, ParsedBaseline};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
 pub use core::Core;
-pub use drift::{BaselineEffect, DriftReference, DriftedNode, Report, Unknown};
 pub use error::{AgentError, LogError, ProposeError};
 pub use feed::{Change, Observed, Subscription};
 pub use history::HistoryError;
 pub use inputs::Inputs;
-pub use plans::{LastPlan, NotAssigned, Planned};
 pub use scheduling_config::SchedulingConfig;
 pub use store::Store;
 pub use timings::Timings;
-pub use view::{GossipedNode, NodeEntry, View};
+pub use view::{
+    BaselineEffect, DriftReference, DriftedNode, GossipedNode, LastPlan, NodeEntry, NotAssigned,
+    Planned, Report, Unknown, View,
+};

@@ -2,9 +2,9 @@
 
 use crate::{
     core::{Core, Wakes},
-    drift::{ComparisonResult, Report},
+    drift::ComparisonResult,
     feed::{Change, Observed},
-    view::{BmcFaults, GossipedNode, MergedMark, NodeEntry, View},
+    view::{BmcFaults, GossipedNode, MergedMark, NodeEntry, Report, View},
 };
 use lattice_conformance::{Class, Digest, NodeDocument};
 use lattice_placement::Liveness;

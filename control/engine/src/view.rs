@@ -1,14 +1,18 @@
 //! Cluster state of this control as one immutable value: the replicated half, updated from the quorum's watch, joined
 //! with the gossip of the nodes and the results of pings.
 
+mod drift_state;
+mod last_plan;
 mod node;
 #[cfg(test)]
 mod tests;
 
+pub use drift_state::{BaselineEffect, DriftReference, DriftedNode, Report, Unknown};
+pub use last_plan::{LastPlan, NotAssigned, Planned};
 pub use node::{BmcFaults, EXECUTOR_REASONS, MergedMark, SILENT};
 pub use node::{GossipedNode, NodeEntry};
 
-use crate::{baselines::Baselines, drift::Report, plans::LastPlan};
+use crate::baselines::Baselines;
 use lattice_conformance::{DriftReport, Levels, NodeView};
 use lattice_placement::NodeFacts;
 use lattice_quorum_types::{

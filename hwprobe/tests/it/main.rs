@@ -1,5 +1,5 @@
 //! Integration tests of the hardware probe that run in this process.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod archive;
 mod bounds;

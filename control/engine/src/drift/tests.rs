@@ -5,6 +5,7 @@ use super::*;
 use crate::tasks::testing;
 use lattice_conformance::{ClassRecord, Digest, Identity, NodeDocument, Reading};
 use lattice_placement::ConformanceKey;
+use lattice_quorum_types::UnixMillis;
 use lattice_quorum_types::{
     Revision,
     baseline::{Baseline, ClassRule, CohortSelector, Constraint, Definition, Rule, Scalar},

@@ -7,13 +7,10 @@
 
 mod answer;
 mod energy;
-pub mod fetch;
-mod metrics;
 mod readiness;
 mod sources;
 mod storage;
 
-pub(crate) use metrics::{Metrics, UnknownMetricReason};
 pub use sources::SourceError;
 pub use sources::Sources;
 

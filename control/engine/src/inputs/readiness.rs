@@ -2,10 +2,8 @@
 //! pending allocation that does not state it itself. This module holds the request order, the age limit of replies, and
 //! the distinction between failures of the source and of a single allocation.
 
-use super::{
-    answer::{self, AnswerError},
-    fetch::FetchError,
-};
+use super::answer::{self, AnswerError};
+use crate::web_client::FetchError;
 use lattice_placement::Fraction;
 use lattice_quorum_types::AllocationId;
 use std::{

@@ -11,12 +11,12 @@ pub(crate) use utilisation::Utilisation;
 use super::{
     Inputs, Source, System,
     energy::{self, Series},
-    fetch::{self, ClientError, Trust, Web},
-    metrics::{self, Metrics},
 };
 use crate::{
     core::{Core, Wakes},
+    metrics_source::{self, Metrics},
     scheduling_config::{SchedulingConfig, seconds},
+    web_client::{self, ClientError, Trust, Web},
 };
 use reqwest::{Client, Url};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -80,7 +80,7 @@ impl Sources {
             return Ok(Self::default());
         }
         let has_tls = config.urls().any(|url| url.starts_with("https"));
-        let client = fetch::client(match has_tls {
+        let client = web_client::client(match has_tls {
             true => Trust::System,
             false => Trust::Nobody,
         })?;
@@ -103,7 +103,7 @@ impl Sources {
         }
         let metrics = config.prometheus.as_ref().map(|prometheus| {
             let (key, token) = ("prometheus", prometheus.token_file.as_ref());
-            let most = metrics::MOST_BYTES;
+            let most = metrics_source::MOST_BYTES;
             let web = web(&client, key, token, prometheus.deadline_s, most)?;
             let base = parsed(key, &prometheus.url)?;
             Ok::<_, SourceError>(Metrics::new(web, base))
@@ -127,7 +127,7 @@ impl Sources {
             }) = asked
             {
                 let failed = |why: String| wrong("energy_price", format!("{origin}: {why}"));
-                let read = fetch::whole(path, energy::MOST_BYTES);
+                let read = web_client::whole(path, energy::MOST_BYTES);
                 let bytes = read.map_err(|error| failed(error.to_string()))?;
                 Series::parse(&bytes).map_err(|faults| failed(faults.to_string()))?;
             }

@@ -7,11 +7,9 @@
 //! job that uses less than its granted bandwidth makes the traffic of others appear smaller by the difference. A site
 //! that can separate its clients sets `counts: others`, and nothing is subtracted.
 
-use super::{
-    answer::{self, AnswerError},
-    fetch::FetchError,
-};
+use super::answer::{self, AnswerError};
 use crate::scheduling_config::{BandwidthUnit, Counts};
+use crate::web_client::FetchError;
 
 /// Reason why a source returned no bandwidth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

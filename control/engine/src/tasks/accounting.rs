@@ -4,6 +4,7 @@
 //! is in the quorum, so that another control can take over.
 
 use crate::{
+    accounting_connection::{AccountingConnection, ReconcileRequest},
     core::Core,
     error::ProposeError,
     tasks::reconciler::{Reconciler, ReconcilerPace},
@@ -23,168 +24,22 @@ use lattice_quorum_types::{
 use lattice_waldur::{
     client::WaldurClient,
     cluster::{AccountedCluster, ClusterError, NodeHardware, UsageTotals},
-    config::AccountingSettings,
-    secret::{SecretRef, Secrets},
-    status::{Difference, SyncStatus},
     step::Unobserved,
     sync::AccountingSync,
 };
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret as _, SecretString};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
-use tokio::{
-    sync::{Notify, oneshot},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 /// Principal under which decisions of the accounting system are proposed.
 const ACCOUNTING: &str = "accounting:waldur";
-/// Age at which the cached webhook secret is read again.
-const SECRET_AGE: Duration = Duration::from_secs(60);
 /// Time after the start during which no totals are reported while the GPU count of any node is unknown. A node without
 /// a known GPU count counts as one GPU, and Waldur totals are never lowered.
 const SETTLES_AFTER: Duration = Duration::from_secs(60);
-/// Maximum number of queued reconciliation requests.
-const MOST_ASKED: usize = 8;
-
-/// Connection to the accounting system, as the API uses it. Absent where accounting is not configured.
-#[derive(Debug)]
-pub struct AccountingConnection {
-    settings: AccountingSettings,
-    http: reqwest::Client,
-    secrets: Secrets,
-    status: Mutex<Arc<Mutex<SyncStatus>>>,
-    asked: Mutex<VecDeque<ReconcileRequest>>,
-    wake: Notify,
-    hook: tokio::sync::Mutex<Option<(Instant, SecretString)>>,
-}
-
-/// A requested reconciliation.
-#[derive(Debug)]
-struct ReconcileRequest {
-    since: UnixMillis,
-    until: UnixMillis,
-    only_look: bool,
-    answer: oneshot::Sender<Result<Vec<Difference>, String>>,
-}
-
-/// Reason why a requested reconciliation failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReconcileError {
-    /// The queue of requests is full.
-    #[error("too many reconciliations are queued; try again later")]
-    Busy,
-    /// The reconciliation did not complete.
-    #[error("{reason}")]
-    Failed {
-        /// Cause of the failure.
-        reason: String,
-    },
-}
-
-impl AccountingConnection {
-    /// Connection with these settings, not used yet.
-    pub fn new(settings: AccountingSettings, http: reqwest::Client) -> Self {
-        let secrets = Secrets {
-            http: http.clone(),
-            vault: settings.vault.clone(),
-        };
-        Self {
-            settings,
-            http,
-            secrets,
-            status: Mutex::default(),
-            asked: Mutex::default(),
-            wake: Notify::new(),
-            hook: tokio::sync::Mutex::default(),
-        }
-    }
-
-    /// Settings of the connection.
-    pub fn settings(&self) -> &AccountingSettings {
-        &self.settings
-    }
-
-    /// Status of the synchronisation. On a control that does not act, the last status it had.
-    pub fn status(&self) -> SyncStatus {
-        let status = self.status.lock().clone();
-        let status = status.lock();
-        status.clone()
-    }
-
-    /// Wakes the reconciler at once after an event in the accounting system.
-    pub fn wake(&self) {
-        self.wake.notify_one();
-    }
-
-    /// Compares totals and corrects them, or only compares with `only_look`.
-    pub async fn reconcile(
-        &self,
-        since: UnixMillis,
-        until: UnixMillis,
-        only_look: bool,
-    ) -> Result<Vec<Difference>, ReconcileError> {
-        let (answer, answered) = oneshot::channel();
-        {
-            let mut asked = self.asked.lock();
-            if asked.len() >= MOST_ASKED {
-                return Err(ReconcileError::Busy);
-            }
-            asked.push_back(ReconcileRequest {
-                since,
-                until,
-                only_look,
-                answer,
-            });
-        }
-        self.wake.notify_one();
-        let gone = || "another control does the accounting now; try again".to_owned();
-        let answer = answered.await.unwrap_or_else(|_| Err(gone()));
-        answer.map_err(|reason| ReconcileError::Failed { reason })
-    }
-
-    /// Checks the secret presented by a webhook. Digests are compared, so that the duration reveals nothing about the
-    /// secret.
-    pub async fn knows_hook(&self, shown: &str) -> bool {
-        let Some(from) = &self.settings.hook_secret else {
-            return false;
-        };
-        match self.hook_secret(from).await {
-            Some(secret) => {
-                blake3::hash(shown.as_bytes()) == blake3::hash(secret.expose_secret().as_bytes())
-            }
-            None => false,
-        }
-    }
-
-    async fn hook_secret(&self, from: &SecretRef) -> Option<SecretString> {
-        let mut known = self.hook.lock().await;
-        if let Some((read_at, secret)) = &*known
-            && read_at.elapsed() < SECRET_AGE
-        {
-            return Some(secret.clone());
-        }
-        match self.secrets.read(from).await {
-            Ok(secret) => {
-                *known = Some((Instant::now(), secret.clone()));
-                Some(secret)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "hook secret unreadable");
-                None
-            }
-        }
-    }
-
-    fn take(&self) -> Option<ReconcileRequest> {
-        let mut asked = self.asked.lock();
-        asked.pop_front()
-    }
-}
 
 /// Reconciler that runs the synchronisation.
 pub struct AccountingReconciler {

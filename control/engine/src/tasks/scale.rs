@@ -11,13 +11,10 @@
 //! A reclaimed node is released at once, whatever the metric, and a replacement is sought.
 
 mod choose;
-mod operator_metrics;
 mod read;
 mod service;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use operator_metrics::Scaling;
 
 use crate::{
     core::Core,

@@ -7,14 +7,13 @@ use crate::{
     core::{Core, Wakes},
     decisions::Planned as Written,
     feed::{Change, Observed},
-    plans::Planned,
     tasks::{
         attestations::Attestations,
         lease::Lease,
         reboots,
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::View,
+    view::{Planned, View},
 };
 use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner, record::Outcome};
 use lattice_quorum_types::{
@@ -50,11 +49,9 @@ use preemption_search::{PreemptionProposal, Search};
 use promises::RejectedPromises;
 use unassigned::{Of, Unassigned, UnassignedReason, pending};
 
-/// Longest time between two plans: walltimes elapse, and estimates change with them.
-pub(crate) const PERIOD: Duration = Duration::from_secs(5);
 /// Submissions within the spacing are planned together.
 const PACE: ReconcilerPace = ReconcilerPace {
-    period: PERIOD,
+    period: crate::plans::PERIOD,
     spacing: Duration::from_millis(20),
 };
 /// How long a plan without placements stays valid while nothing but the time changes. Slightly less than the period, so

@@ -1,6 +1,6 @@
 //! Node entry of the view: record, gossip, ping results, and derived state.
 
-use crate::drift::BaselineEffect;
+use crate::view::BaselineEffect;
 use lattice_conformance::{
     Class, ClassMark, CohortKey, Digest, EarlierDigest, NodeDocument, NodeResources, NodeView,
     fingerprint,

@@ -16,7 +16,7 @@ use arc_swap::ArcSwapOption;
 use claims::{Fault, Holder, Rules};
 use jose::{Keys, Token};
 use lattice_api::problem::{Kind, Problem};
-use lattice_engine::inputs::fetch::{self, ClientError, FetchError, Trust, Web};
+use lattice_engine::web_client::{self, ClientError, FetchError, Trust, Web};
 use lattice_quorum_types::UnixMillis;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::Url;
@@ -135,7 +135,7 @@ impl Issuer {
             Some(path) => Trust::Only(authorities(path)?),
             None => Trust::System,
         };
-        let web = Web::new(fetch::client(trust)?, None, DEADLINE, MOST_BYTES);
+        let web = Web::new(web_client::client(trust)?, None, DEADLINE, MOST_BYTES);
         let wrong = |key: &'static str, reason: String| IssuerError::Key { key, reason };
         let web = web.map_err(|error| wrong("issuer", error.to_string()))?;
         let discovery = format!("{}{DISCOVERY}", config.issuer.trim_end_matches('/'));

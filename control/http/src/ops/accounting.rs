@@ -10,7 +10,7 @@ use lattice_api::{
 };
 use lattice_engine::{
     Core,
-    tasks::accounting::{AccountingConnection, ReconcileError},
+    accounting_connection::{AccountingConnection, ReconcileError},
 };
 use lattice_quorum_types::{
     UnixMillis,

@@ -10,8 +10,7 @@ use lattice_api::{
     problem::Problem,
 };
 use lattice_engine::{
-    Core, LastPlan, NodeEntry, View, explanation,
-    plans::{DryRunsBusy, Planned},
+    Core, LastPlan, NodeEntry, Planned, View, core::DryRunsBusy, explanation,
     tasks::borrow::sharers,
 };
 use lattice_placement::{Placement, Plan, RequestedReservation, check_possible_within};

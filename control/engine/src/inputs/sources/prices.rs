@@ -6,9 +6,9 @@ use crate::{
     inputs::{
         Source,
         energy::{self, Series},
-        fetch::{DiskFile, Web},
     },
     scheduling_config::{EnergyPriceConfig, seconds},
+    web_client::{DiskFile, Web},
 };
 use reqwest::{Client, Url};
 use std::{path::PathBuf, time::Duration};

@@ -5,10 +5,10 @@ use crate::{
     core::Core,
     inputs::{
         self, Source, answer,
-        fetch::Web,
         readiness::{self, AskError, Lines, ReadinessChange, ReadinessSchedule},
     },
     scheduling_config::{DataReadinessConfig, filled, seconds},
+    web_client::Web,
 };
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lattice_placement::Fraction;

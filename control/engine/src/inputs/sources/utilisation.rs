@@ -5,10 +5,10 @@ use crate::{
     core::Core,
     inputs::{
         Source, answer,
-        fetch::Web,
         storage::{self, UsedError},
     },
     scheduling_config::{BandwidthUnit, Counts, UtilisationConfig, seconds},
+    web_client::Web,
 };
 use lattice_quorum_types::Revision;
 use reqwest::{Client, Url};

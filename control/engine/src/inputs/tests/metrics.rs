@@ -1,9 +1,9 @@
 //! Metrics from a server that replies as the Prometheus API documents, and from a real Prometheus.
 
 use super::site::{DEADLINE, OFTEN, PATIENCE, ServiceBehaviour, Site, web_within};
-use crate::inputs::{
-    fetch::FetchError,
-    metrics::{MOST_BYTES, Metrics, UnknownMetricReason},
+use crate::{
+    metrics_source::{MOST_BYTES, Metrics, UnknownMetricReason},
+    web_client::FetchError,
 };
 use lattice_quorum_types::AllocationId;
 use reqwest::Url;

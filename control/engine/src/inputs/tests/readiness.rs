@@ -1,9 +1,11 @@
 //! Order of requests, and the use of replies.
 
-use crate::inputs::{
-    answer::AnswerError,
-    fetch::FetchError,
-    readiness::{AskError, Lines, ReadinessChange, ReadinessSchedule, RequestPace, read, said},
+use crate::{
+    inputs::{
+        answer::AnswerError,
+        readiness::{AskError, Lines, ReadinessChange, ReadinessSchedule, RequestPace, read, said},
+    },
+    web_client::FetchError,
 };
 use lattice_placement::Fraction;
 use lattice_quorum_types::AllocationId;

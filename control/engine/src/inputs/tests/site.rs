@@ -2,13 +2,10 @@
 
 use crate::{
     core::{Core, Parts},
-    inputs::{
-        Source,
-        fetch::{Trust, Web, client},
-        sources::SourceRequest,
-    },
+    inputs::{Source, sources::SourceRequest},
     store::Store,
     view::View,
+    web_client::{Trust, Web, client},
 };
 use axum::{
     body::{Body, Bytes},

@@ -2,11 +2,9 @@
 
 use super::site::{DEADLINE, PATIENCE, ServiceBehaviour, Site, web_within};
 use crate::{
-    inputs::{
-        fetch::{FetchError, Trust, Web, client},
-        sources::Sources,
-    },
+    inputs::sources::Sources,
     scheduling_config::SchedulingConfig,
+    web_client::{FetchError, Trust, Web, client},
 };
 use futures::future::join_all;
 use reqwest::Url;

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use lattice_fake_waldur::{Version, Waldur as FakeWaldur};
 use lattice_quorum_types::{allocation::RankExit, command::RankReport};
 use lattice_waldur::{client::http_client, journal::Bounds};
+use lattice_waldur::{config::AccountingSettings, secret::SecretRef, status::SyncStatus};
 use std::{fs, os::unix::fs::PermissionsExt as _};
 use tempfile::TempDir;
 

@@ -220,7 +220,7 @@ async fn silent_node_delays_no_other() {
     observed_state::cell(&world.core, "c0", cell);
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     let is_judged = async {
-        let is_b = |d: &drift::DriftedNode| d.node == id("b");
+        let is_b = |d: &crate::view::DriftedNode| d.node == id("b");
         while !world.core.view().judged.drifted.iter().any(is_b) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,6 +1,6 @@
 //! Metric readings of services.
 
-use crate::{core::Core, inputs::UnknownMetricReason, view::View};
+use crate::{core::Core, metrics_source::UnknownMetricReason, view::View};
 use futures::future::join_all;
 use lattice_agent_rpc::{GetUsage, Part};
 use lattice_quorum_types::{Allocation, NodeId, allocation::RankPhase, scale::Metric};

@@ -5,13 +5,13 @@ use super::*;
 use crate::{
     core::Wakes,
     exposition::Exposition,
-    inputs::Metrics,
+    metrics_source::Metrics,
     observed_state::{self, PingOutcome},
-    plans::Planned,
     tasks::testing::{
         self, id,
         world::{NODE, World},
     },
+    view::Planned,
 };
 use axum::extract::Query;
 use lattice_placement::{Layout, Liveness, Plan, PlannedReservation};

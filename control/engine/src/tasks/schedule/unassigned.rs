@@ -3,7 +3,7 @@
 //! An allocation that is rejected repeatedly would take its nodes from those behind it in every plan, and no job would
 //! run on them.
 
-use crate::{plans::NotAssigned, view::View};
+use crate::view::{NotAssigned, View};
 use lattice_placement::{Blocker, Placement, Plan};
 use lattice_quorum_types::{Allocation, AllocationId, NodeId, Refusal, Revision, hostlist};
 use std::{

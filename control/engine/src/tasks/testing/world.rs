@@ -131,6 +131,12 @@ pub struct World {
     pub fence: Fence,
 }
 
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl World {
     /// A world with a tenant and the node, which is free, alive and ready under the boot `b1`.
     pub fn new() -> Self {

@@ -1,10 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::tasks::{
-    lease::Lease,
-    schedule::{self, Schedule},
-    testing::world::World,
-};
+use crate::tasks::{lease::Lease, schedule::Schedule, testing::world::World};
 use lattice_quorum_types::{
     Allocation,
     spec::{Constraints, Requeue},
@@ -64,7 +60,7 @@ async fn dry_run_queue_is_bounded() {
         let (core, dry) = (world.core.clone(), dry.clone());
         tokio::spawn(async move { core.plan_with(&dry).await })
     };
-    let asking: Vec<_> = (0..requested_plans::DRY_RUNS).map(|_| ask()).collect();
+    let asking: Vec<_> = (0..DRY_RUNS).map(|_| ask()).collect();
     let all_wait = async {
         while asked.dry_runs.available_permits() > 0 {
             tokio::task::yield_now().await;
@@ -121,7 +117,7 @@ async fn dry_run_plan_is_as_fresh_as_scheduler() {
     };
     let first = ask().await;
     tokio::time::pause();
-    tokio::time::advance(schedule::PERIOD - std::time::Duration::from_millis(1)).await;
+    tokio::time::advance(PERIOD - std::time::Duration::from_millis(1)).await;
     assert!(Arc::ptr_eq(&first, &ask().await));
     tokio::time::advance(std::time::Duration::from_millis(1)).await;
     assert!(!Arc::ptr_eq(&first, &ask().await));

@@ -30,7 +30,7 @@ impl Scaling {
     }
 
     /// Records the result of reading a service's metric.
-    pub(super) fn shows(
+    pub(crate) fn shows(
         &self,
         vcluster: &VclusterName,
         id: AllocationId,
@@ -42,18 +42,18 @@ impl Scaling {
     }
 
     /// Drops services of a vCluster that are gone.
-    pub(super) fn retain(&self, vcluster: &VclusterName, keeps: impl Fn(AllocationId) -> bool) {
+    pub(crate) fn retain(&self, vcluster: &VclusterName, keeps: impl Fn(AllocationId) -> bool) {
         let mut told = self.told();
         told.shown
             .retain(|(of, id), _| of != vcluster || keeps(*id));
     }
 
     /// Counts a query that returned no number.
-    pub(super) fn failed(&self, vcluster: &VclusterName) {
+    pub(crate) fn failed(&self, vcluster: &VclusterName) {
         *self.told().failures.entry(vcluster.clone()).or_default() += 1;
     }
 
-    pub(super) fn alerted(&self, vcluster: &VclusterName, alert: Alert) {
+    pub(crate) fn alerted(&self, vcluster: &VclusterName, alert: Alert) {
         let word = match alert {
             Alert::MetricMissing { .. } => "metric_missing",
             Alert::BelowMin { .. } => "below_min",

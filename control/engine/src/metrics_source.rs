@@ -3,7 +3,7 @@
 //! A query must return one number. Any other result (no series, several series, no number) is reported as missing with
 //! its reason: services never scale on an unknown value.
 
-use super::fetch::{FetchError, Web};
+use crate::web_client::{FetchError, Web};
 use lattice_quorum_types::{AllocationId, text::truncated};
 use reqwest::Url;
 use serde::{Deserialize, de::IgnoredAny};
@@ -103,7 +103,7 @@ impl Metrics {
     #[cfg(test)]
     pub(crate) fn at(base: &str) -> Self {
         #![expect(clippy::unwrap_used, reason = "tests")]
-        let client = super::fetch::client(super::fetch::Trust::Nobody).unwrap();
+        let client = crate::web_client::client(crate::web_client::Trust::Nobody).unwrap();
         let deadline = std::time::Duration::from_secs(60);
         let web = Web::new(client, None, deadline, MOST_BYTES).unwrap();
         Self::new(web, Url::parse(base).unwrap())

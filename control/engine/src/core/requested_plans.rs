@@ -1,7 +1,14 @@
 //! Plans made on request, for vClusters that this control does not schedule.
 
-use super::{LastPlan, Planned, plan_of};
-use crate::{core::Core, tasks::schedule, view::View};
+#[cfg(test)]
+mod tests;
+
+use super::Core;
+use crate::{plans::PERIOD, view::View};
+use crate::{
+    plans::plan_of,
+    view::{LastPlan, Planned},
+};
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use lattice_view::HomeRule;
@@ -79,7 +86,7 @@ impl PlanCache {
         if let Some(made) = &*slot {
             // Wait times and walltimes advance without changes, so a plan is used no longer than a scheduler's period.
             let age = made.at.elapsed();
-            let is_of_this = made.version >= view.version && age < schedule::PERIOD;
+            let is_of_this = made.version >= view.version && age < PERIOD;
             let is_fresh = age < FRESH && made.planned.explanation(newest).is_some();
             if is_of_this || is_fresh {
                 return Some(made.planned.clone());

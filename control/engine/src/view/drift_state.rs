@@ -1,0 +1,114 @@
+//! Drift of nodes as the view holds it: the report of the last comparison, and the effects of baselines on a node.
+
+use super::NodeEntry;
+use crate::baselines::Baselines;
+use lattice_conformance::{Class, ClassMark, EarlierDigest, NoMajority};
+use lattice_quorum_types::{
+    NodeId, UnixMillis,
+    baseline::{Policy, Sensitive},
+    id::BaselineName,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reference that a node is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriftReference {
+    /// A baseline.
+    Baseline {
+        /// Baseline name.
+        name: BaselineName,
+        /// Baseline version.
+        version: u32,
+        /// Policy applied on drift.
+        policy: Policy,
+        /// Effect of drift on sensitive allocations.
+        sensitive: Sensitive,
+    },
+    /// The majority of its cohort.
+    Cohort {
+        /// Number of comparable nodes with a known value, including this node.
+        of: usize,
+        /// Number of nodes that have the majority's value.
+        like: usize,
+    },
+}
+
+/// A node that differs from its reference in one key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriftedNode {
+    /// Node that drifted.
+    pub node: NodeId,
+    /// Conformance class of the key.
+    pub class: Class,
+    /// Key that differs.
+    pub key: String,
+    /// Expected value.
+    pub expected: String,
+    /// Value found on the node.
+    pub found: String,
+    /// Reference of the comparison.
+    pub by: DriftReference,
+    /// Time since which the node is known to have this record of the class.
+    pub since: Option<UnixMillis>,
+}
+
+/// A class of a node that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unknown {
+    /// Node with the unknown class.
+    pub node: NodeId,
+    /// Class that is unknown.
+    pub class: Class,
+    /// Reason why the class is unknown.
+    pub why: String,
+    /// Baseline that would apply to the class, if one is selected.
+    pub baseline: Option<BaselineName>,
+}
+
+/// Complete drift report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Drift, ordered by node, class and key.
+    pub drifted: Vec<DriftedNode>,
+    /// Keys on which a cohort has no majority.
+    pub no_majority: Vec<NoMajority>,
+    /// Unknown classes, ordered by node.
+    pub unknown: Vec<Unknown>,
+    /// Nodes without a reference: no baseline applies, and the cohort is too small.
+    pub alone: Vec<String>,
+    /// Nodes that were compared with a reference.
+    pub compared: BTreeSet<NodeId>,
+    /// Nodes with an announced document or record that is not fetched yet, and nodes that were never seen.
+    pub pending: BTreeSet<NodeId>,
+    /// Nodes to which each baseline applies, in one class at least.
+    pub judged: BTreeMap<BaselineName, BTreeSet<NodeId>>,
+    /// Revision of the baselines used for this report.
+    pub number: u64,
+}
+
+/// Consequences for one node of the baselines that apply to it, and the marks they were computed from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BaselineEffect {
+    /// Reason why the node receives no sensitive allocations.
+    pub no_sensitive: Option<String>,
+    /// The node receives new allocations only if no other node fits.
+    pub deprioritised: bool,
+    /// Differences from baselines with policy drain.
+    pub drain: Option<String>,
+    /// A class under a baseline with policy drain is unknown, or such a baseline might apply.
+    pub(crate) drain_unknown: bool,
+    pub(crate) marks: BTreeMap<Class, ClassMark>,
+    pub(crate) earlier: BTreeMap<Class, EarlierDigest>,
+    pub(crate) has_cohort: bool,
+    pub(crate) number: u64,
+}
+
+impl BaselineEffect {
+    /// Whether the effect was computed from the present marks of the node and the present baselines.
+    pub(crate) fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
+        self.number == baselines.number
+            && self.marks == *entry.marks()
+            && self.earlier == *entry.earlier()
+            && self.has_cohort == entry.cohort().is_some()
+    }
+}
