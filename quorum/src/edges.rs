@@ -4,12 +4,12 @@ use crate::{Config, Settings, StartError, load_authorities};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, SystemClock};
 use std::{fmt, sync::Arc};
 
-/// External dependencies of a member; tests and the demonstration replace them.
+/// External dependencies of a member; tests and the demo replace them.
 pub struct Edges {
     /// Certificate `spiffe://<cluster>/quorum/<id>` and its key.
     pub credentials: Credentials,
-    /// Issuing key at the start; [`crate::App::hold`] replaces it by any number of keys. A member without a key issues
-    /// nothing, and requesting processes turn to another member.
+    /// CA key at the start, if any; [`crate::App::hold`] replaces it with any number of keys. A member without a key
+    /// issues no certificates, and processes request certificates from another member.
     pub authority: Option<Arc<Authority>>,
     /// Clock.
     pub clock: Arc<dyn Clock>,
@@ -22,7 +22,7 @@ impl fmt::Debug for Edges {
 }
 
 impl Edges {
-    /// Loads the files that the configuration names, and uses the host's clock.
+    /// Loads the credentials and the first CA key that the configuration names, and uses the host's clock.
     ///
     /// # Errors
     /// A file is missing or cannot be used.
@@ -43,16 +43,17 @@ impl Edges {
     }
 }
 
-/// Loads all issuing keys that the configuration names, the present authority first.
+/// Loads all CA keys in the configured folder: the folder's own key first, if any, then those of its subfolders by
+/// name. Returns an empty list if no folder is configured.
 ///
 /// # Errors
-/// One of the keys cannot be used.
+/// The folder contains no key, or one of the keys cannot be used.
 pub fn authorities(config: &Config) -> Result<Vec<Arc<Authority>>, StartError> {
     let folder = config.enrolment.authority.as_deref();
     Ok(folder.map_or_else(|| Ok(Vec::new()), load_authorities)?)
 }
 
-/// Checks that the certificate is this member's.
+/// Checks that `found`, the identity in a certificate, is the identity of the member that the settings describe.
 pub(crate) fn check_identity(settings: &Settings, found: &Identity) -> Result<(), StartError> {
     let id = settings.id.to_string();
     if found.cluster() == settings.cluster && found.role() == Role::Quorum && found.id() == id {

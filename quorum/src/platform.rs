@@ -1,5 +1,5 @@
-//! File system and blocking-task interface of a member. A simulation replaces both; all code above is the production
-//! code.
+//! Interfaces of a member to the file system and to blocking tasks. A simulation replaces both, and runs the production
+//! code of everything else.
 
 use lattice_host::durable::NewFile;
 use lattice_quorum_state::{Bounds, State};
@@ -75,11 +75,11 @@ impl Files for HostFiles {
 /// Executor of blocking tasks.
 #[derive(Clone, Default)]
 pub enum Workers {
-    /// Blocking threads of the runtime.
+    /// Threads outside the async tasks: tokio's blocking pool, and one thread for the log writer.
     #[default]
     Threads,
-    /// The runtime itself, after the pause that the function returns for each task. For simulations: simulated time and
-    /// a single thread.
+    /// The async task itself, after a sleep; the function returns the length of the sleep for each piece of work. For
+    /// simulations, which have a single thread and simulated time.
     Inline(Arc<dyn Fn() -> Duration + Send + Sync>),
 }
 
@@ -96,7 +96,7 @@ impl Workers {
     /// Runs `work` and waits for its result.
     ///
     /// # Errors
-    /// The task panicked, or the runtime ends.
+    /// With [`Workers::Threads`]: the task panicked, or the runtime is shutting down.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -113,7 +113,7 @@ impl Workers {
     }
 }
 
-/// Observes what a member's state machine does, as it happens. For checks.
+/// Observer of a member's state machine, called at each change. For tests and simulations.
 pub trait Observer: Send + Sync + 'static {
     /// A committed command was applied or refused at log position `index`.
     fn applied(
@@ -134,17 +134,17 @@ pub struct Platform {
     pub files: Arc<dyn Files>,
     /// Executor of blocking tasks.
     pub workers: Workers,
-    /// Position of this member within its election window, milliseconds; `None` is random.
+    /// Offset of the election timeout from the start of this member's election window, milliseconds; `None`: random.
     pub election_offset_ms: Option<u64>,
     /// Observer of the state machine, if any.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Segment size of a new cluster: equal on all members.
+    /// Size bounds of segments in a new cluster; must be equal on all members.
     pub segment_bounds: Bounds,
 }
 
 impl fmt::Debug for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ground({:?}, {:?})", self.files, self.workers)
+        write!(f, "Platform({:?}, {:?})", self.files, self.workers)
     }
 }
 

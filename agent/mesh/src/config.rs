@@ -3,17 +3,18 @@
 use crate::{Clock, RateLimit, SystemClock, Wire};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Limits and deadlines of a mesh endpoint. The daemons use `MeshConfig::default()`.
+/// Limits and deadlines of a mesh endpoint. Each daemon starts from `MeshConfig::default()` and replaces a few values.
 #[derive(Clone)]
 pub struct MeshConfig {
     /// Longest request body accepted or sent, bytes.
     pub max_request_bytes: usize,
     /// Longest reply or stream item accepted or sent, bytes.
     pub max_reply_bytes: usize,
-    /// Longest reply or stream item accepted from an agent, bytes, where `max_reply_bytes` is higher. There are
+    /// Longest reply or stream item accepted from an agent, bytes; no effect above `max_reply_bytes`. There are
     /// thousands of agents, and a compromised agent must not fill the memory of this process.
     pub max_agent_reply_bytes: usize,
-    /// Longest duration of a call's handler. On timeout the mesh drops the handler and returns an error to the caller.
+    /// Longest time to receive a request, and longest duration of a call's handler. On timeout the mesh drops the
+    /// handler and returns an error to the caller. The handler of a stream has no time limit.
     pub request_timeout: Duration,
     /// Longest duration of a dial, including its handshake and the peer's acceptance.
     pub connect_timeout: Duration,
@@ -30,16 +31,16 @@ pub struct MeshConfig {
     pub min_backoff: Duration,
     /// Longest wait after failed dials.
     pub max_backoff: Duration,
-    /// Requests that one peer may have open at a time. Each connection reserves memory for them, so an agent, which
-    /// holds many connections and receives few requests, allows a quarter.
+    /// Requests that one peer may have open at a time. Each connection reserves memory for its requests, so an agent,
+    /// which holds many connections and receives few requests, allows a quarter.
     pub max_streams: u32,
     /// Messages that one peer may have in flight to this process at a time; an agent allows a quarter.
     pub max_message_streams: u32,
-    /// Maximum number of open connections. Above it, the endpoint refuses new incoming connections.
+    /// Maximum number of open connections. At the maximum, the endpoint refuses incoming connections.
     pub max_connections: usize,
     /// Enrolment rate per source: an IPv4 address, or a /64 of IPv6.
     pub enrol_rate: RateLimit,
-    /// Enrolment rate of all sources together. Bounds the cost of unenrolled processes.
+    /// Enrolment rate of all sources together. Bounds the load that unenrolled processes can cause.
     pub enrol_rate_total: RateLimit,
     /// Clock for the validity of certificates.
     pub clock: Arc<dyn Clock>,

@@ -1,5 +1,5 @@
-//! Trust of a process: its credentials in memory and on disk, trust bundles, join tokens, statements, and the trust in
-//! force against which peers are verified.
+//! Trust of a process: its credentials in memory and on disk, trust bundles, join tokens, signed statements, the key
+//! for stateless resets, and the trust in force against which peers are verified.
 //!
 //! Imports [`crate::pki`], the clock and the encoding of values. Contains no endpoint and no connection.
 

@@ -17,10 +17,10 @@ pub struct HealthConfig {
     pub interval_s: u64,
     /// File with the site's changes to the shipped table of checks.
     pub table: Option<PathBuf>,
-    /// Whether GPU events (NVIDIA XIDs and events of AMD's driver) are listened to. Default: true where `probe.root` is
-    /// `/`.
+    /// Whether the agent listens to driver events: NVIDIA XIDs, and events of AMD's GPU driver and of NIC drivers.
+    /// Default: true where `probe.root` is `/`.
     pub xids: Option<bool>,
-    /// Run no health check.
+    /// Whether all health checks are off.
     pub disabled: bool,
 }
 
@@ -44,7 +44,7 @@ impl Check for HealthConfig {
 }
 
 impl HealthConfig {
-    /// Reads the site's file, merged with the shipped table. `None`: use the shipped table.
+    /// Reads the site's file and merges it into the shipped table. Returns `None` if no site file is configured.
     pub(super) fn table(&self) -> Result<Option<Table>, ConfigError> {
         let Some(path) = &self.table else {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! `application/problem+json`: every error of the API, with its HTTP and gRPC status.
 //!
-//! This module alone maps refusals to statuses.
+//! This module is the only one that maps a [`Refusal`] of the quorum to a status.
 
 mod grpc;
 
@@ -21,7 +21,7 @@ pub struct FieldError {
     pub reason: String,
 }
 
-/// Returns the path of the field of a DAG's member, as errors name it.
+/// Returns the path of a field of a DAG member, in the form used in errors.
 pub fn field_of(member: &str, field: &str) -> String {
     format!("members.{member}.{field}")
 }
@@ -43,7 +43,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// Creates the violation of a level that is exceeded by the limits of its children.
+    /// Creates the violation of a level that is exceeded by the limits of its children; `None` for another fault.
     fn of_fault(fault: &LimitFault) -> Option<Self> {
         match fault {
             LimitFault::ChildrenExceed {
@@ -84,7 +84,7 @@ impl From<&Level> for Violation {
 pub enum Kind {
     /// The request cannot be read or can never be valid.
     Invalid,
-    /// The token is missing or unknown.
+    /// The token is missing or not valid.
     Unauthenticated,
     /// The caller is known but lacks permission.
     Forbidden,
@@ -104,7 +104,7 @@ pub enum Kind {
     MediaType,
     /// A required service does not answer at present; retry later.
     Unavailable,
-    /// The caller sends too many requests.
+    /// The caller sends too many requests, or too many run at the same time.
     TooMany,
     /// The requested revision is no longer kept.
     Gone,

@@ -77,7 +77,7 @@ impl AccountingConnection {
         &self.settings
     }
 
-    /// Status of the synchronisation. On a control that does not act, the last status it had.
+    /// Status of the synchronisation. Empty on a control service that does not run the synchronisation at present.
     pub fn status(&self) -> SyncStatus {
         let status = self.status.lock().clone();
         let status = status.lock();
@@ -89,7 +89,8 @@ impl AccountingConnection {
         self.wake.notify_one();
     }
 
-    /// Compares totals and corrects them, or only compares with `only_look`.
+    /// Compares the totals of all months that overlap the period with those in the accounting system, and corrects the
+    /// latter unless `only_look` is set. Waits for the reconciler.
     pub async fn reconcile(
         &self,
         since: UnixMillis,

@@ -1,5 +1,5 @@
-//! Planning of a vCluster. Planning is a function of the view, so any control can compute the plan of the scheduling
-//! control, as far as their views are equal.
+//! Plan of a vCluster, computed outside its scheduler. A plan depends only on the view and the time, so a control that
+//! does not schedule the vCluster computes the same plan as the control that does, as far as their views are equal.
 
 use crate::view::View;
 use lattice_placement::{PendingView, Plan, Planner};
@@ -8,9 +8,9 @@ use lattice_view::whole;
 use std::time::Duration;
 
 /// Computes the decisions of one scheduling cycle of a vCluster at `now`, with `extra` added to its queue. The start of
-/// `extra` is estimated although it gets no reservation. `age_ms` is the age of the view. The call takes as long as a
-/// cold cycle; call it where blocking is allowed. Allocations that a scheduler of this control has set aside are not
-/// planned here either.
+/// `extra` is estimated even if it gets no reservation. `age_ms` is the age of the view. The call builds everything
+/// from the view, without state of an earlier cycle, and blocks meanwhile. Allocations that a scheduler of this control
+/// has set aside are left out.
 pub(crate) fn plan_of(
     view: &View,
     vcluster: &VclusterName,

@@ -1,8 +1,9 @@
 //! Preimages of gossiped digests: records and documents, fetched once per distinct digest, verified and cached. Any
-//! node that publishes the digest may serve it, so ten thousand equal nodes cost one fetch per class.
+//! node that publishes the digest of a record may serve the record, so ten thousand equal nodes cost one fetch per
+//! class. A document is fetched only from its own node.
 //!
-//! Gossip is a hint: a node may publish a digest without holding its preimage, or return other bytes. [`turns`] ensures
-//! that such nodes, however many, cannot prevent a fetch. [`kept`] bounds what they can make this process store.
+//! Gossip is a hint: a node may publish a digest without holding its preimage, or return other bytes. [`fetch_queue`]
+//! ensures that such nodes, however many, cannot prevent a fetch. [`cache`] bounds the memory that such nodes can fill.
 
 mod cache;
 mod fetch_queue;
@@ -23,11 +24,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// Deadline for one node before the next node is tried.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum size of a record or document in bytes. Those of large nodes have tens of kilobytes; a longer one is not
-/// read.
+/// Maximum size of a record or document in bytes; a longer reply is not read. Records and documents of large nodes have
+/// tens of kilobytes.
 pub(crate) const MOST_PREIMAGE_BYTES: usize = 512 << 10;
 
-/// Cache of verified preimages by digest.
+/// Cache of preimages by digest.
 #[derive(Debug)]
 pub struct Preimages {
     records: PreimageCache<ClassRecord>,
@@ -38,9 +39,9 @@ pub struct Preimages {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PreimageUnavailable {
     digest: Digest,
-    /// Nodes tried by this call, each with the reason of its failure.
+    /// Nodes tried by this call, each with the reason for its failure.
     asked: Vec<(NodeId, String)>,
-    /// Number of nodes that publish the digest.
+    /// Number of nodes that can be tried: the first node, and the others that publish the digest.
     holders: usize,
 }
 
@@ -74,11 +75,12 @@ impl Preimages {
         self.records.get(digest)
     }
 
-    /// Caches a record that control composed for a node; no node holds this record.
+    /// Caches a record that is not fetched from a node: a merged record, a record in an earlier schema, or one from the
+    /// history. The record counts towards the cache limits of `node`.
     pub fn put_record(&self, node: &NodeId, digest: Digest, record: Arc<ClassRecord>) {
         let slot = self.records.slot(digest);
         let bytes = record.encode().len();
-        // An earlier caller stored the same record.
+        // Fails if the same record is already stored or is being fetched.
         let _ = slot.value.set(record);
         self.records.came(digest, &slot, node, bytes);
     }
@@ -87,7 +89,8 @@ impl Preimages {
     /// another node that publishes the digest.
     ///
     /// # Errors
-    /// Returns an error when no node tried by this call returned the record. The next call tries other nodes.
+    /// Returns an error when no node tried by this call returned the record. The next call tries `node` again, and then
+    /// the nodes not tried for the longest time.
     pub(crate) async fn fetch_record(
         &self,
         agents: &Agents,
@@ -128,8 +131,8 @@ impl Preimages {
     }
 }
 
-/// Alive nodes other than `first` with an agent that publishes this digest for any class, as mark or as earlier mark. A
-/// node that publishes a digest need not hold its preimage, so `first` must not be the only node tried.
+/// Alive nodes other than `first` that publish this digest for any class, in the current or an earlier schema. A node
+/// that publishes a digest need not hold its preimage, so `first` must not be the only node tried.
 fn others<'a>(view: &'a View, digest: Digest, first: &NodeEntry) -> Vec<&'a NodeId> {
     let says = |node: &NodeEntry| {
         node.seen.as_ref().is_some_and(|seen| {

@@ -155,6 +155,7 @@ pub struct LoanView {
     /// [`crate::movement::lend::loan_release_at`].
     pub release_after_ms: u64,
     /// Time of the recall; `None`: not recalled, so plans assume a recall now.
+    #[serde(rename = "recalled_at")]
     pub reclaimed_at: Option<UnixMillis>,
 }
 

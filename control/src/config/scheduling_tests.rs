@@ -1,3 +1,4 @@
+//! Section `scheduling` of the configuration: values, environment variables and mistakes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use crate::Config;
 use lattice_config::{ConfigErrors, PREFIX, Source, load};

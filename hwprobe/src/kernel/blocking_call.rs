@@ -1,9 +1,9 @@
 //! Kernel calls that may never return, made on a separate thread.
 //!
-//! An ioctl or a netlink request waits for the driver's locks, and no signal ends that wait. Each call therefore runs
+//! An ioctl or a netlink request may wait for a driver's locks, and no signal ends that wait. Each call therefore runs
 //! on its own thread, and the caller continues at the deadline with the values received until then. A stuck thread is
-//! counted until its call returns. While one is stuck, no further call starts, so a broken driver costs one thread
-//! however often the node is probed.
+//! counted until its call returns. While a thread is stuck, no further call of the same kind starts, so a broken driver
+//! does not cost one more thread with every probe of the node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One kind of kernel call, with the count of its stuck threads. Kernel locks belong to the machine, so each kind is a
-/// `static`, not a part of a host.
+/// One kind of kernel call, with the count of its stuck threads. All probes in the process contend for the same kernel
+/// locks, so each kind is a `static` that they share.
 #[derive(Debug)]
 pub(crate) struct CallKind {
     name: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct CallKind {
 /// Why a call did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallExpired {
-    /// The deadline passed, or an earlier call is still stuck.
+    /// The deadline passed, or an earlier call of the same kind is still stuck.
     TimedOut,
     /// No thread could be started.
     NoThread,
@@ -40,7 +40,8 @@ impl CallKind {
         }
     }
 
-    /// Runs `job` until it ends or the deadline passes. `take` receives what `job` sends, in order.
+    /// Runs `job` on a new thread and returns when `job` ends or the deadline passes; a late `job` continues in its
+    /// thread. `take` runs on the caller's thread and receives what `job` sends, in order.
     pub(crate) fn run<T: Send + 'static>(
         &'static self,
         deadline: Duration,
@@ -116,7 +117,7 @@ mod tests {
         let again = calls.run(Duration::from_secs(60), |_: &Sender<u8>| (), drop);
         assert_eq!(again, Err(CallExpired::TimedOut));
         assert!(asked_at.elapsed() < Duration::from_secs(60));
-        // After the driver returns, calls are made again.
+        // Calls start again after the stuck call returns.
         release.send(()).unwrap();
         let ends_at = Instant::now() + Duration::from_secs(60);
         while calls.stuck.load(Ordering::Acquire) > 0 {

@@ -1,4 +1,4 @@
-//! Enroller: decides on requests of processes with a join token, and issues their certificates.
+//! Enroller: decides on enrolment requests of processes that hold a join token, and issues certificates to them.
 
 use crate::{CaKeyProof, EnrolmentSession, Pin, Role};
 use futures::future::BoxFuture;
@@ -21,14 +21,14 @@ pub struct EnrolRequest {
     pub name: String,
     /// Whether the request may replace a member of that name.
     pub replace: bool,
-    /// CSR with the new public key. Issuers must take only the key from it.
+    /// CSR with the new public key. Issuers must use only the key and ignore the other contents of the CSR.
     pub csr: CertificateSigningRequestDer<'static>,
     /// Time of the request, by the endpoint's clock, in whole seconds. A certificate with
     /// `Validity::from_now(issued_at, …)` counts as issued at exactly this moment, which is the time to record.
     pub issued_at: UnixMillis,
 }
 
-/// Certificate that an enroller issues, with the trust that goes with it.
+/// Certificate that an enroller issues, with the root certificates that its owner is to trust.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Issued {
     /// Certificate chain (DER), leaf first.
@@ -96,8 +96,8 @@ pub trait Enroller: Send + Sync + 'static {
         remote: SocketAddr,
     ) -> BoxFuture<'_, Result<Issued, EnrolRefused>>;
 
-    /// Proves with [`crate::Authority::prove`] that this server holds the key of one of `pins`, if that authority is
-    /// trusted at present. Returns `None` without such a key.
+    /// Proves with [`crate::Authority::prove`] that this server holds the key of an authority that `pins` contains and
+    /// that the cluster trusts at present. Returns `None` if the server holds no such key.
     fn prove(&self, _pins: &[Pin], _session: &EnrolmentSession) -> Option<CaKeyProof> {
         None
     }

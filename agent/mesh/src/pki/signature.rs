@@ -9,7 +9,7 @@
 use rustls::crypto::CryptoProvider;
 use rustls_pki_types::alg_id;
 
-/// Longest signature, bytes: a P-256 signature has at most 72.
+/// Longest accepted signature, bytes. A P-256 signature has at most 72.
 pub(crate) const MAX_SIGNATURE_BYTES: usize = 80;
 
 /// Purpose of a signature.

@@ -1,4 +1,4 @@
-//! Netlink multicast socket of the kernel.
+//! Socket that receives netlink multicast messages of the kernel.
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Receive buffer size: a server with a thousand functions reports all of them within a second.
+/// Receive buffer size, for bursts: a server with a thousand PCI functions reports all of them within a second.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Result of a receive.
@@ -23,14 +23,14 @@ pub(super) enum MulticastReceived {
     Lost,
 }
 
-/// Netlink socket that receives groups of one protocol.
+/// Netlink socket that receives the messages of multicast groups of one protocol.
 #[derive(Debug)]
 pub(super) struct Multicast {
     socket: AsyncFd<OwnedFd>,
 }
 
 impl Multicast {
-    /// Opens a socket for the groups of the mask `groups`. Requires a runtime.
+    /// Opens a socket for the groups of the bit mask `groups`. Requires a Tokio runtime.
     pub(super) fn open(protocol: Protocol, groups: u32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let family = AddressFamily::NETLINK;
@@ -42,12 +42,13 @@ impl Multicast {
         }
         bind(&socket, &SocketAddrNetlink::new(0, groups))?;
         #[expect(unsafe_code, reason = "the runtime watches any descriptor only so")]
-        // SAFETY: an `OwnedFd` is one open descriptor, the same from here to its end, and no other code has it.
+        // SAFETY: the `OwnedFd` keeps one descriptor open and unchanged until it is dropped, and no other code uses the
+        // descriptor.
         let watched = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         Ok(Self { socket: watched? })
     }
 
-    /// Joins another group. Groups of generic netlink have dynamic numbers, beyond the 32 bits of the mask.
+    /// Joins another group. Groups of generic netlink have dynamic numbers, which may exceed the 32 bits of the mask.
     #[expect(unsafe_code, reason = "options of netlink have no wrapper")]
     pub(super) fn join(&self, group: u32) -> io::Result<()> {
         let value = (&raw const group).cast();
@@ -104,8 +105,8 @@ mod tests {
     /// `ETHTOOL_MSG_FEATURES_NTF`.
     const FEATURES: u8 = 13;
 
-    /// devlink requires a device. ethtool reports features through a group of its own in the same way, and a bridge has
-    /// features.
+    /// devlink messages require a device with a devlink driver, so this test uses a generic netlink group of ethtool.
+    /// The group reports feature changes of interfaces, and an interface that joins a bridge changes features.
     #[test]
     fn a_group_of_generic_netlink_that_was_joined_is_heard() {
         let heard = std::thread::spawn(hear_bridge_messages).join().unwrap();

@@ -1,12 +1,14 @@
 //! Session keyring of a job.
 //!
-//! A session keyring is inherited by every child, whatever its user. Keys that a service manager or an administrator's
-//! login put into the agent's keyring would be available to every job.
+//! Every child inherits its parent's session keyring, even if the child changes to another user. Without a new keyring,
+//! keys that a service manager or an administrator's login put into the agent's keyring would be available to every
+//! job.
 
 use rustix::io::Errno;
 
-/// Replaces the inherited session keyring by an empty one. For use between fork and exec, as the job's user, which then
-/// owns the keyring: one system call only.
+/// Replaces the inherited session keyring by an empty one. Succeeds without effect where keyrings are not available.
+/// Must run between fork and exec, after the change to the job's user, so that this user owns the keyring. Makes only
+/// one system call.
 pub(in crate::supervisor) fn leave_session() -> rustix::io::Result<()> {
     match join_anonymous() {
         Err(errno) if is_without_keyrings(errno) => Ok(()),
@@ -14,8 +16,8 @@ pub(in crate::supervisor) fn leave_session() -> rustix::io::Result<()> {
     }
 }
 
-/// Whether the error means that the kernel has no keyrings, or that a container's filter rejects the call, for the job
-/// too. A user can cause neither, unlike an exhausted quota.
+/// Whether the error means that the kernel has no keyrings (ENOSYS), or that a container's seccomp filter rejects the
+/// call (EPERM), as it also does for the job. A user cannot cause these errors, unlike an exhausted quota (EDQUOT).
 fn is_without_keyrings(errno: Errno) -> bool {
     matches!(errno, Errno::NOSYS | Errno::PERM)
 }

@@ -1,7 +1,7 @@
-//! Durations: `90s`, `1h30m`, `2d`, `[D-]HH:MM:SS`. A number without a unit is rejected: batch schedulers read it as
-//! minutes, most other tools as seconds.
+//! Durations: `90s`, `1h30m`, `2d`, `[D-]HH:MM:SS`, `MM:SS`, `D-HH:MM`. A number without a unit is rejected: batch
+//! schedulers read it as minutes, most other tools as seconds.
 
-/// Longest accepted duration: ten years. For more, leave the walltime out.
+/// Longest accepted duration: ten years. A job that may run longer is submitted without a walltime.
 pub const MAX_MS: u64 = 3_650 * 24 * 3_600 * 1_000;
 
 /// Text that is not a duration.
@@ -14,7 +14,7 @@ pub struct InvalidDuration {
     pub reason: &'static str,
 }
 
-/// Reads a duration and returns milliseconds. Zero is rejected: nothing can run for it.
+/// Reads a duration and returns milliseconds. Zero is rejected; a field that allows zero checks for it before the call.
 pub fn parse(text: &str) -> Result<u64, InvalidDuration> {
     let fail = |reason| InvalidDuration {
         text: text.to_owned(),
@@ -104,7 +104,8 @@ fn number(digits: &str) -> Result<u64, &'static str> {
     digits.parse().map_err(|_| "it is longer than ten years")
 }
 
-/// Formats a duration exactly, from days to milliseconds, without units that are zero: `1h30m`; `90s` becomes `1m30s`.
+/// Formats a duration exactly, in units from days to milliseconds. Units with value zero are left out: 90 s is `1m30s`.
+/// Zero is `0s`.
 pub fn format(ms: u64) -> String {
     if ms == 0 {
         return "0s".to_owned();

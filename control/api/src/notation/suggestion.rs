@@ -1,8 +1,8 @@
 //! "Did you mean": suggests the field of a request, or the setting, closest to a misspelt name. `lattice-config` has
 //! the equivalent for the files of daemons; a client does not need that crate.
 
-/// Returns the known name closest to `name`. The edit distance must be at most a third of the known name's length, and
-/// at most 4; distance 1 is always accepted.
+/// Returns the known name closest to `name` by edit distance, ignoring case and the difference between `-` and `_`. The
+/// distance must be at most a third of the known name's length, and at most 4; distance 1 is always accepted.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let bare = normal(name);
     let away = |known: &'a str| (strsim::levenshtein(&bare, &normal(known)), known);

@@ -8,7 +8,7 @@ use jiff::{
 };
 use lattice_quorum_types::UnixMillis;
 
-/// Formats a time as RFC 3339 in UTC with milliseconds. A time beyond the calendar's end is shown as a number.
+/// Formats a time as RFC 3339 in UTC with milliseconds. A time beyond the calendar's end is shown in Unix seconds.
 pub fn time(at: UnixMillis) -> String {
     i64::try_from(at.0)
         .ok()
@@ -19,7 +19,7 @@ pub fn time(at: UnixMillis) -> String {
         )
 }
 
-/// Reads the format of [`time`].
+/// Reads an RFC 3339 time with any offset, such as the output of [`time`]. `None` if invalid or before 1970.
 pub fn read_time(text: &str) -> Option<UnixMillis> {
     let at: Timestamp = text.parse().ok()?;
     u64::try_from(at.as_millisecond()).ok().map(UnixMillis)
@@ -30,7 +30,8 @@ const DAY_MS: u64 = 86_400_000;
 /// Allowed clock difference, milliseconds: a time ahead by no more than this counts as now.
 const AHEAD_MS: u64 = 60_000;
 
-/// Reads a past time: a time, a date, a time of day or the start of a day in UTC, or an age with units.
+/// Reads a past time: a date with or without a time, a time of day, `today` or `yesterday` (midnight), or an age with a
+/// unit (`90m`). A time without an offset is in UTC.
 ///
 /// # Errors
 /// What is wrong with the text, and how to write it.
@@ -56,7 +57,7 @@ fn named(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
         "yesterday" => return Ok(UnixMillis(today.saturating_sub(DAY_MS))),
         _ => {}
     }
-    // The following formats have no offset and are in UTC.
+    // A time of day, and a date without an offset, are in UTC.
     if let Some(since_midnight) = clock(text) {
         return Ok(UnixMillis(today + since_midnight));
     }
@@ -88,9 +89,8 @@ pub(crate) fn clock(text: &str) -> Option<u64> {
     u64::try_from(of_day).ok().filter(|_| is_clock)
 }
 
-/// Reads a duration with a unit and returns milliseconds: `90s`, `1h30m`. Formats of batch systems
-/// ([`duration::parse`]) are rejected, since they would be ambiguous here: `5` has no unit, and `14:30` is a time of
-/// day.
+/// Reads a duration with a unit and returns milliseconds: `90s`, `1h30m`. Unlike [`duration::parse`], rejects the
+/// formats of batch schedulers, such as `14:30`, which is a time of day here.
 ///
 /// # Errors
 /// What is wrong with the text, and how to write it.
@@ -113,9 +113,10 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Formats a duration in its largest unit, rounded: `19 d`, `5 h`, `3 min`, `40 s`.
+/// Formats a duration as a rounded number of one unit: `19 d`, `5 h`, `3 min`, `40 s`. Uses the largest unit of which
+/// the duration has at least two, or else seconds.
 pub fn rounded_duration(ms: u64) -> String {
-    // Half a minute short of two hours rounds to two hours.
+    // A duration at most half a minute short of two hours or two days counts as two, rather than as 120 min or 48 h.
     let (length, unit) = match ms.saturating_add(30_000) / 1_000 {
         s if s >= 2 * 86_400 => (86_400_000, "d"),
         s if s >= 2 * 3_600 => (3_600_000, "h"),

@@ -29,7 +29,7 @@ pub struct AuthorityView {
 }
 
 impl AuthorityView {
-    /// Creates the view, with the number of certificates that this CA is known to have issued.
+    /// Creates the view. `certificates`: see the field. The subject is empty if the certificate cannot be read.
     pub fn new(authority: &view::Authority, certificates: Option<u64>) -> Self {
         let described = x509::describe(&authority.certificate).ok();
         Self {

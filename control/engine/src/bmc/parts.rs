@@ -1,4 +1,4 @@
-//! Data of one node by its BMC: records of its classes, findings and health reasons.
+//! Data about one node, read from its BMC: class records, findings and health reasons.
 
 use crate::view::BmcFaults;
 use lattice_conformance::{Class, ClassRecord, Finding, health};
@@ -14,28 +14,29 @@ pub(super) const WRONG_SYSTEM: &str = "bmc.wrong_system";
 /// Health code: the data does not show whether the BMC belongs to the node.
 pub(super) const UNVERIFIED: &str = "bmc.unverified";
 
-/// BMC parts of a node's class records; a change counts once it is read twice.
+/// Data about a node, read from its BMC. A change of a record counts once it is read twice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
     /// Records of classes `bmc` and `bios`.
     pub records: BTreeMap<Class, ClassRecord>,
-    /// Contradictions and pending settings.
+    /// Findings of the last answered reading: contradictions, pending settings and others.
     pub findings: Vec<Finding>,
-    /// Reasons found by the table of checks, and whether the BMC is silent; worst first.
+    /// Reasons found by the table of checks, and reasons for a silent BMC or one not known to belong to the node;
+    /// worst first.
     pub reasons: Vec<health::Reason>,
     /// Time of the reading.
     pub read_at: UnixMillis,
-    /// Whether the BMC was read at all since this control started.
+    /// Whether a read of the BMC was tried since this control started, successfully or not.
     pub was_asked: bool,
-    /// Whether any check of the table may drain the node by BMC data.
+    /// Whether the table has a check on BMC data that may drain the node.
     pub may_drain: bool,
-    /// Codes of draining checks that the last answered reading could not evaluate.
+    /// Codes of draining checks that the last answered reading leaves undecided.
     pub untold: BTreeSet<String>,
 }
 
 impl Parts {
-    /// Reasons that drain by the last reading. A reason that only an earlier reading saw is left out, even if the last
-    /// reading did not clear it.
+    /// Reasons to drain the node that the last reading reported. A reason that only an earlier reading reported is left
+    /// out, even if the last reading did not clear it.
     pub(crate) fn drains_now(&self) -> impl Iterator<Item = &health::Reason> {
         let at = self.read_at.0;
         self.drains()
@@ -50,7 +51,7 @@ impl Parts {
     }
 
     /// Reasons that are not observe-only, and their effect on placement. Reasons reported earlier remain while the BMC
-    /// is silent.
+    /// is silent; silence itself has no effect on placement.
     pub(crate) fn named(&self) -> BmcFaults {
         let mut named = BmcFaults::default();
         for reason in self.reasons.iter().filter(|reason| !reason.observe_only) {
@@ -68,7 +69,7 @@ impl Parts {
         named
     }
 
-    /// Reasons that drain, by the last reading that saw them; no later reading has cleared them.
+    /// All reasons to drain the node that no reading has cleared, including those that only an earlier one reported.
     pub(crate) fn drains(&self) -> impl Iterator<Item = &health::Reason> {
         self.reasons.iter().filter(|reason| reason.drains())
     }

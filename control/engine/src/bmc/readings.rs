@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
-/// Power readings of a node by its BMC.
+/// Latest power reading of a node by its BMC.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerSeen {
     /// Result of the last reading.
@@ -19,7 +19,7 @@ pub struct PowerSeen {
     pub read_at: Option<UnixMillis>,
 }
 
-/// Whether a reading has any known value. A request that was not sent or not answered has none.
+/// Whether a reading has any known value. A reading has none if its request was not sent or not answered.
 fn is_told(power: &Power) -> bool {
     power.draw.is_known() || power.limit_state != LimitState::Unknown
 }
@@ -31,7 +31,8 @@ pub struct Readings {
     parts: Arc<Mutex<BTreeMap<NodeId, Arc<Parts>>>>,
     /// Requests for an immediate reading.
     asks: ReadingRequests,
-    /// Incremented with every change of a node's parts. Power changes constantly and wakes no reader.
+    /// Incremented with every change of a node's records, findings or faults. Power changes constantly and wakes no
+    /// receiver.
     version: watch::Sender<u64>,
 }
 
@@ -47,12 +48,12 @@ impl Default for Readings {
 }
 
 impl Readings {
-    /// A node's power; `None` if no BMC of it is configured or it was not read yet.
+    /// A node's power; `None` if the node has no configured BMC, or the BMC was not read yet.
     pub fn power(&self, node: &NodeId) -> Option<Arc<PowerSeen>> {
         self.power.lock().get(node).cloned()
     }
 
-    /// BMC parts of a node's class records.
+    /// Latest class records, findings and faults of a node from its BMC; `None` if nothing is stored yet.
     pub fn parts(&self, node: &NodeId) -> Option<Arc<Parts>> {
         self.parts.lock().get(node).cloned()
     }
@@ -63,7 +64,7 @@ impl Readings {
             .is_some_and(|parts| parts.drains_now().next().is_some())
     }
 
-    /// BMC parts of all nodes.
+    /// Latest class records, findings and faults of all nodes from their BMCs.
     pub(crate) fn all_parts(&self) -> BTreeMap<NodeId, Arc<Parts>> {
         self.parts.lock().clone()
     }
@@ -99,7 +100,7 @@ impl Readings {
         });
     }
 
-    /// Receiver that wakes when a node's parts change.
+    /// Receiver that wakes when the records, findings or faults of a node change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
@@ -115,7 +116,8 @@ impl Readings {
         all.insert(node, Arc::new(PowerSeen { power, read_at }));
     }
 
-    /// Stores what a BMC reported of a node, and wakes those that wait for changes.
+    /// Stores what a BMC reported of a node, and wakes the receivers of [`Self::changes`] if the records, findings or
+    /// faults differ.
     pub fn put_parts(&self, node: NodeId, parts: Parts) {
         let is_news = {
             let mut all = self.parts.lock();

@@ -544,7 +544,7 @@ async fn nothing_of_a_token_is_logged() {
     let log = Log::default();
     let to = log.clone();
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter("lattice_control=trace")
+        .with_env_filter("lattice_http=trace,lattice_engine=trace")
         .with_writer(move || to.clone())
         .finish();
     // With a single dispatcher, the thread of another test that logs first would decide on the interest in a call site,

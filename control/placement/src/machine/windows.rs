@@ -3,8 +3,8 @@
 //!
 //! - A job that names no reservation is kept off all windows, even if its user could use one. Reserved nodes are for
 //!   jobs that name the reservation.
-//! - A job that names one gets nodes of that reservation while it holds, and is kept off those that others have
-//!   reserved too.
+//! - A job that names a reservation gets only nodes of that reservation, and starts only within the window. The job is
+//!   kept off those of the nodes that are also reserved for others at the time.
 
 use super::index::Index;
 use crate::{bits::BitSet, explain::Blocker, walltime::NEVER};
@@ -29,7 +29,7 @@ pub(crate) struct ReservationRequester {
 pub(crate) struct ReservationChoice {
     /// The named window, if it exists and admits the requester.
     pub(crate) own: Option<usize>,
-    /// Windows of others that overlap its nodes.
+    /// Windows that share nodes with the named window and do not admit the requester.
     pub(crate) off: Arc<[usize]>,
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct ReservationWindow {
     pub(crate) from: u64,
     /// End, exclusive, Unix milliseconds; [`NEVER`] if it has none.
     pub(crate) until: u64,
-    /// Nodes known in this view.
+    /// Index positions of the reserved nodes that exist in this view.
     pub(crate) nodes: Vec<usize>,
-    /// Specification, without its nodes.
+    /// Specification, without nodes and reason.
     spec: ReservationSpec,
 }
 
@@ -52,7 +52,7 @@ impl ReservationWindow {
         let numbers = |name: &NodeId| index.find(name);
         Self {
             name: name.clone(),
-            // A window that begins at the end of time begins just before, so that it overlaps jobs without an end.
+            // Always below `NEVER`, so that even a window with the latest possible start overlaps jobs without an end.
             from: spec.from.0.min(NEVER - 1),
             until: spec.until.map_or(NEVER, |until| until.0),
             nodes: spec.nodes.iter().filter_map(numbers).collect(),
@@ -70,12 +70,12 @@ impl ReservationWindow {
         self.spec.is_for(&naming.user, &naming.project)
     }
 
-    /// Whether the window holds at a time.
+    /// Whether the window is in effect at a time.
     pub(crate) fn holds(&self, at: u64) -> bool {
         self.from <= at && at < self.until
     }
 
-    /// Reason for a job that would overlap the window if it started now.
+    /// Reason why a job cannot start now that would overlap the window. `unbounded`: the job has no walltime.
     pub(crate) fn blocker(&self, now: u64, unbounded: bool) -> Blocker {
         Blocker::KeptFor {
             name: self.name.clone(),

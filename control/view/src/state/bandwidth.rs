@@ -1,11 +1,11 @@
-//! Bandwidth of storage systems that running work was promised.
+//! Storage bandwidth that is promised to allocations that hold nodes.
 
 use lattice_placement::RunningView;
 use lattice_quorum_types::Allocation;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Bandwidth that running work was promised, MB/s of each storage system. It is updated with each allocation, so no
-/// walk over all allocations is needed.
+/// Total bandwidth that is promised to allocations that hold nodes, in MB/s, by name of the storage system. The totals
+/// are updated with each change of an allocation, so that no pass over all allocations is needed.
 pub type Promised = BTreeMap<String, u128>;
 
 /// Updates the promised bandwidth after the record `before` of an allocation is replaced by `now`.

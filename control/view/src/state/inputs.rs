@@ -1,6 +1,8 @@
-//! Site inputs: price of energy, readiness of input data, and bandwidth that others use of a storage system.
+//! Scheduling inputs from site sources: price of energy, readiness of input data, and bandwidth of a storage system
+//! used by others.
 //!
-//! A value that no source reports is `None` and weighs as unknown: it is never zero and never free.
+//! A value that no source reports is `None`, never zero. [`System::counted_mb_s`] defines the value that counts while
+//! the bandwidth used by others is unknown.
 
 use lattice_placement::Fraction;
 use lattice_quorum_types::{AllocationId, UnixMillis};
@@ -9,44 +11,44 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// The latest reports of the site's sources.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
-    /// The price in force; `None` where none is known.
+    /// The price in force; `None` if unknown.
     pub energy: Option<Price>,
-    /// The part of the input data that is ready, for pending allocations with a report.
+    /// Fraction of the input data that is ready, for each pending allocation with a report.
     pub data_ready: Arc<BTreeMap<AllocationId, Fraction>>,
     /// Pending allocations for which the latest request to the source failed.
     pub data_ready_failing: usize,
-    /// Storage systems that have a budget.
+    /// Storage systems with a configured bandwidth, by name.
     pub storage: Arc<BTreeMap<String, System>>,
-    /// How things stand with each source that the configuration names.
+    /// State of each configured source.
     pub sources: Arc<BTreeMap<Source, SourceState>>,
 }
 
 /// A price of energy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// As the source has it, in its own unit; it may be negative.
+    /// Price in the unit of the source; may be negative.
     pub price: f64,
-    /// Its place between the lowest (0) and the highest (1) of the series.
+    /// Linear position of the price between the lowest (0) and the highest (1) price of the series.
     pub normalized: Fraction,
 }
 
-/// A storage system with rationed bandwidth.
+/// Bandwidth of a storage system, total and used by others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct System {
-    /// What it can do, MB/s.
+    /// Total bandwidth, MB/s.
     pub budget_mb_s: u64,
-    /// Whether a source reports what others use of it.
+    /// Whether a source that reports the bandwidth in use is configured.
     pub has_source: bool,
-    /// What is used by others than our running work, MB/s; `None` where it is not known.
+    /// Bandwidth used by clients other than running allocations, MB/s; `None` if unknown.
     pub others_mb_s: Option<u64>,
-    /// The latest report of its source, however old, MB/s; 0 before the first one.
+    /// Latest known value of `others_mb_s`, however old; 0 before the first report.
     pub last_mb_s: u64,
 }
 
 impl System {
-    /// Bandwidth that counts as used by others, MB/s. While the source does not report, that is half of the system's
-    /// bandwidth, or the latest report where that is more. It is not nothing, so that a full system is not promised
-    /// again, and not all, so that work goes on while a source is down. Without a configured source it is 0.
+    /// Bandwidth that counts as used by others, MB/s. While the source does not report, half of the system's bandwidth
+    /// counts, or the latest report if higher. A value of 0 could grant the bandwidth of a full system again; the total
+    /// bandwidth would stop new jobs while a source is down. Without a configured source, 0 counts.
     pub fn counted_mb_s(&self) -> u64 {
         match self.others_mb_s {
             Some(mb_s) => mb_s,
@@ -55,26 +57,26 @@ impl System {
         }
     }
 
-    /// Stores the latest report of its source; `None`: the source is silent for too long.
+    /// Stores the latest report of the system's source; `None` if the latest report is too old to count.
     pub fn report(&mut self, others_mb_s: Option<u64>) {
         self.others_mb_s = others_mb_s;
         self.last_mb_s = others_mb_s.unwrap_or(self.last_mb_s);
     }
 }
 
-/// Which source.
+/// Source of a scheduling input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// Prices of energy.
     EnergyPrice,
     /// Readiness of input data.
     DataReadiness,
-    /// Utilisation of a storage system.
+    /// Utilisation of the storage system with this name.
     Storage(String),
 }
 
 impl fmt::Display for Source {
-    /// As the configuration has it below `scheduling`.
+    /// Formats the configuration key of the source, relative to `scheduling`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EnergyPrice => f.write_str("energy_price"),
@@ -84,12 +86,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// How things stand with a source.
+/// State of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceState {
-    /// When it last answered as it should.
+    /// Time of the last successful request.
     pub answered_at: Option<UnixMillis>,
-    /// Why it did not when it was last asked; `None` where it did, or was not asked yet.
+    /// Error of the latest request; `None` if the request succeeded, and before the first request.
     pub failure: Option<Arc<str>>,
 }
 
@@ -99,8 +101,8 @@ impl Inputs {
         self.sources.contains_key(&Source::DataReadiness)
     }
 
-    /// Records the result of one request to a source. Returns whether it differs in kind from the result before:
-    /// a source that failed answers again, or fails for a new reason.
+    /// Records the result of one request to a source. Returns true if the request succeeds after a failed one, or fails
+    /// with another error than the previous request.
     pub fn note(&mut self, source: &Source, at: UnixMillis, result: Result<(), &str>) -> bool {
         let state = Arc::make_mut(&mut self.sources)
             .entry(source.clone())

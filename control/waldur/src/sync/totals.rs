@@ -35,7 +35,7 @@ impl AccountingSync {
         Ok(Some(totals.through))
     }
 
-    /// Reports the final totals of an ended month. Returns whether they are known.
+    /// Reports the final totals of an ended month, once. Returns `false` while the totals are not known yet.
     async fn close(&mut self, month: Month) -> Result<bool, RoundError> {
         if self.closed.contains(&month) {
             return Ok(true);
@@ -60,7 +60,7 @@ impl AccountingSync {
     ) -> Vec<(ResourceScope, Amounts)> {
         let by_allocation = self.settings.order_per_allocation;
         let total = |((project, vcluster), used): (_, UsageByKind)| {
-            // Each allocation then has a resource of its own, so only idle usage of claimed nodes remains.
+            // With one resource per allocation, only idle usage of claimed nodes is left for the project's resource.
             let used = match by_allocation {
                 true => used.idle,
                 false => used.billed(),
@@ -77,7 +77,8 @@ impl AccountingSync {
             .collect()
     }
 
-    /// Sets the totals of one resource and month, unless Waldur has the same or higher amounts.
+    /// Sets the totals of one resource and month, unless Waldur has the same amounts. A report that would lower an
+    /// amount is set aside.
     async fn report(
         &mut self,
         scope: &ResourceScope,
@@ -133,7 +134,8 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Amounts in Waldur for a scope and month: with its present resource, and with its earlier, terminated resources.
+    /// Amounts in Waldur for a scope and month: first those of `resource`, then those of all other present and former
+    /// resources of the scope.
     pub(super) async fn has(
         &self,
         scope: &ResourceScope,
@@ -174,7 +176,8 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Waldur before version 8 books a dated report into the present month, which would be wrong in both months.
+    /// Refuses a report for an ended month before Waldur 8: older versions book a dated report into the present month,
+    /// which would be wrong in both months.
     fn check_past_booking(&self, month: Month) -> Result<(), WaldurError> {
         let version = self
             .note(|status| status.version.clone())
@@ -203,7 +206,8 @@ pub(super) enum BookingMonth {
     Ended,
 }
 
-/// Error: Waldur has more than was used, because GPUs are counted differently now or the amount was corrected manually.
+/// Error: Waldur has more than was used, for example because GPUs are counted differently now or the amount was
+/// corrected manually.
 /// An operator must decide.
 fn lower(has: Amounts, used: Amounts) -> WaldurError {
     let written = |amounts: Amounts| {

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why the agent read the node when it found a change. The cause is the occasion, not a proof: the next read finds a
-/// device that was flashed hours earlier, whatever triggered that read.
+/// What triggered the read that found a change, by the agent or, through the BMC, by control. The trigger need not have
+/// caused the change: a device that was flashed hours earlier is found by the next read, whatever triggers that read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -29,12 +29,12 @@ pub enum Cause {
     },
     /// The agent was restarted without a reboot of the host.
     AgentStart,
-    /// A periodic read, or a routine check by control.
+    /// A periodic read, or a read without any other of these causes.
     Periodic,
 }
 
 impl Cause {
-    /// Strength of the cause; if several apply, the strongest is recorded.
+    /// Precedence of the cause: if several apply, the one with the highest value is recorded.
     const fn strength(&self) -> u8 {
         match self {
             Self::First => 6,

@@ -1,5 +1,5 @@
 //! Integration tests of records, digests, comparison and the key table.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod digests;
 mod drift;

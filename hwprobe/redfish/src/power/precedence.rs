@@ -2,12 +2,12 @@
 
 use lattice_conformance::Reading;
 
-/// Keeps the more informative of two readings, and the first one if both are equal.
+/// Replaces `kept` with `other` if `other` is more informative. Of two readings of equal rank, `kept` stays.
 pub(super) fn keep_better<T>(kept: &mut Reading<T>, other: Reading<T>) {
     const fn rank<T>(reading: &Reading<T>) -> u8 {
         match reading {
             Reading::Present(_) => 0,
-            // Not fetched yet: the result is open.
+            // Not fetched yet: a later pass may still find a value.
             Reading::Disabled { .. } => 1,
             Reading::Denied { .. } | Reading::Failed { .. } | Reading::Timeout { .. } => 2,
             Reading::Unsupported => 3,

@@ -356,6 +356,7 @@ pub enum AuditAction {
         digest: Hex,
     },
     /// The leader signed the head of the audit chain. The signature covers every entry up to `of.number`.
+    #[serde(rename = "checkpoint")]
     SignedHead {
         /// Signed audit head. The signature is over its postcard encoding, for [`SignedHeadContent::CONTEXT`].
         of: SignedHeadContent,

@@ -11,7 +11,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a rank ended. The rank's supervisor writes it to disk before it reports it.
+/// How a rank ended. The rank's supervisor writes the exit that it observes to disk before the exit is reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankExit {
@@ -34,9 +34,10 @@ pub enum RankExit {
         /// Description of the error.
         reason: String,
     },
-    /// The node lost its record of the rank (crash, power loss). The rank's processes are confirmed gone.
+    /// The node lost its record of the rank (crash, power loss) and the rank's processes are confirmed gone, or the
+    /// node was released by force.
     Lost {
-        /// Evidence that the processes are gone.
+        /// Evidence that the processes are gone, or the principal and the reason of the forced release.
         evidence: String,
     },
     /// The rank was lost before it started: no process of it ever existed. Only the dispatcher, which sends the
@@ -86,8 +87,8 @@ pub enum RankPhase {
         /// How the rank ended.
         exit: RankExit,
     },
-    /// The allocation shrinks by this rank, and the rank's processes are being ended. Their exit status does not affect
-    /// the allocation. The node is released when the processes are confirmed gone.
+    /// The allocation shrinks by this rank, and the rank's processes are being ended. The exit status of this rank does
+    /// not affect the allocation. The node is released when the processes are confirmed gone.
     Leaving {
         /// Start time of the process, by the node's clock; `None` if it is not known to have started.
         running: Option<UnixMillis>,
@@ -103,11 +104,11 @@ pub enum RankPhase {
 }
 
 impl RankPhase {
-    /// Checks whether every process of the rank is gone.
+    /// Checks whether every process of the rank is gone, or counts as gone after a forced release of the node.
     pub fn is_over(&self) -> bool {
         matches!(self, RankPhase::Ended { .. } | RankPhase::Left { .. })
     }
-    /// Checks whether the rank keeps its node: a shrink has not selected it.
+    /// Checks whether the rank keeps its node until the attempt ends: the rank is neither `Leaving` nor `Left`.
     pub fn stays(&self) -> bool {
         !matches!(self, RankPhase::Leaving { .. } | RankPhase::Left { .. })
     }
@@ -161,10 +162,10 @@ pub enum StopCause {
         /// Lost node.
         node: NodeId,
     },
-    /// The allocation was suspended without a checkpoint. Its progress since the last checkpoint is lost.
+    /// The allocation was suspended without a checkpoint. Progress since the last checkpoint is lost.
     Suspended,
     /// A node cannot run any process at present, and no process of the allocation ran there. The allocation is queued
-    /// again, independent of its requeue policy.
+    /// again under every requeue policy; after several attempts, only under the policy `Always`.
     NodeFault {
         /// Faulty node.
         node: NodeId,
@@ -178,8 +179,8 @@ pub enum StopCause {
         /// Checkpoint that the allocation resumes from. `None`: there is none, and the allocation starts over if it is
         /// queued again at all.
         checkpoint: Option<u32>,
-        /// Whether the attempt ran. An attempt that did not run has lost no progress, and the allocation is queued
-        /// again in any case.
+        /// Whether the attempt ran. After an attempt that did not run, no progress is lost, and the allocation is
+        /// queued again under every requeue policy.
         has_run: bool,
     },
     /// A dependency ended in a way that does not meet its condition.
@@ -262,7 +263,8 @@ pub struct Allocation {
     pub started_at: Option<UnixMillis>,
     /// Time at which the allocation reached a terminal state.
     pub ended_at: Option<UnixMillis>,
-    /// Number of the attempt: counts assignments, from 1; 0 before the first.
+    /// Number of the current or last attempt; 0 before the first. Increases with each assignment: by 1, and by more
+    /// after a restore from a backup.
     pub attempt: u32,
     /// Ranks of the current or last attempt.
     pub ranks: Vec<Rank>,
@@ -291,7 +293,7 @@ impl Allocation {
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeId> {
         self.ranks.iter().map(|r| &r.node)
     }
-    /// Nodes of the current or last attempt, without those that a shrink has released.
+    /// Nodes of the current or last attempt, without those of ranks that have `Left`.
     pub fn kept_nodes(&self) -> impl Iterator<Item = &NodeId> {
         let kept = |rank: &&Rank| !matches!(rank.phase, RankPhase::Left { .. });
         self.ranks.iter().filter(kept).map(|rank| &rank.node)

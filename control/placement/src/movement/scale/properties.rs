@@ -1,10 +1,10 @@
-//! Properties of every service, for any metric and any outcome of its nodes and proposals.
+//! Property test of service scaling, for any metric, any loss of nodes and any outcome of proposals.
 
 use super::tests::*;
 use super::*;
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::TestCaseResult};
 
-/// Events between two calls.
+/// One step of the test: a call of [`decide`], with the events since the previous call and the outcome of the proposal.
 #[derive(Debug, Clone)]
 struct Tick {
     after_ms: u64,
@@ -18,7 +18,7 @@ struct Tick {
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Committed,
-    /// Committed, but not reported before the nodes are visible.
+    /// Committed, but never reported: only the nodes at the next call show the change.
     Unheard,
     Refused,
     LimitReached,
@@ -92,12 +92,12 @@ struct World {
     doing: AllocationState,
     nodes: Vec<HeldNode>,
     next: u32,
-    /// Metric at each due evaluation, and `None` while the service was away.
+    /// Metric at each due evaluation, and `None` at each call while the service does not run.
     read: Vec<(UnixMillis, Option<f64>)>,
     /// Time of the last change of nodes.
     changed_at: Option<UnixMillis>,
-    /// Whether the service has nodes that no call has seen and no answer has reported: a node that leaves before that
-    /// has no effect on the state.
+    /// Whether a committed change was neither reported nor seen by a call. Meanwhile no node is reclaimed, because a
+    /// node that comes and goes unseen has no effect on the state.
     unheard: bool,
 }
 
@@ -215,8 +215,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::tests::cases(1000)))]
 
-    /// Never above the maximum or below the minimum, never twice within a cooldown, never on a missing metric, and
-    /// never for a service that does not run.
+    /// A service never grows above the maximum and never shrinks below the minimum. Other than to get back to the
+    /// minimum, a service never changes twice within a cooldown, on a missing metric, or while it does not run.
     #[test]
     fn a_service_scales_as_it_may(policy in any_policy(), phases in vec(any_phase(), 1..12)) {
         let mut world = World::new(&policy);

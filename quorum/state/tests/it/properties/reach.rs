@@ -25,7 +25,7 @@ fn random_work_gets_everywhere() {
         "LendNode",
         "MakeRoom",
         "Preempt",
-        "RecallNode",
+        "ReclaimNode",
         "Requeue",
         "ReturnNode",
         "SetReservation",

@@ -22,7 +22,7 @@ struct Search<'a, 'g> {
     graph: &'g BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// Numbers of visited nodes, in the order of the visits.
     numbers: BTreeMap<&'a str, usize>,
-    /// Visited nodes whose component is not complete.
+    /// Visited nodes of incomplete components.
     open: Vec<&'a str>,
     circles: Vec<BTreeSet<&'a str>>,
 }

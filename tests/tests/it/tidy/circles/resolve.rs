@@ -20,7 +20,7 @@ pub(super) struct Resolver<'a> {
     modules: &'a Modules,
 }
 
-/// Names whose look-up is under way; imports may lead back to them.
+/// Names with a look-up under way; imports may lead back to them.
 type UnderWay = BTreeSet<(ModulePath, String, Namespace, bool)>;
 
 impl<'a> Resolver<'a> {
