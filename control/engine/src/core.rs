@@ -12,11 +12,7 @@
 //!   [`Query::Counts`].
 //! * Calls to agents have deadlines of their own; no call blocks the core.
 //!
-//! [`crate::App`] starts the server. While it binds, it calls `http::Auth::parse(&str) -> Result<Auth, impl Display>`
-//! with the text of the tokens file. When it starts, it spawns the future returned by `http::serve(core: Arc<Core>,
-//! port: http::Port, stop: CancellationToken)`; when that future ends by itself, the process exits. The listener is
-//! bound early and non-blocking, so that a port in use is reported before any task runs. TLS offers HTTP/2 and
-//! HTTP/1.1.
+//! The daemon (`control/`) starts the server of `control/http` with the core.
 
 mod checkpoint_storage;
 mod requested_plans;

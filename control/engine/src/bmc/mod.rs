@@ -1,11 +1,11 @@
 //! BMC readings: firmware, BIOS settings, power draw and limit of the nodes, read over the management network, so that
 //! no compute node holds a BMC password.
 //!
-//! - [`config`] parses the BMC file.
-//! - [`worker`] reads one BMC.
-//! - [`supervision`] runs a worker for each BMC and restarts a failed one.
-//! - [`node`] holds the published data of each node and its changes.
-//! - [`ask`] handles requests for an immediate reading.
+//! - `config` parses the BMC file.
+//! - `worker` reads one BMC.
+//! - `supervision` runs a worker for each BMC and restarts a failed one.
+//! - `node` holds the published data of each node and its changes.
+//! - `reading_requests` handles requests for an immediate reading.
 //! - [`Readings`] publishes the results to the rest of control.
 
 mod config;
