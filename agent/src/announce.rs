@@ -1,4 +1,4 @@
-//! Gossip announcements: what the node is, its health and its load.
+//! Gossip announcements: class marks, health and load of the node.
 
 use crate::executor::Executor;
 use crate::health::HealthSummary;

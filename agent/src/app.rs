@@ -69,7 +69,7 @@ struct Parts {
     prober: Prober,
     /// Source of the kernel's device events, and the channel that passes the resulting causes to the prober.
     events: Option<(DeviceEvents, mpsc::Sender<Cause>)>,
-    /// Whether health checks run, and whether GPU events are listened to.
+    /// Whether health checks run, and whether the agent listens for GPU events.
     watched: (bool, bool),
     /// Boot time of the kernel, Unix milliseconds; `None` for a captured tree.
     booted_at: Option<u64>,
@@ -302,7 +302,7 @@ impl App {
         Ok(())
     }
 
-    /// Stops everything except running jobs, which continue below their supervisors. Takes a few seconds at most.
+    /// Stops everything except running jobs, which continue under their supervisors. Takes a few seconds at most.
     pub async fn stop(self) {
         self.cancel.cancel();
         self.tasks.close();

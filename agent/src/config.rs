@@ -32,7 +32,7 @@ pub struct Config {
     /// UDP address to listen on.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// UDP address that peers use for this agent; required when `listen` is every address.
+    /// UDP address that peers use for this agent; required when `listen` is a wildcard address.
     #[serde(default)]
     pub advertise: Option<SocketAddr>,
     /// Data directory of the agent.
@@ -86,7 +86,7 @@ pub struct Join {
     /// Mesh addresses (`host:port`) of quorum members.
     #[serde(default)]
     pub quorum: Vec<String>,
-    /// Take over this node's name from a previous installation.
+    /// Whether to take over this node's name from a previous installation.
     #[serde(default)]
     pub replace: bool,
 }
@@ -131,16 +131,16 @@ pub struct ProbeConfig {
     pub disabled: Vec<String>,
     /// Optional classes to read: these are not read by default (optics).
     pub also: Vec<String>,
-    /// Additional kernel arguments that count by their presence only, without their value; `*` at the end matches any
+    /// Additional kernel arguments of which only the presence is compared, not the value; `*` at the end matches any
     /// rest.
     pub masked_arguments: Vec<String>,
-    /// Additional sysctls that count, as paths below `/proc/sys`.
+    /// Additional sysctls to compare, as paths below `/proc/sys`.
     pub sysctls: Vec<String>,
-    /// Additional kernel modules that count; `*` at the end matches any rest.
+    /// Additional kernel modules to compare; `*` at the end matches any rest.
     pub modules: Vec<String>,
-    /// Additional packages that count; `*` matches any text.
+    /// Additional packages to compare; `*` matches any text.
     pub packages: Vec<String>,
-    /// Configuration files that count by their hash; the content never leaves the node.
+    /// Configuration files to compare by their hash; the content never leaves the node.
     pub hashed_files: Vec<String>,
 }
 
@@ -358,7 +358,7 @@ pub enum ConfigError {
         /// All mistakes in the table.
         source: TableError,
     },
-    /// A value that [`Check`] rejects; `load` never returns one.
+    /// A value that [`Check`] rejects; [`lattice_config::load`] never returns one.
     #[error("{key}: {reason}")]
     Invalid {
         /// Configuration key.

@@ -1,12 +1,12 @@
 //! Data directory of the agent.
 //!
 //! - `format.json`: format version.
-//! - `lock`: keeps a second agent out.
+//! - `lock`: excludes a second agent.
 //! - `identity/`: certificate and key.
 //! - `membership.json`: what enrolment returned.
-//! - `executor/`: the attempts.
+//! - `executor/`: the attempts, and other state of the executor.
 //! - `history/`: past inventories of the node.
-//! - `health.json`: faults of the node.
+//! - `health.json`: health state of the node.
 
 use crate::attempt::{open_to_others, others_may_write, write_durably};
 use lattice_mesh::Credentials;

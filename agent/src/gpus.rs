@@ -1,6 +1,6 @@
 //! GPU selection: the best connected GPUs for a rank that requests fewer than the node has.
 //!
-//! Allocations hold whole nodes, so the selection restricts no other job. It only spares the job a worse choice.
+//! Allocations hold complete nodes, so the selection restricts no other job. It only serves the rank's own performance.
 
 use crate::attempt::{GpuChoice, GpuVendor};
 use lattice_conformance::{Class, GpuIdentity, Inventory, Outcome, Reading, Topology};

@@ -13,7 +13,7 @@ use lattice_quorum_types::{NodeId, UnixMillis};
 use rustls_pki_types::CertificateSigningRequestDer;
 use std::net::SocketAddr;
 
-/// Result of enrolment.
+/// Credentials of the agent, with the other results of enrolment.
 pub(crate) struct Member {
     pub(crate) credentials: Credentials,
     /// Gossip cell that enrolment assigned.

@@ -1,12 +1,12 @@
 //! Library of the daemon `lattice-agent`: probes, gossip and the executor of one node.
 //!
-//! The agent publishes what the node is: class digests by gossip, preimages and the inventory on request. It runs the
-//! allocations that control dispatches to the node. The agent takes no placement decision, holds no limit and never
+//! The agent publishes the state of the node: class digests by gossip, preimages and the inventory on request. It runs
+//! the allocations that control dispatches to the node. The agent makes no placement decision, holds no limit and never
 //! writes to the quorum: it reports to control.
 //!
-//! A rank runs below a *supervisor*: the running binary executed again, one per allocation attempt. A supervisor
-//! outlives its agent. All state of the agent and the supervisor about an attempt is in the attempt's folder
-//! ([`attempt`]), never only in memory. Every binary that contains agents calls [`child::run_if_child`] first.
+//! A rank runs under a *supervisor*: a further process of the same binary, one per attempt. A supervisor outlives its
+//! agent. All state of the agent and the supervisor about an attempt is in the attempt's folder ([`attempt`]), never
+//! only in memory. Every binary that contains agents calls [`child::run_if_child`] first.
 //!
 //! Start reading at [`App`]; then [`executor::Executor`] (running allocations), [`supervisor`] (one rank) and
 //! [`node::Publication`] (what the node publishes).

@@ -89,7 +89,7 @@ async fn run(settings: lattice_agent::Settings) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut app = App::bind(settings, edges).await?;
-    // A failure is ignored: the line has no required reader, and its disk may be full.
+    // A failed write is ignored: no program needs the line, and standard output may be on a full disk.
     let _ = writeln!(
         std::io::stdout(),
         "lattice-agent {} listens on udp {}",

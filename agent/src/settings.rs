@@ -18,14 +18,15 @@ use std::time::Duration;
 
 /// Default interval between two full probes.
 ///
-/// Most changes cause a read without it: a boot and an agent start are read at once, and the kernel reports events of
-/// devices and drivers. Firmware that is flashed without any of these usually takes effect at the next boot. The
-/// periodic read is a safety net. A full probe costs tens of milliseconds and starts the driver's child: hence 4 probes
-/// per day, not 288.
+/// Most changes cause an earlier read: the agent reads the node when it starts, and the kernel reports events of
+/// devices and drivers. Firmware that is flashed without any of these usually takes effect at the next boot, so the
+/// periodic read is a safety net. A full probe costs tens of milliseconds and starts a process that queries the GPU
+/// driver: hence 4 probes per day, not 288.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 /// Default delay before a difference is read a second time: long enough for a device under reset to return.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(30);
-/// Age up to which callers share one read. A read costs tens of milliseconds of a core and starts the driver's child.
+/// Age up to which callers share one read. A read costs tens of milliseconds of a core, and starts a process that
+/// queries the GPU driver.
 pub const FRESH_FOR: Duration = Duration::from_secs(2);
 /// Default of [`WorkSettings::output_cap_bytes`], per rank and stream.
 pub const OUTPUT_CAP_BYTES: u64 = 64 << 20;
@@ -35,7 +36,7 @@ const RUNTIME_DIR: &str = "/run/lattice";
 pub const CHECKPOINT_POLL: Duration = Duration::from_millis(100);
 /// Default time between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// Default time for which output stays readable after the end of a rank.
+/// Default time for which the output of a rank stays readable after control has acknowledged the end.
 pub const KEEP_OUTPUT: Duration = Duration::from_secs(24 * 3600);
 /// Default lowest uid of job accounts: system accounts are below it on common distributions.
 pub const MIN_UID: u32 = 1000;
@@ -45,7 +46,7 @@ pub const MIN_UID: u32 = 1000;
 pub struct Settings {
     /// Name of the node, equal to the name in its certificate.
     pub node: NodeId,
-    /// The UDP address to listen on; port 0 takes a free one.
+    /// UDP address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
     /// Data directory of the agent.
     pub data_dir: PathBuf,
@@ -72,7 +73,7 @@ pub struct Settings {
 pub struct JoinSettings {
     /// Join token: proof of permission; contains the pin of the CA.
     pub token: JoinToken,
-    /// Take over a node name that is enrolled already.
+    /// Whether to take over a node name that is already enrolled.
     pub replace: bool,
 }
 
@@ -113,11 +114,11 @@ pub struct WorkSettings {
     pub runtime_dir: Option<PathBuf>,
     /// Time between two reads of a job's checkpoint status.
     pub checkpoint_poll: Duration,
-    /// Most bytes kept of each output stream of a rank.
+    /// Maximum number of bytes kept of each output stream of a rank.
     pub output_cap_bytes: u64,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Time for which the output of an ended rank stays readable.
+    /// Time for which the output of a rank stays readable after control has acknowledged the end.
     pub keep_output: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! Health verdict of the node: one value from checks, probes, executor, certificate and history.
 //!
-//! The composition is a pure function of its evidence, so that the publisher only has to collect it.
+//! The verdict is a pure function of the evidence, which the publisher collects.
 
 use crate::executor::BlockReason;
 use crate::health::HealthSummary;
@@ -9,8 +9,9 @@ use lattice_conformance::Inventory;
 use lattice_conformance::health::Severity;
 use lattice_gossip::{Health, Verdict};
 
-/// Size limits in gossip, bytes: a verdict with its codes, and the longest verdict in it.
+/// Maximum size of a verdict with its codes in gossip, in bytes.
 const HEALTH_BYTES: usize = 512;
+/// Size of the longest verdict without codes, in bytes.
 const VERDICT_BYTES: usize = "degraded:".len();
 /// Code that replaces the codes that do not fit.
 const MORE: &str = "reasons.more";
@@ -20,9 +21,9 @@ const MORE: &str = "reasons.more";
 pub(crate) struct Evidence<'a> {
     /// Result of the last reading.
     pub(crate) announcement: &'a Announcement,
-    /// Hindrances of the executor.
+    /// Reasons for which the executor is blocked.
     pub(crate) hindrances: &'a [BlockReason],
-    /// Reason that the certificate is at fault, if it is.
+    /// Code of a certificate fault, if there is one.
     pub(crate) certificate: Option<&'a str>,
     /// Results of the health checks.
     pub(crate) checks: &'a HealthSummary,
@@ -47,8 +48,8 @@ pub(crate) fn health_verdict(evidence: Evidence<'_>) -> Option<Health> {
 }
 
 /// Combines the results of checks, probes and executor into one verdict: the worst one. Returns `None` for a node that
-/// was not read yet, unless a fault is known, including one that an earlier agent found. `../0011-health.md` lists the
-/// verdicts that leave the node usable.
+/// was not read yet, unless a fault is known, including one that an earlier agent process found. `agent/0011-health.md`
+/// describes the verdicts.
 fn health(
     announcement: &Announcement,
     hindrances: &[BlockReason],
@@ -68,7 +69,7 @@ fn health(
         .collect();
     let probes = checks.probe_reasons(&announcement.probes);
     let stops_work = hindrances.iter().any(|hindrance| hindrance.stops_work());
-    // A class that cannot be read may hide a fault, whatever other faults are known.
+    // A class that cannot be read may hide any fault, even if another fault is known.
     let is_read = announcement.document.is_some();
     let is_blind = probes.iter().any(|reason| Inventory::is_blind(reason));
     let is_unknown = !is_read || !announcement.incomplete.is_empty() || is_blind;
@@ -255,7 +256,7 @@ mod tests {
         let both = health(&announcement, &both, None, &HealthSummary::default()).unwrap();
         assert_eq!(both.verdict, Verdict::Faulty);
         assert_eq!(both.reasons, ["executor.off", "executor.journal"]);
-        // A hindrance that does not stop jobs does not make an unread node usable.
+        // A block reason that does not stop jobs does not make an unread node usable.
         let read = Announcement {
             document: Some(lattice_conformance::Digest([1; 32])),
             ..Announcement::default()

@@ -118,7 +118,7 @@ fn traffic(members: &[Member]) -> Traffic {
     all
 }
 
-/// Changes keys for `length`.
+/// Publishes new loads for `length`: each second, `thousandths` of all keys of the cell change.
 async fn live(
     members: &mut [Member],
     length: Duration,
@@ -209,7 +209,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         thousandths / 10.0,
         started_at.elapsed().as_secs_f64()
     );
-    // Lets the connections of the first rounds be established.
+    // Lets the members establish their connections before the measurement.
     live(&mut members, interval * 30, thousandths).await?;
     measure(&mut members, length, thousandths).await?;
 

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 /// Capacity of the inbox, messages. A member of a full cell gets about 10 per round.
 const INBOX: usize = 256;
-/// Most addresses with a remembered identity.
+/// Maximum number of addresses with a remembered identity.
 const MAX_KNOWN: usize = 4096;
 
 /// Received message with its sender's address.
@@ -27,14 +27,15 @@ pub(crate) struct InboundMessage {
     pub(crate) bytes: Bytes,
 }
 
-/// Entrance of one cell, shared by the mesh's handler and the cell's tasks. It owns neither.
+/// Receiving side of one cell: inbox, rate limits and counters. The mesh's message handler and the tasks of the cell
+/// share it.
 #[derive(Debug)]
 pub(crate) struct CellReceiver {
     pub(crate) name: CellName,
     pub(crate) counters: Counters,
     inbox: Mutex<Option<mpsc::Sender<InboundMessage>>>,
     rates: Mutex<PeerRates>,
-    /// Identity last seen at an address, by certificate.
+    /// Identity of the certificate last seen at each address.
     known: Mutex<HashMap<SocketAddr, Identity>>,
 }
 

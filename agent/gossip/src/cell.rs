@@ -110,8 +110,8 @@ impl Cell {
         self.shared.door.counters.read()
     }
 
-    /// Leaves the cell; other members then see this process as silent. Returns once all tasks have ended, after about 2
-    /// s at most. Idempotent.
+    /// Leaves the cell; other members then see this process as silent. Returns when the task of the cell has ended,
+    /// after about 2 s at most. Idempotent.
     pub async fn leave(&self) {
         self.shared.stop.cancel();
         let mut task = self.shared.task.lock().await;

@@ -60,7 +60,7 @@ impl fmt::Debug for CellName {
     }
 }
 
-/// Member that is known from the configuration, and introduces the others. Its certificate must have the role; its name
+/// Configured member through which this process finds the other members. Its certificate must have the role; its name
 /// need not be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use lattice_mesh::{Caller, Mesh, Role, Router};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Roles that take part. Quorum members do not: gossip must add no load to them.
+/// Roles that may gossip. Quorum members are excluded: gossip must add no load to them.
 const MEMBERS: &[Role] = &[Role::Agent, Role::Control];
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
@@ -62,14 +62,14 @@ impl Gossip {
         }
         let texts = text::to_texts(published)?;
         let door = Arc::new(CellReceiver::new(config.name.clone(), config.interval));
-        // Dropping the place leaves the cell if the start fails or this future is dropped.
+        // Dropping the registration leaves the cell if the start fails or this future is dropped.
         let Some(place) = self.place(door) else {
             return Err(JoinError::AlreadyJoined { cell: config.name });
         };
         run::start(place, mesh.clone(), config, addr, texts).await
     }
 
-    /// Registers a door; `None` if its cell has one already.
+    /// Registers the receiver of a cell; `None` if the cell has one already.
     pub(crate) fn place(&self, door: Arc<CellReceiver>) -> Option<CellRegistration> {
         self.cells.place(door)
     }

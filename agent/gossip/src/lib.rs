@@ -2,7 +2,7 @@
 //!
 //! Gossip is a **hint**. The sender of a message is certain (its certificate proves the identity). But a message may
 //! carry the keys of other members, so a malicious member could forge them. A caller that drains a node, admits
-//! sensitive jobs or moves power must query the node itself. This crate does not interpret class digests (marks are
+//! sensitive jobs or assigns power must query the node itself. This crate does not interpret class digests (marks are
 //! texts here) and depends on no daemon. Invariant: gossip never changes ownership.
 //!
 //! Start with [`Gossip`]: one per process, [`Gossip::route`] before the mesh serves, then [`Gossip::join`] once per

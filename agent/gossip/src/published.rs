@@ -25,8 +25,8 @@ pub struct Published {
     pub history: Option<HistoryMark>,
 }
 
-/// Verdict of a member's checks, in order of severity: the worst one of several counts. An unknown state may be worse
-/// than a fault that leaves the member usable.
+/// Verdict of a member's checks, in order of severity: the worst verdict prevails. An unknown state may be worse than a
+/// fault that leaves the member usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// All checks pass.
@@ -108,7 +108,7 @@ pub struct Boot {
 /// Position of a member's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryMark {
-    /// Id of the journal; a new journal starts its sequence again.
+    /// Id of the journal; a new journal starts a new sequence.
     pub journal: u64,
     /// Sequence number of the last entry on disk.
     pub seq: u64,

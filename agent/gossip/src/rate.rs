@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const PER_INTERVAL: u32 = 16;
 /// Messages that a peer may send at once.
 const BURST: u32 = 48;
-/// Most peers in memory. All have a certificate of the cluster.
+/// Maximum number of peers in memory. All have a certificate of the cluster.
 const MAX_PEERS: usize = 4096;
 
 /// Token bucket per peer. The caller supplies the time.
@@ -30,8 +30,8 @@ impl PeerRates {
         }
     }
 
-    /// Charges `peer` an interval's share for an undecodable message. Without it, a malicious peer could keep this
-    /// process busy with decoding and logging.
+    /// Charges `peer` the messages of one interval for an undecodable message. Without the charge, a malicious peer
+    /// could keep this process busy with decoding and logging.
     pub(crate) fn punish(&mut self, peer: &Identity) {
         self.limiter.punish(peer, PER_INTERVAL);
     }

@@ -6,14 +6,14 @@ use std::{collections::HashMap, sync::Arc};
 
 type CellReceivers = Mutex<HashMap<String, Arc<CellReceiver>>>;
 
-/// Doors of the joined cells. Clones share them.
+/// Receivers of the joined cells. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct CellRegistry {
     doors: Arc<CellReceivers>,
 }
 
 impl CellRegistry {
-    /// Registers a door; `None` if its cell has one already.
+    /// Registers the receiver of a cell; `None` if the cell has one already.
     pub(crate) fn place(&self, door: Arc<CellReceiver>) -> Option<CellRegistration> {
         let mut doors = self.doors.lock();
         if doors.contains_key(door.name.as_str()) {
@@ -24,7 +24,7 @@ impl CellRegistry {
         Some(CellRegistration { doors, door })
     }
 
-    /// Door of the cell `name`.
+    /// Receiver of the cell `name`.
     pub(crate) fn door(&self, name: &str) -> Option<Arc<CellReceiver>> {
         self.doors.lock().get(name).cloned()
     }

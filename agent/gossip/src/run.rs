@@ -38,7 +38,7 @@ const SAMPLES: usize = 64;
 const RESTART_WAIT: Duration = Duration::from_secs(60);
 /// State reads per interval: a read costs a few microseconds, and changes that arrive between two rounds show early.
 const LOOKS_PER_INTERVAL: u32 = 4;
-/// Most controls that receive a change at once.
+/// Maximum number of controls that receive a local change directly.
 const CONTROLS_TOLD: usize = 3;
 /// Longest wait for the server to end; then it is abandoned.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);

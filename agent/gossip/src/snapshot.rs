@@ -9,9 +9,9 @@ use std::{
     sync::Arc,
 };
 
-/// Most members of a snapshot: eight times a full cell. A forger could invent any number.
+/// Maximum number of members of a snapshot: eight times a full cell. A malicious member could forge any number.
 const MAX_MEMBERS: usize = 1024;
-/// Most generations read, including earlier ones that are not forgotten yet.
+/// Maximum number of generations read, including earlier ones that are not forgotten yet.
 const MAX_RUNS: usize = 4096;
 
 /// Liveness of a member in gossip. It does not show whether the member is unreachable: only a direct request does.

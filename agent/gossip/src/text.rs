@@ -1,4 +1,4 @@
-//! Gossip key schema: [`Published`] as a few short texts, and back.
+//! Gossip key schema: converts [`Published`] to a few short texts and back.
 //!
 //! | key | value |
 //! |---|---|
@@ -18,7 +18,7 @@
 use crate::{Boot, Health, HistoryMark, Load, NotPublishable, Power, Published};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Most keys of a member.
+/// Maximum number of keys of a member.
 const MAX_KEYS: usize = 32;
 /// Longest value, bytes: a mark has 70, a verdict with a dozen codes 300.
 const MAX_VALUE_BYTES: usize = 512;
@@ -26,7 +26,7 @@ const MAX_VALUE_BYTES: usize = 512;
 const MAX_TOTAL_BYTES: usize = 4096;
 /// Longest class name, bytes.
 const MAX_CLASS_BYTES: usize = 32;
-/// Most unreadable keys listed per member: a hostile member could have thousands.
+/// Maximum number of unreadable keys listed per member: a hostile member could have thousands.
 const MAX_NAMED: usize = 8;
 
 /// Published texts of this process by key, shared by its cell and the cell's server.

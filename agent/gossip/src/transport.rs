@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 /// Reference to the server's state, set once the server runs.
 pub(crate) type StateSlot = Arc<OnceLock<Weak<tokio::sync::Mutex<Chitchat>>>>;
 
-/// Transport that opens its one socket once.
+/// Transport with one socket, which chitchat opens once.
 pub(crate) struct MeshTransport(Mutex<Option<MeshSocket>>);
 
 pub(crate) struct MeshSocket {
@@ -81,8 +81,8 @@ impl MeshSocket {
         }
     }
 
-    /// Expected identity at an address: the one last seen there, else the configured role, else the one that gossip
-    /// reports. The mesh rejects any other peer, so the last is safe even if forged.
+    /// Expected identity at an address: the identity last seen there, else the role of the configured seed, else the
+    /// identity that gossip reports. The mesh rejects any other peer, so a forged report has no effect.
     async fn expected_at(&self, addr: SocketAddr) -> Option<ExpectedIdentity> {
         if let Some(identity) = self.door.known_at(addr) {
             return Some(ExpectedIdentity::exactly(identity.role(), identity.id()));

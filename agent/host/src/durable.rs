@@ -1,10 +1,10 @@
-//! Durable files: a file is replaced as a whole, also when the machine crashes.
+//! Durable files: a file is replaced atomically, even if the machine crashes.
 //!
 //! A new file is written under a temporary name in the same folder, flushed to the disk, and renamed. The folder is
 //! flushed last, because the new name is an entry of the folder. A reader finds the old content or the new one.
 //!
-//! Invariant: within one process, one thread at a time writes a path. Processes of one machine and one pid namespace may
-//! write the same path at once, since the temporary name holds the process id; the last one that commits wins.
+//! Invariant: within one process, one thread at a time writes a path. Processes of one machine and one pid namespace
+//! may write the same path at once, since the temporary name holds the process id; the last one that commits wins.
 
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},
@@ -52,7 +52,7 @@ pub struct NewFile {
 
 impl NewFile {
     /// Creates the temporary file of `path` with exactly this mode, whatever the umask of the process is. Removes
-    /// temporary files of `path` that processes left which have ended.
+    /// temporary files of `path` that ended processes have left.
     ///
     /// # Errors
     /// If `path` has no file name, or the file cannot be created.
@@ -88,7 +88,7 @@ impl NewFile {
         Ok(folder_of(path).join(name))
     }
 
-    /// The name that the file gets.
+    /// Final path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -108,8 +108,8 @@ impl NewFile {
         sync_folder_of(&path)
     }
 
-    /// Gives the file its name without waiting for the disk: readers find a whole file, a crash of the machine may
-    /// lose it.
+    /// Gives the file its name without waiting for the disk: readers find a complete file, but a crash of the machine
+    /// may lose it.
     ///
     /// # Errors
     /// If the file cannot be renamed.
@@ -117,7 +117,7 @@ impl NewFile {
         self.rename().map(drop)
     }
 
-    /// [`NewFile::commit`], which replaces no file.
+    /// Commits like [`NewFile::commit`], but never replaces an existing file.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] if `path` exists, and as [`NewFile::commit`].
@@ -131,7 +131,8 @@ impl NewFile {
             RenameFlags::NOREPLACE,
         ) {
             Ok(()) => self.is_committed = true,
-            // The file system has no such rename. A link never replaces a file either; the temporary name goes on drop.
+            // The file system does not support this rename. A hard link does not replace a file either; drop removes
+            // the temporary name.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 fs::hard_link(&self.temporary, &self.path)?;
             }

@@ -1,7 +1,7 @@
-//! Rules about the local machine that daemons and commands share.
+//! Local files and error texts: code that daemons and commands share.
 //!
 //! - [`private_file`]: a file with a secret is readable by its owner only.
-//! - [`durable`]: a file is replaced as a whole, also when the machine crashes.
+//! - [`durable`]: a file is replaced atomically, even if the machine crashes.
 //! - [`error_text`]: an error and its causes in one line.
 //!
 //! Invariant: this crate depends on no other crate of the workspace, so that each of them may use it.

@@ -13,7 +13,7 @@ use std::{
 /// Permissions of group and others.
 const OTHERS: u32 = 0o077;
 
-/// A file with a secret is open to other users of this machine.
+/// A file with a secret is accessible to other users of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("others can read {} (mode {mode:03o}); run `chmod 600 {}`", path.display(), path.display())]
 pub struct ExposedFile {
@@ -34,12 +34,12 @@ pub enum PrivateFileError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Other users can read or write the file.
+    /// Group or others have a permission on the file.
     #[error(transparent)]
     Exposed(#[from] ExposedFile),
 }
 
-/// Checks permissions of the file at `path` that were read already.
+/// Checks the permissions in `metadata`, which were read from the file at `path`.
 ///
 /// # Errors
 /// If group or others have any permission.
@@ -57,7 +57,7 @@ pub fn check(path: &Path, metadata: &Metadata) -> Result<(), ExposedFile> {
 /// Opens a private file for reading.
 ///
 /// # Errors
-/// If the file cannot be opened, or other users can read or write it.
+/// If the file cannot be opened, or group or others have any permission.
 pub fn open(path: &Path) -> Result<File, PrivateFileError> {
     let file = File::open(path).map_err(unreadable(path))?;
     check(path, &file.metadata().map_err(unreadable(path))?)?;
@@ -67,15 +67,15 @@ pub fn open(path: &Path) -> Result<File, PrivateFileError> {
 /// Reads the text of a private file.
 ///
 /// # Errors
-/// If the file cannot be read as text, or other users can read or write it.
+/// If the file cannot be read as text, or group or others have any permission.
 pub fn read(path: &Path) -> Result<SecretString, PrivateFileError> {
     read_text(path).map(SecretString::from)
 }
 
-/// Reads the one secret in a private file, such as a password or a token, without the end of its line.
+/// Reads the one secret in a private file, such as a password or a token, without trailing line ends.
 ///
 /// # Errors
-/// If the file cannot be read as text, is empty, or other users can read or write it.
+/// If the file cannot be read as text, is empty, or group or others have any permission.
 pub fn read_secret(path: &Path) -> Result<SecretString, PrivateFileError> {
     let mut text = read_text(path)?;
     text.truncate(text.trim_end_matches(['\n', '\r']).len());

@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// Peer states without a handle are dropped after this long without use.
+/// Idle time after which a peer state without a handle may be dropped.
 const PEER_IDLE: Duration = Duration::from_secs(120);
 /// Minimum time for sending the last packets of closed connections.
 const FAREWELL: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! Certificates: identities, the authority that issues certificates, their parsing and verification, and signatures
 //! outside TLS.
 //!
-//! Imports nothing else of this crate. What a process trusts is the subject of [`crate::trust`].
+//! Imports nothing else of this crate. [`crate::trust`] determines the authorities that a process trusts.
 
 pub(crate) mod atomic_file;
 pub(crate) mod authority;

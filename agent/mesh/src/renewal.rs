@@ -93,8 +93,8 @@ pub struct RenewalState {
 }
 
 impl RenewalState {
-    /// Returns the health reason of a certificate that needs the operator's attention at `now`. The certificate is past
-    /// 5/6 of its life (renewal begins at 2/3), expired, revoked or no longer trusted.
+    /// Returns the health reason of a certificate that needs the operator's attention at `now`. Such a certificate is
+    /// past 5/6 of its life (renewal begins at 2/3), expired, revoked or no longer trusted.
     pub fn health_reason(&self, now: UnixMillis) -> Option<&'static str> {
         let life = self.expires_at.since(self.issued_at);
         match self.standing {
@@ -135,7 +135,7 @@ impl Renewal {
     pub fn watch(&self) -> watch::Receiver<RenewalState> {
         self.state.clone()
     }
-    /// Requests the trust bundle now, and ends the wait for a retry of the renewal. For callers that have received news
+    /// Requests the trust bundle now, and ends the wait for a retry of the renewal. For callers that have been notified
     /// of a change.
     pub fn look_now(&self) {
         self.look.notify_one();
@@ -145,8 +145,8 @@ impl Renewal {
 /// Keeps the certificate and trust bundle of `mesh` up to date until the mesh ends.
 ///
 /// - Requests the trust bundle at once and then at regular intervals.
-/// - Requests a certificate for a new key at 2/3 of the present one's life, give or take 5 % of that life. When a
-///   bundle names another issuing authority, renewal follows within minutes.
+/// - Requests a certificate for a new key at 2/3 of the present certificate's life, give or take 5 % of that life. When
+///   a bundle names another issuing authority, renewal follows within minutes.
 /// - Puts the new certificate in force and saves it.
 ///
 /// Retries wait longer after each failure. Must run inside a tokio runtime. The renewal does not keep the mesh alive.

@@ -4,9 +4,10 @@ use bytes::Bytes;
 use lattice_quorum_types::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
-/// Requests a [`Claim`](lattice_quorum_types::claim::Claim) (attestation) with a reading of that moment. The answer is the postcard encoding of two values:
-/// the postcard bytes of the attestation, and the agent's signature of exactly these bytes for
-/// [`Claim::CONTEXT`](lattice_quorum_types::claim::Claim::CONTEXT) (`lattice-mesh`'s `Signed`).
+/// Requests an [`Attestation`](lattice_quorum_types::attestation::Attestation) with a reading of that moment. The
+/// answer is the postcard encoding of two values: the postcard bytes of the attestation, and the agent's signature of
+/// exactly these bytes (`lattice-mesh`'s `StatementSignature`) for
+/// [`Attestation::CONTEXT`](lattice_quorum_types::attestation::Attestation::CONTEXT).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetAttestation {
     /// Random nonce.

@@ -1,4 +1,4 @@
-//! Health of a node: the site's health gate and the findings of the health checks.
+//! Health of a node: the site's health gate and the results of the health checks.
 
 use bytes::Bytes;
 use lattice_quorum_types::rpc::{Role, Rpc};
@@ -21,13 +21,13 @@ pub struct GateFailed {
     pub reason: String,
 }
 
-/// Requests the findings of the node's health checks: JSON of `lattice-hwprobe`'s `health::Report` with some additional
-/// fields, bounded in size.
+/// Requests the results of the node's health checks: JSON of `lattice-conformance`'s `health::Report` with some
+/// additional fields, bounded in size.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetHealth {
     /// Whether to run the checks again instead of returning the last result.
     pub fresh: bool,
-    /// Findings to clear first, after a repair. Persisting problems are found again by the next check.
+    /// Health reasons to clear first, after a repair. The next check reports persisting problems again.
     pub clear: Option<ClearReason>,
     /// Requesting person or program. Required with `clear`.
     pub by: Option<String>,
@@ -39,10 +39,10 @@ impl Rpc for GetHealth {
     type Reply = Result<Bytes, String>;
 }
 
-/// Health findings of a node to clear.
+/// Health reasons of a node to clear.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClearReason {
-    /// Stable code of the finding.
+    /// Stable code of the health reason.
     pub code: String,
     /// Part of the node; `None`: all parts.
     pub entity: Option<String>,

@@ -26,8 +26,8 @@ pub struct HistoryPage {
     /// Identifier of the journal. If it differs from an earlier one, the node has lost its history (new or missing
     /// disk). Its numbers then start over, and the caller requests them from 0.
     pub journal: u64,
-    /// JSON array of `lattice-hwprobe`'s `history::Record`, by number: changes and other events. The entries are on the
-    /// node's disk and never change.
+    /// JSON array of `lattice-conformance`'s `history::Record`, by number: changes and other events. The entries are on
+    /// the node's disk and never change.
     pub entries: Bytes,
     /// Lowest retained number; 0 while the history is empty. Entries between `since` and this number are no longer on
     /// the node.

@@ -1,10 +1,10 @@
-//! Inventory of a node, and the records that its published digests stand for.
+//! Inventory of a node, and the preimages of its published digests.
 
 use bytes::Bytes;
 use lattice_quorum_types::rpc::{Role, Rpc};
 use serde::{Deserialize, Serialize};
 
-/// Requests the node's complete inventory (JSON of `lattice-hwprobe`'s `Inventory`).
+/// Requests the node's complete inventory (JSON of `lattice-conformance`'s `Inventory`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetInventory {
     /// Whether to probe again instead of returning the last reading.

@@ -53,8 +53,8 @@ impl AttemptDir {
         self.write(STATE, state, how)
     }
 
-    /// Status of a requested checkpoint. A checkpoint that was incomplete when the job ended stays incomplete,
-    /// whichever process recorded the end.
+    /// Status of a requested checkpoint. A checkpoint that was incomplete when the job ended has failed, whichever
+    /// process recorded the end.
     pub fn checkpoint_status(&self, of: &OrderRecord) -> Result<CheckpointStatus, RecordError> {
         // The end is read before the status: a supervisor writes the status first.
         let end = match self.exit()? {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub struct CheckpointPlan {
     /// Setup as control sent it.
     pub setup: CheckpointSetup,
-    /// Folder that the supervisor and the job share; the rank's user may pass through it and not change it. It exists
+    /// Folder that the supervisor and the job share; the rank's user may enter it, but not change it. The folder exists
     /// from before the start of the job until after its end.
     pub place: PathBuf,
     /// Time between two reads of the job's status, milliseconds.

@@ -37,7 +37,7 @@ pub(super) fn keep_reserve(folder: &Path, records: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes as [`write_durably`] does, and from the folder's reserve if the disk has no block or no inode left.
+/// Writes like [`write_durably`]; if that fails, for example without a free block or inode, uses the folder's reserve.
 pub fn write_durably_from_reserve(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Err(error) = write_durably(path, bytes) else {
         return Ok(());

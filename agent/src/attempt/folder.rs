@@ -218,8 +218,9 @@ impl AttemptDir {
         Lock::take(&path).map_err(failed(&path))
     }
 
-    /// Reserves space for the end records. With it, [`AttemptDir::write_exit`] also works on a disk that is full by
-    /// then. It does not help on a disk that takes no writes at all, nor on filesystems that never overwrite in place.
+    /// Reserves space for the end records, so that [`AttemptDir::write_exit`] also works on a disk that has become
+    /// full. The reserve does not help on a disk that accepts no writes at all, nor on filesystems that never overwrite
+    /// in place.
     pub fn keep_reserve(&self) -> Result<(), RecordError> {
         // One for `job.json`, one for `exit.json`.
         keep_reserve(&self.path, 2).map_err(failed(&self.path))

@@ -17,7 +17,7 @@
 //! | `checkpoint.json` | agent, durably, before the job receives the request | the last requested checkpoint |
 //! | `checkpoint.state.json` | supervisor; an end durably, before it is reported | status of that checkpoint |
 //! | `walltime.json` | agent, durably, before it confirms the change | walltime in force, if changed after launch |
-//! | `acknowledged` | agent | control has the result; only output is kept from then on |
+//! | `acknowledged` | agent | control has the result; the agent then removes the records that it no longer needs |
 //! | `stdout`, `stderr` | supervisor | captured output |
 //! | `supervisor.log` | supervisor | messages of the supervisor |
 //! | `prolog.log`, `epilog.log`, `wipe.log` | supervisor | output of the site's hooks |

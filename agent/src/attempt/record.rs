@@ -183,7 +183,7 @@ pub struct LaunchRecord {
     pub user: String,
     /// Project of the allocation.
     pub project: String,
-    /// All nodes of the allocation, in rank order.
+    /// Nodes of the allocation in rank order, as control sent them.
     pub nodes: Vec<NodeId>,
     /// Name of this node.
     pub node: NodeId,
@@ -207,7 +207,7 @@ pub struct LaunchRecord {
     pub become_user: Option<LocalUser>,
     /// Account that supplies home, shell and name for the environment.
     pub account: LocalUser,
-    /// Most bytes kept of each output stream.
+    /// Maximum number of bytes kept of each output stream.
     pub output_cap_bytes: u64,
     /// Time between SIGTERM and SIGKILL, milliseconds.
     pub grace_ms: u64,
@@ -298,14 +298,14 @@ impl HookName {
     }
 }
 
-/// Result of a rank. All processes of the rank have ended.
+/// Result of a rank or, while hooks are left to run, of its job. All processes of the job have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// Time of the end.
     pub at: UnixMillis,
     /// Exit of the rank.
     pub exit: RankExit,
-    /// Fault of the node since then: a hook failed.
+    /// Fault of the node after the job: a hook failed.
     pub fault: Option<String>,
 }
 

@@ -43,11 +43,11 @@ pub struct ExecutorConfig {
     pub runtime_dir: Option<PathBuf>,
     /// Milliseconds between two reads of a job's checkpoint status.
     pub checkpoint_poll_ms: u64,
-    /// Most bytes kept of each output stream of a rank.
+    /// Maximum number of bytes kept of each output stream of a rank.
     pub output_cap_bytes: u64,
     /// Seconds between SIGTERM and SIGKILL.
     pub grace_s: u64,
-    /// Hours for which the output of an ended rank stays readable.
+    /// Hours for which the output of a rank stays readable after control has acknowledged the end.
     pub keep_output_h: u64,
 }
 

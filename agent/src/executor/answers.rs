@@ -1,4 +1,4 @@
-//! Executor requests of control and their answers.
+//! Requests of control to the executor, and their answers.
 
 use super::rank::{self, Rank};
 use super::{Executor, JobAccount, log};
@@ -17,7 +17,8 @@ impl Executor {
             1.. if !is_known => self.shared.settings.gpus.choose(launch.gpus).await,
             _ => None,
         };
-        // Before the lock: a directory service that hangs then delays this user's jobs only.
+        // The account is selected before the lock is taken: a directory service that hangs delays only jobs of this
+        // user.
         let chosen = self.choose(&launch).await;
         let mut epoch = self.shared.epoch.clone().lock_owned().await;
         let executor = self.clone();
@@ -65,7 +66,7 @@ impl Executor {
             }
             let key = terminate.key;
             let Some(status) = executor.seen(key)? else {
-                // An attempt without a record may run all the same.
+                // Processes of an attempt without a record may still run.
                 let running = executor.resume_unrecorded(key);
                 return Ok(running.unwrap_or_else(|| executor.stop_unseen(key)));
             };
@@ -131,7 +132,7 @@ pub(super) fn journal(error: RecordError) -> LaunchRefused {
     }
 }
 
-/// Runs disk accesses off the async threads. They complete even if the caller goes away.
+/// Runs disk accesses off the async threads. The accesses complete even if this future is dropped.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LaunchRefused> + Send + 'static,
 ) -> Result<T, LaunchRefused> {

@@ -1,4 +1,4 @@
-//! Hindrances: reasons to place no job on this node, and other faults, apart from its hardware.
+//! Block reasons: reasons to place no job on this node, and other faults, apart from its hardware.
 
 use lattice_agent_rpc::AttemptKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,13 +38,13 @@ impl BlockReason {
         }
     }
 
-    /// Whether the hindrance keeps jobs away from the node.
+    /// Whether the reason keeps jobs away from the node.
     pub fn stops_work(self) -> bool {
         !matches!(self, Self::Strays | Self::Starting)
     }
 }
 
-/// Present hindrances, except the journal's.
+/// Present block reasons, except [`BlockReason::Off`] and [`BlockReason::Journal`].
 #[derive(Debug)]
 pub(super) struct BlockReasons {
     held: watch::Sender<ActiveBlockReasons>,
@@ -63,14 +63,14 @@ impl BlockReasons {
         }
     }
 
-    /// Present hindrances; `changes` notifies of each change.
+    /// Present block reasons; `changes` notifies of each change.
     pub(super) fn now(&self) -> Vec<BlockReason> {
         let held = self.held.borrow();
         let gate = held.gate.is_some().then_some(BlockReason::Gate);
         held.attempts.keys().copied().chain(gate).collect()
     }
 
-    /// Receiver that resolves when a hindrance has changed since the receiver was last read.
+    /// Receiver that resolves when a block reason has changed since the receiver was last read.
     pub(super) fn changes(&self) -> Changes {
         Changes(self.held.subscribe())
     }
@@ -84,13 +84,13 @@ impl BlockReasons {
         });
     }
 
-    /// Records `key` as a cause of the hindrance.
+    /// Records `key` as a cause of the block reason.
     pub(super) fn add(&self, hindrance: BlockReason, key: AttemptKey) {
         self.held
             .send_if_modified(|held| held.attempts.entry(hindrance).or_default().insert(key));
     }
 
-    /// Removes `key` as a cause of the hindrance.
+    /// Removes `key` as a cause of the block reason.
     pub(super) fn remove(&self, hindrance: BlockReason, key: AttemptKey) {
         self.held.send_if_modified(|held| {
             let Some(keys) = held.attempts.get_mut(&hindrance) else {
@@ -104,14 +104,14 @@ impl BlockReasons {
         });
     }
 
-    /// Attempts that cause the hindrance.
+    /// Attempts that cause the block reason.
     pub(super) fn attempts(&self, hindrance: BlockReason) -> BTreeSet<AttemptKey> {
         let held = self.held.borrow();
         held.attempts.get(&hindrance).cloned().unwrap_or_default()
     }
 }
 
-/// Follows the hindrances of an executor.
+/// Receiver of changes of an executor's block reasons.
 #[derive(Debug, Clone)]
 pub struct Changes(watch::Receiver<ActiveBlockReasons>);
 

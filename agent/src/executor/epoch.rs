@@ -1,6 +1,6 @@
 //! Highest lease epoch of all dispatchers: fences stale dispatchers, also after a restart of the agent.
 //!
-//! A new epoch is held in memory as soon as it is received, and on disk as soon as the disk takes it.
+//! A new epoch is held in memory as soon as it is received, and on disk as soon as a write succeeds.
 //!
 //! A quorum restored from a backup may count from a lower epoch. An operator then stops the agent and moves
 //! `epoch.json` away; the epoch of the next dispatcher becomes the highest.

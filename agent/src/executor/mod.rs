@@ -3,8 +3,8 @@
 //! The executor records an attempt, starts its supervisor, and reports to control until control has acknowledged the
 //! result.
 //!
-//! All state that must survive the agent is in the attempts' folders; memory holds only pending reports. The executor
-//! takes no placement decision. It starts what a `Launch` requests and ends what a `Terminate` requests. On its own
+//! All state that must survive the agent is in the executor's folder; memory holds only pending reports. The executor
+//! makes no placement decision. It starts what a `Launch` requests and ends what a `Terminate` requests. On its own
 //! it ends only processes without a living supervisor or without a record.
 
 mod answers;
@@ -55,7 +55,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Checks for exited supervisors while the executor stops: most checks, and the pause between two of them.
+/// Maximum number of checks for exited supervisors while the executor stops, [`LEAVE_PAUSE`] apart.
 const MOST_LEAVES: u32 = 20;
 const LEAVE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -144,9 +144,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Closes the health gate if the agent starts on a node without running jobs, or after a reboot. The gate must then
-    /// pass before the node takes jobs. An agent that starts while jobs run, as in an upgrade, is on a node that has
-    /// passed before.
+    /// Blocks jobs until the health gate has passed, if the agent starts on a node without running jobs, or after a
+    /// reboot. An agent that starts while jobs run, as in an upgrade, is on a node that has passed before.
     fn open_gate(&self) {
         let rebooted = !self
             .shared
@@ -203,7 +202,7 @@ impl Executor {
         }
     }
 
-    /// Stops watching and reporting. Running jobs continue below their supervisors.
+    /// Stops watching and reporting. Running jobs continue under their supervisors.
     pub async fn stop(&self) {
         self.shared.cancel.cancel();
         self.shared.tasks.close();
@@ -240,7 +239,7 @@ impl Executor {
         ranks.iter().filter(|rank| !rank.has_ended()).count()
     }
 
-    /// Stops as [`Executor::stop`] does, without waiting.
+    /// Stops like [`Executor::stop`], without waiting.
     pub fn abandon(&self) {
         self.shared.cancel.cancel();
         let _ = self.shared.leave_cgroups();

@@ -31,7 +31,7 @@ pub enum OrphanPolicy {
 pub struct ExecutorSettings {
     /// Name of this node.
     pub node: NodeId,
-    /// Folder of the attempts and the highest lease epoch.
+    /// Folder of the attempts, the highest lease epoch and the last wipe.
     pub folder: PathBuf,
     /// Whether this node runs jobs; `false` for an agent that only observes.
     pub enabled: bool,
@@ -45,7 +45,7 @@ pub struct ExecutorSettings {
     pub orphans: OrphanPolicy,
     /// Time for which unproven orphan processes keep jobs away from the node.
     pub orphan_hold: Duration,
-    /// Most bytes kept of each output stream of a rank.
+    /// Maximum number of bytes kept of each output stream of a rank.
     pub output_cap_bytes: u64,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
@@ -65,8 +65,8 @@ pub struct ExecutorSettings {
 /// Checkpoint channel settings.
 #[derive(Debug, Clone)]
 pub struct CheckpointSettings {
-    /// Folder for files and sockets that supervisors share with their jobs. Every user must be able to pass through it,
-    /// and only the agent's user may change it. A socket path is limited to 107 bytes.
+    /// Folder for files and sockets that supervisors share with their jobs. Every user must be able to enter it, and
+    /// only the agent's user may change it. A socket path is limited to 107 bytes.
     pub runtime_dir: PathBuf,
     /// Time between two reads of a job's checkpoint status.
     pub poll: Duration,

@@ -23,11 +23,12 @@ use tokio_util::task::TaskTracker;
 pub(super) struct Shared {
     pub(super) settings: ExecutorSettings,
     pub(super) attempts: Attempts,
-    /// Held while an attempt is recorded, so that launches and terminations are serialised.
+    /// Highest lease epoch. The lock is held while an attempt is recorded, so that launches and terminations are
+    /// serialised.
     pub(super) epoch: Arc<tokio::sync::Mutex<HighestEpoch>>,
     /// Attempts without an end that control has acknowledged.
     pub(super) known: Mutex<BTreeMap<AttemptKey, Arc<Rank>>>,
-    /// Ends of attempts without a record that the disk has not taken yet.
+    /// Ends of attempts without a record that could not be written yet.
     pub(super) unwritten: Mutex<BTreeMap<AttemptKey, ExitRecord>>,
     pub(super) journal: Arc<Journal>,
     pub(super) hindrances: Arc<BlockReasons>,

@@ -3,7 +3,7 @@
 use lattice_conformance::{Class, health::Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most check codes in one announcement: the node returns all of them on request.
+/// Maximum number of check codes in one announcement: the node returns all of them on request.
 const MOST_CODES: usize = 16;
 
 /// Health state to announce.

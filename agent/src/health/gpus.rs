@@ -28,7 +28,7 @@ impl GpuNames {
         }
     }
 
-    /// Name of the GPU at `address`, if this boot has ever read it.
+    /// Name of the GPU at `address`, if the GPU was read since the node booted.
     pub(super) fn get(&self, address: &str) -> Option<&str> {
         self.0.get(address).map(String::as_str)
     }

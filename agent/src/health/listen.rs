@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KERNEL_WITHIN: Duration = Duration::from_millis(300);
 /// Number of events kept for matching with the other source.
 const MOST_EVENTS: usize = 256;
-/// Most log lines for events that arrive together: an application can raise thousands.
+/// Maximum number of log lines for events that arrive together: an application can raise thousands.
 const MOST_LOGGED: usize = 16;
 /// Note code for a node with GPUs and no source of their events.
 const UNHEARD: &str = "xids.unheard";
@@ -35,7 +35,7 @@ impl Drop for Stop {
 
 impl NodeHealth {
     /// Listens as long as the future is polled, if the node has a GPU or a NIC that the kernel's log covers. Sources of
-    /// GPU events are opened once the node has a GPU: on any other node, their absence is not worth a note.
+    /// GPU events are opened once the node has a GPU: on any other node, their absence is normal.
     pub(crate) async fn listen(self) {
         let mut said = self.said();
         let is_told_of = |said: &HealthSummary| said.has_gpus || said.has_mlx5;

@@ -4,7 +4,7 @@ use lattice_conformance::{Class, Finding, FindingCode, Inventory, NicIdentity, R
 use lattice_hwprobe::probe::nic::missing_since;
 use serde::{Deserialize, Serialize};
 
-/// Most NICs that are remembered.
+/// Maximum number of NICs that are remembered.
 const MOST: usize = 256;
 /// Check that evaluates the finding.
 pub(super) const CHECK: &str = "nic.missing";
@@ -28,7 +28,7 @@ impl KnownNics {
         let now = &seen.identity.nics;
         let mut known = std::mem::take(&mut self.missing);
         known.append(&mut self.there);
-        // Slots are numbered again when the bus is: a card in another slot is not missing.
+        // Slots and addresses may change when the bus is enumerated again: a card that has moved is not missing.
         known.retain(|old| !now.iter().any(|new| is_moved(old, new)));
         let details: Vec<String> = missing_since(&known, seen)
             .into_iter()

@@ -41,7 +41,7 @@ impl Reads {
 
 impl NodeHealth {
     /// Runs a pass at every interval. The first pass is at a random time within the interval: nodes that start together
-    /// must not start their drivers' children together.
+    /// must not run their probe processes together.
     pub(crate) async fn run(self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let interval = self.0.settings.interval;
@@ -67,7 +67,7 @@ impl NodeHealth {
         let read = move || {
             let seen = this.0.around.reads.read(&this.0.host);
             if this.observe(&seen) {
-                // The announcement of the class stays as it was until a full read.
+                // Only a full read updates the announced mark of the class.
                 let _ = this.0.around.trigger.try_send(Cause::Periodic);
             }
         };

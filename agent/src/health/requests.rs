@@ -30,7 +30,7 @@ struct Document {
     /// Reasons of the probes that failed.
     probes: Vec<String>,
     /// Failed probes that checks depend on, and probes with an unknown device count. While this list is not empty, the
-    /// absence of findings does not mean that the node is healthy.
+    /// absence of reasons does not mean that the node is healthy.
     blind: Vec<String>,
     /// Informational codes that are not faults.
     notes: Vec<&'static str>,

@@ -12,9 +12,9 @@ use lattice_conformance::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most events that wait for the first read, which maps addresses to GPUs.
+/// Maximum number of events that wait for the first read, which maps addresses to GPUs.
 const MOST_EARLY: usize = 256;
-/// Most pairs of GPU and event kind that are remembered as received.
+/// Maximum number of pairs of device and event code that are remembered as received.
 const MOST_TOLD: usize = 512;
 
 /// State that outlives the agent.
@@ -26,8 +26,8 @@ pub(super) struct StoredHealth {
     memory: Memory,
     /// GPU names by PCI address. They stay fixed when a GPU falls off the bus.
     slots: GpuNames,
-    /// Sequence number of the last kernel log record, by GPU and kind of event. The log repeats everything since boot
-    /// to each agent that starts. A cleared reason must not return through that.
+    /// Sequence number of the last kernel log record, by device and event code. Each agent that starts reads all
+    /// records since boot again, and these must not restore a cleared reason.
     records: BTreeMap<String, u64>,
     /// Time of the last event that the log has not reported, in case the log reports it later.
     told: BTreeMap<String, u64>,
@@ -52,7 +52,7 @@ pub(super) struct State {
     probes: BTreeMap<String, Option<String>>,
     /// Probes without a complete result in their last read.
     short: BTreeSet<String>,
-    /// Those of these probes that could not determine the device count, with the reason.
+    /// Probes that could not determine the device count in their last read, with the reason.
     uncounted: BTreeMap<String, String>,
     has_gpus: bool,
     /// Whether a NIC uses the driver that reports events in the kernel's log.

@@ -201,7 +201,7 @@ impl Prober {
         for wish in self.waiting.drain(..) {
             let _ = wish.answer.send(json.clone());
         }
-        // Requests that arrived during the read.
+        // Serves requests that arrived during the read.
         while let Ok(wish) = self.wishes.try_recv() {
             self.take(wish);
         }

@@ -67,7 +67,7 @@ pub struct Publication {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Class(Class),
-    /// A class as it reads under the earlier schema.
+    /// Record of a class under the earlier schema.
     Earlier(Class),
     Document,
 }
@@ -100,7 +100,7 @@ impl Publication {
     /// the last records on disk.
     pub fn resume(&mut self, restored: RestoredHistory) -> Vec<Record> {
         self.history = restored.history;
-        // The journal does not contain what was kept without it: the next read queues these preimages again.
+        // The journal lacks preimages that were kept while it was unreadable: the next read queues them again.
         self.contents
             .retain(|subject, _| !matches!(subject, Subject::Class(_)));
         for (class, digest, bytes) in restored.preimages {

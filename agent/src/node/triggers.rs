@@ -25,7 +25,7 @@ use tokio::time::Instant;
 const KERNEL_GROUP: u32 = 1;
 /// Name that replaces further names in an event storm: one line with a count.
 const OTHERS: &str = "others";
-/// Spread of the reads, as a fraction of the interval: nodes that start together must not start their drivers' children
+/// Spread of the reads, as a fraction of the interval: nodes that start together must not run their probe processes
 /// together for ever.
 const SPREAD: f64 = 0.1;
 /// First retry delay after a read with an incomplete class. Each further delay is twice as long, up to the interval. A

@@ -176,7 +176,7 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
             continue;
         }
         if class == Class::Bmc && inventory.power.is_none() {
-            // Reason that power is unknown, if no other source measures it.
+            // Power draw, or the reason that it is unknown, if no other source measures it.
             probed.power = Some(report.power.clone());
         }
         inventory.take(NAME, took, probed);
@@ -186,7 +186,7 @@ fn take(inventory: &mut Inventory, source: &Source, took: Duration, report: &Nod
     inventory.findings.extend(found);
 }
 
-/// Marks both classes that the BMC contributes to as unknown.
+/// Marks both classes with readings of the BMC as unknown.
 fn lose(inventory: &mut Inventory, source: &Source, took: Duration, why: &NoSystemReason) {
     for (record, took) in unread(&why.reading())
         .into_iter()

@@ -11,7 +11,7 @@ use lattice_redfish::{NodeReport, SystemName};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Most unreadable places that are listed by name.
+/// Maximum number of unreadable paths that are listed by name.
 const MOST_PLACES: usize = 8;
 
 /// Arguments of `lattice-agent capture`.

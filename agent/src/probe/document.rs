@@ -107,7 +107,8 @@ fn plain(plane: &impl Serialize) -> Json {
     json
 }
 
-/// Serde writes a reading as a bare word, or as an object with the state as its only field.
+/// Replaces each reading in serde's form by `{state, value}`. Serde writes a reading as a bare word, or as an object
+/// with the state as its only field.
 fn unfold(json: &mut Json) {
     match json {
         Json::Array(items) => items.iter_mut().for_each(unfold),

@@ -71,7 +71,7 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
         Output::Table => table::of(&inventory, &health, table::Detail::Summary),
         Output::Wide => table::of(&inventory, &health, table::Detail::EveryKey),
     };
-    // The reader may have closed the pipe.
+    // A failed write is ignored: the reader may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(match incomplete(&inventory).is_empty() {
         true => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ use lattice_conformance::{
 use std::fmt::Write;
 
 const COLUMNS: u16 = 100;
-/// Most missing keys that are listed by name.
+/// Maximum number of missing keys that are listed by name.
 const MOST_MISSING: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 /// Bytes per read: the default capacity of a pipe.
 const CHUNK: usize = 64 << 10;
 
-/// Most reads after the end of the job: twice the largest pipe (1 MiB), in case a foreign process keeps writing.
+/// Maximum number of reads after the end of the job, together twice the largest pipe (1 MiB): a foreign process may
+/// keep writing.
 const MOST_DRAINS: usize = 32;
 
 /// Running copy of one output.
@@ -26,8 +27,8 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads the rest of the pipe and ends. Call it after every process of the job has ended: a foreign process may
-    /// hold the pipe open for ever.
+    /// Reads the rest of the pipe and ends. To be called after every process of the job has ended: a foreign process
+    /// may hold the pipe open for ever.
     pub(super) async fn finish(self) {
         let _ = self.all_writers_gone.send(());
         let _ = self.task.await;

@@ -1,4 +1,5 @@
-//! Rank hooks: site executables around a rank, with a timeout and kept output. No process of a hook remains.
+//! Rank hooks: programs of the site that run before and after a job, with a timeout and captured output. No process of
+//! a hook outlives its hook.
 
 use super::deadline::Deadline;
 use super::processes::kill::KillLoop;
@@ -22,9 +23,9 @@ use tokio::time::{Instant, sleep_until};
 
 /// Search path of hooks.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Most bytes kept of a hook's output.
+/// Maximum captured output of a hook, in bytes.
 pub(crate) const OUTPUT_CAP: u64 = 64 << 10;
-/// Most characters of a hook's last line in its failure reason.
+/// Maximum length of the last output line in a hook's failure reason, in characters.
 const MOST_TOLD: usize = 200;
 
 /// Result of a hook.
@@ -38,7 +39,7 @@ pub(super) enum Outcome {
 }
 
 /// Runs one hook. Processes that the hook leaves behind are ended: a permanent process belongs to the service manager.
-/// `end`: result of the job; `None` before the job, when a stop request interrupts the hook.
+/// `end`: result of the job, or `None` for the prolog. A stop request interrupts only the prolog.
 pub(super) async fn run(
     dir: &AttemptDir,
     launch: &LaunchRecord,
@@ -115,7 +116,7 @@ fn failed(name: HookName, what: &str) -> Outcome {
     Outcome::Failed(format!("{} failed: {what}", name.as_str()))
 }
 
-/// Environment of a hook. It contains nothing of the user's environment, because the hook runs with the agent's rights.
+/// Environment of a hook, without the user's variables, because the hook runs with the agent's rights.
 fn environment(
     launch: &LaunchRecord,
     name: HookName,
@@ -189,8 +190,8 @@ fn start(
 )]
 fn before_exec(command: &mut Command) {
     let supervisor = getpid();
-    // SAFETY: the closure makes system calls only (rustix's raw ones). It allocates nothing, takes no lock and touches
-    // no memory of the parent, as is required between fork and exec.
+    // SAFETY: as required between fork and exec, the closure makes system calls only (rustix's raw ones), allocates
+    // nothing, takes no lock and touches no memory of the parent.
     unsafe {
         command.pre_exec(move || {
             setsid()?;

@@ -1,13 +1,15 @@
 //! Supervisor: one process per allocation attempt and node.
 //!
-//! The supervisor is the running binary executed again with [`SUBCOMMAND`], in a session of its own, so it outlives the
-//! agent. It starts the job and captures its output up to a cap. It ends the job at its walltime or on request (SIGTERM
-//! to the supervisor). It waits until *every* process of the job has ended; it is the subreaper of all of them. It
-//! writes the end durably before the agent receives it.
+//! The supervisor is the agent's binary, executed again with [`SUBCOMMAND`] in a session of its own, so the supervisor
+//! outlives the agent. The supervisor
+//! - starts the job and captures the job's output up to a cap;
+//! - ends the job at its walltime or on request (SIGTERM to the supervisor);
+//! - waits, as their subreaper, until *every* process of the job has ended;
+//! - writes the end durably before the agent receives it.
 //!
-//! Invariant: the supervisor uses neither the mesh, nor the agent's configuration, nor the network. Its inputs are the
-//! attempt's folder and the job's checkpoint answers (`checkpoint`). Its standard output only requests the agent to
-//! read the folder again.
+//! Invariant: the supervisor uses neither the mesh, nor the agent's configuration, nor the network. The only inputs are
+//! signals, the attempt's folder and the job's checkpoint answers (`checkpoint`). A line on the supervisor's standard
+//! output only makes the agent read the folder again.
 
 // The streams may be closed or full: use `complain` and `notify`.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -51,7 +53,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Hidden subcommand: `program __supervise <attempt folder>`.
 pub const SUBCOMMAND: &str = "__supervise";
 
-/// Pause between two writes of the end to a disk that fails.
+/// Pause before a failed write of the end is retried.
 const WRITE_RETRY: Duration = Duration::from_secs(1);
 
 /// Reason that a supervisor exits before it has started anything.
@@ -88,8 +90,8 @@ fn run(dir: &AttemptDir) -> Result<(), SupervisorError> {
     runtime.block_on(supervise(dir))
 }
 
-/// Signals that the supervisor handles. They are caught before the lock is taken, so a signal to the holder of the lock
-/// never meets an unprepared process.
+/// Signals that the supervisor handles. The handlers are installed before the lock is taken, so the holder of the lock
+/// handles every signal.
 struct Signals {
     child: Signal,
     terminate: Signal,
@@ -121,12 +123,12 @@ async fn supervise(dir: &AttemptDir) -> Result<(), SupervisorError> {
         return Ok(());
     }
     let job_end = dir.job_end()?;
-    // Another supervisor was here before: the job is never started twice.
+    // An earlier supervisor has run for this attempt: the job is never started twice.
     if job_end.is_none() && dir.supervisor()?.is_some() {
         return Ok(());
     }
     let launch = dir.launch()?.ok_or(SupervisorError::NoLaunch)?;
-    // The previous supervisor's start is over. A disk that takes no writes must not end the supervisor.
+    // The start report of an earlier supervisor is stale. A failed removal must not end this supervisor.
     let _ = dir.clear_starting();
     if let Some(group) = &launch.cgroup
         && let Err(error) = Cgroup::enter_supervisors(group)
@@ -193,7 +195,7 @@ async fn attempt(
     Ok(ExitRecord::new(now(), exit))
 }
 
-/// Removes the job's cgroup, and notes in its standard error if the kernel killed processes for lack of memory.
+/// Removes the job's cgroup. Adds a line to the job's standard error if the kernel killed processes for lack of memory.
 fn leave_group(dir: &AttemptDir, group: &Cgroup) {
     let killed = group.killed_for_memory();
     if killed > 0
@@ -228,7 +230,7 @@ async fn finish(dir: &AttemptDir, launch: &LaunchRecord, end: ExitRecord, signal
     notify("ended");
 }
 
-/// Writes an end, and retries until the disk has space for it.
+/// Writes an end, and retries until the write succeeds or the attempt's folder is gone.
 async fn write(
     dir: &AttemptDir,
     end: &ExitRecord,
@@ -247,7 +249,7 @@ async fn write(
     }
 }
 
-/// Wakes the agent that started this process, if it still runs.
+/// Writes a line to standard output, which wakes the agent that started this process, if that agent still runs.
 fn notify(word: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{word}");

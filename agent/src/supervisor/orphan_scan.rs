@@ -13,7 +13,8 @@ use std::path::Path;
 /// Processes of an attempt that outlived their supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanProcesses {
-    /// Processes with the attempt's mark, in its cgroup, in the session of its first process, or not yet at exec.
+    /// Processes with the attempt's mark, in its cgroup, in the session of its first process, or forked from its
+    /// supervisor and not executed yet.
     pub(crate) ours: Vec<Process>,
     /// Processes of the attempt's user that started after its supervisor and have an unreadable environment.
     pub(crate) unknown: Vec<Process>,
@@ -24,13 +25,13 @@ pub(crate) struct OrphanProcesses {
 pub(crate) enum ScanTarget {
     /// Processes of the job and of its prolog.
     Job,
-    /// Processes of the hooks after the job. They run as the agent's user, so their environment is readable. The mark
-    /// alone does not suffice: the job had the same mark, and its user may know it.
+    /// Processes of the hooks after the job. Hooks run as the agent's user, so their environment is readable. The mark
+    /// alone does not suffice: the job had the same mark, which the job's user can read.
     Hooks,
 }
 
-/// Searches all processes that are not older than the supervisor, for the attempt in `folder`. The session id counts
-/// only while no foreign process leads that session.
+/// Finds the remaining processes of the attempt in `folder`: all processes in its cgroup, and others that are not older
+/// than its supervisor. The session id counts only while no foreign process leads that session.
 pub(crate) fn left_of_attempt(
     launch: &LaunchRecord,
     supervisor: Option<&SupervisorRecord>,
@@ -63,7 +64,7 @@ pub(crate) fn left_of_attempt(
         if process.is_gone() || process.start_ticks < first_tick {
             continue;
         }
-        // A process before exec has the environment of its supervisor, without the mark.
+        // Before its exec, a forked process still has the environment of the supervisor, without the mark.
         if is_unexecuted(process.pid, folder)
             && (is_wholly_of(process.pid, geteuid().as_raw())
                 || sought == ScanTarget::Job && may_be_of(process.pid, uid))
@@ -96,7 +97,8 @@ pub(crate) fn left_of_attempt(
     Ok(left)
 }
 
-/// Initial environment of a process. If its first thread has ended, the kernel returns it for the other threads only.
+/// Initial environment of a process. After the end of the first thread, the kernel returns the environment only for the
+/// other threads.
 fn environment(pid: i32) -> io::Result<Vec<u8>> {
     let first = std::fs::read(format!("/proc/{pid}/environ"));
     if first.as_ref().is_ok_and(|read| !read.is_empty()) {
@@ -119,8 +121,8 @@ pub(crate) struct MarkedProcess {
     pub(crate) is_supervisor: bool,
 }
 
-/// Finds every process with a mark that begins with `agent`, and every supervisor of an attempt folder in `attempts`,
-/// which may be gone. Needs no record.
+/// Finds every process with a mark that begins with `agent`, and every supervisor of an attempt folder in `attempts`.
+/// Reads neither the folders nor their records, so both may be gone.
 pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProcess>> {
     let own = geteuid().as_raw();
     let mut found = Vec::new();
@@ -144,7 +146,7 @@ pub(crate) fn marked(agent: &str, attempts: &Path) -> io::Result<Vec<MarkedProce
     Ok(found)
 }
 
-/// Processes of the agent's user that started with exactly this variable (`NAME=value`).
+/// Processes of the agent's user with exactly this variable (`NAME=value`) in their initial environment.
 pub(crate) fn with_variable(variable: &[u8]) -> io::Result<Vec<Process>> {
     let own = geteuid().as_raw();
     let has = |process: &Process| {
@@ -174,7 +176,7 @@ fn key_in(environment: &[u8], agent: &str) -> Option<AttemptKey> {
     })
 }
 
-/// Attempt with a folder in `attempts` that a command line supervises.
+/// Attempt of the supervisor with this command line, if the attempt's folder is in `attempts`.
 fn supervised(command: &[u8], attempts: &Path) -> Option<AttemptKey> {
     let folder = supervised_folder(command)?;
     (folder.parent() == Some(attempts)).then(|| Attempts::key_of(folder))?
@@ -188,8 +190,8 @@ fn supervised_folder(command: &[u8]) -> Option<&Path> {
     Some(Path::new(std::str::from_utf8(words.next()?).ok()?))
 }
 
-/// Whether a process has the command line of a supervisor of `folder`. If no supervisor lives, the process is a forked
-/// copy of it that hangs before the exec of a job or a hook.
+/// Whether a process has the command line of a supervisor of `folder`. If that supervisor is dead, the process is a
+/// forked copy of the supervisor that hangs before the exec of a job or a hook.
 fn is_unexecuted(pid: i32, folder: &Path) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline"));
     command.is_ok_and(|command| supervised_folder(&command) == Some(folder))
@@ -228,7 +230,7 @@ fn may_be_of(pid: i32, uid: u32) -> bool {
     }
 }
 
-/// Whether all ids of a process are this user's. A set-user-ID program also belongs to the user that started it.
+/// Whether all user ids of a process are this user's. A process of a set-user-ID program has ids of two users.
 fn is_wholly_of(pid: i32, uid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     status.is_ok_and(|status| {

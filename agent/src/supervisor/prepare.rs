@@ -8,13 +8,14 @@ use std::io;
 /// Sets up a separate session, adoption of orphans, private files, and close-on-exec for all descriptors above 2.
 pub(super) fn process() -> io::Result<()> {
     umask(Mode::from_raw_mode(0o077));
-    // Fails only if this process leads a group already; then it has its own group as well.
+    // `setsid` fails only if this process already leads a process group, which is then separate from the agent's.
     let _ = setsid();
     set_child_subreaper(Some(getpid()))?;
     close_on_exec()
 }
 
-/// The agent's parent process may have left descriptors open that would be inherited.
+/// Sets close-on-exec on all descriptors above 2: the agent's parent process may have left descriptors open, which the
+/// job would inherit.
 #[expect(unsafe_code, reason = "a number from /proc/self/fd as a descriptor")]
 fn close_on_exec() -> io::Result<()> {
     let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?

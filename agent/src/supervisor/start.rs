@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 use tokio::time::Instant;
 
 /// Starts the job and records the start. The inner error is the end of a job that left no process; the outer error is
-/// one of the supervisor.
+/// a fault of the supervisor.
 pub(super) async fn start(
     dir: &AttemptDir,
     launch: &LaunchRecord,

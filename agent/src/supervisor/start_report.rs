@@ -22,7 +22,7 @@ impl<'a> StartReport<'a> {
         }
     }
 
-    /// Reports that the start hangs at step `at`.
+    /// Reports that the start hangs at step `at`; repeats are omitted.
     pub(super) fn look(&mut self, at: String, is_killed: bool) {
         let record = StartingRecord {
             since: self.since,

@@ -1,7 +1,7 @@
 //! Process start on a separate thread.
 //!
-//! `spawn` returns when the child executes its program, or has failed to. Until then it may block for as long as a
-//! filesystem does. Meanwhile the walltime passes, and a stop request may arrive.
+//! `spawn` returns after the child's exec has succeeded or failed. Until then, `spawn` may block as long as a
+//! filesystem does. Meanwhile the walltime may end, and a stop request may arrive.
 
 use super::Signals;
 use super::deadline::Deadline;
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(5);
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Thread that forked the child. The thread must stay alive: the kernel sends the parent-death signal when the *thread*
-/// that forked ends, not when its process ends.
+/// that forked ends, not when the process of that thread ends.
 pub(super) struct Starter {
     stays: mpsc::Sender<Infallible>,
     thread: JoinHandle<()>,
@@ -57,13 +57,13 @@ pub(super) struct Limits<'a> {
     pub(super) deadline: &'a mut Deadline,
     /// Whether a stop request cuts the start short.
     pub(super) hears: bool,
-    /// Cgroup to kill in addition to the processes below this one.
+    /// Cgroup to kill in addition to the descendants of this process.
     pub(super) group: Option<&'a Cgroup>,
 }
 
 /// Result of a start.
 pub(super) struct StartResult {
-    /// The process. It may have been killed before it reached the program. After a failed start, it has been reaped.
+    /// Process, which may have been killed before it executed the program. The process of a failed start is reaped.
     pub(super) child: io::Result<Pid>,
     /// Reason for SIGKILL, if it was sent.
     pub(super) cut: Option<StartCutReason>,
@@ -98,7 +98,7 @@ fn pid_of(child: &std::process::Child) -> io::Result<Pid> {
 
 impl StartingProcess {
     /// Waits until the program runs or the start has failed. Reaps no process meanwhile: `spawn` itself waits for a
-    /// failed child. A long start calls `look` repeatedly, with whether SIGKILL was sent.
+    /// failed child. While the start hangs, calls `look` repeatedly; the argument is whether SIGKILL was sent.
     pub(super) async fn wait(
         &mut self,
         signals: &mut Signals,

@@ -44,7 +44,7 @@ enum Phase {
 }
 
 impl Phase {
-    /// Resolves when the phase ends by time.
+    /// Resolves when the time limit of the phase is reached.
     async fn is_over(&self, deadline: &mut Deadline) {
         match self {
             Phase::Running => deadline.passed().await,
@@ -124,8 +124,8 @@ fn ask(grace: Duration) -> Phase {
     }
 }
 
-/// Whether the job's cgroup is empty. A process in it that is not below this one was moved there from outside; it is
-/// ended with the rest.
+/// Whether the job's cgroup is empty; `false` if the cgroup is unreadable. The cgroup may also contain processes moved
+/// there from outside, which are not descendants of this process; they are ended with the rest.
 fn is_empty(group: Option<&Cgroup>) -> bool {
     let left = group.map_or(Ok(Vec::new()), Cgroup::processes);
     left.is_ok_and(|left| left.is_empty())

@@ -5,10 +5,10 @@
 //! socket sends a message to the outer one, which reads it as bytes. To decode, the outer socket sends a peer's bytes
 //! to the inner one, which reads them as an envelope.
 //!
-//! Both sockets are `connect`ed to each other, so the kernel drops datagrams of any other process. Unconnected, a local
+//! Both sockets are `connect`ed to each other, so the kernel drops datagrams of any other process. Otherwise, a local
 //! user could block or corrupt gossip. Each payload is followed by a marker (the encoded `BadCluster`, which no peer
-//! may send): it shows when a payload could not be decoded. One payload is in flight at a time. A self-test verifies
-//! all of this when the codec is opened; if it fails, gossip does not start.
+//! may send): a marker without an envelope before it shows that the payload could not be decoded. One payload is in
+//! flight at a time. A self-test verifies all of this when the codec is opened; if it fails, gossip does not start.
 
 mod outer_format;
 mod socket_handle;
@@ -30,14 +30,14 @@ use tokio::{sync::mpsc, time::Instant};
 
 /// Longest datagram, and so the longest chitchat message, bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 65_507;
-/// Loopback delivers within the sending call, unless the machine stalls.
+/// Longest wait for an encoded message. Loopback delivers within the sending call, unless the machine stalls.
 const ENCODE_TIMEOUT: Duration = Duration::from_millis(100);
 const DECODE_TIMEOUT: Duration = Duration::from_millis(200);
 const SELF_TEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts without a pause; further attempts are 1 ms apart.
+/// Receive attempts without a pause; further attempts are 1 ms apart.
 const QUICK_TRIES: u32 = 4;
 
-/// Marker message: it carries no state, has no effect on a member that receives it, and is never forwarded from a peer.
+/// Marker message: it carries no state, has no effect on a member that receives it, and is never accepted from a peer.
 fn marker() -> ChitchatEnvelope {
     ChitchatEnvelope {
         version: ProtocolVersion::V1,
@@ -131,7 +131,7 @@ impl Codec {
             decoded: None,
             buffer: vec![0; MAX_PAYLOAD_BYTES + 1],
         };
-        // Datagrams of other processes from before the sockets were connected.
+        // Discards datagrams that other processes sent before the sockets were connected.
         drain(&codec.twin, &mut codec.buffer);
         drain(&codec.outer, &mut codec.buffer);
         codec.mark = codec.encode(marker()).await?;
@@ -143,7 +143,7 @@ impl Codec {
         &mut self,
         envelope: ChitchatEnvelope,
     ) -> Result<Vec<u8>, CodecError> {
-        // Remainder of an abandoned call.
+        // Discards what a cancelled `encode` left in the socket.
         drain(&self.outer, &mut self.buffer);
         let sent = self
             .inner
@@ -239,8 +239,8 @@ impl Codec {
             && magic.is_some_and(|magic| outer_format::is_acceptable(*magic, bytes))
     }
 
-    /// Verifies that messages have the expected form, the longest payload fits, other processes are kept out, and the
-    /// marker is decoded as itself.
+    /// Verifies that messages have the expected form, the longest payload fits, datagrams of other sockets are dropped,
+    /// and the marker is decoded as itself.
     async fn self_test(&mut self) -> Result<(), CodecError> {
         let failed = |reason: &str| CodecError::SelfTest {
             reason: reason.to_owned(),

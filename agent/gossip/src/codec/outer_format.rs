@@ -1,17 +1,18 @@
 //! Outer form of chitchat's messages, checked before decoding.
 //!
-//! A message is magic number (2 bytes), version, type, then one or two streams of blocks (`type u8 | length u16 little
-//! endian | bytes`, ended by type 0). For a SYN, the cluster's name follows. A compressed block of a dozen bytes may
-//! unpack to 64 KiB, so a message with thousands of blocks would unpack to hundreds of megabytes. The check admits only
-//! as many blocks as a correct member ever needs. A message of another form never reaches chitchat, which would log it.
+//! A message consists of a magic number (2 bytes), version, type, and one or two streams of blocks (`type u8 | length
+//! u16 little endian | bytes`, ended by type 0). For a SYN, the cluster's name follows. A compressed block of a dozen
+//! bytes may unpack to 64 KiB, so a message with thousands of blocks would unpack to hundreds of megabytes. The check
+//! admits only as many blocks as a correct member ever needs. A message of another form never reaches chitchat, which
+//! would log it.
 
 /// Wire version of all members.
 const VERSION: u8 = 1;
 const SYN: u8 = 0;
 const SYN_ACK: u8 = 1;
 const ACK: u8 = 2;
-/// Most blocks of a message. A correct block unpacks to 16 KiB: 1 MiB in total, twice the size of a full cell's keys. A
-/// hostile block unpacks to 64 KiB: 4 MiB in total.
+/// Maximum number of blocks of a message. A correct block unpacks to at most 16 KiB: 1 MiB in total, twice the size of
+/// a full cell's keys. A hostile block unpacks to at most 64 KiB: 4 MiB in total.
 const MAX_BLOCKS: u32 = 64;
 
 /// Whether `bytes` may be passed to chitchat. A `BadCluster`, the codec's marker, may not.
@@ -39,7 +40,7 @@ fn read(magic: [u8; 2], bytes: &[u8]) -> Option<()> {
     rest.is_empty().then_some(())
 }
 
-/// Bytes after a stream of blocks.
+/// Returns the bytes after a stream of blocks; `None` if the stream is malformed or has too many blocks.
 fn stream<'a>(mut bytes: &'a [u8], blocks: &mut u32) -> Option<&'a [u8]> {
     loop {
         let (&kind, rest) = bytes.split_first()?;

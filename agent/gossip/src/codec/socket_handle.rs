@@ -1,8 +1,8 @@
 //! Second handle on chitchat's socket, which hides its own descriptor.
 //!
-//! Without the handle, the socket could not be connected, and would take datagrams from any process.
-//! `pidfd_getfd` would give one without `unsafe`, but needs Linux 5.6 and is forbidden by the
-//! usual container profiles; reopening `/proc/self/fd/N` does not work for sockets.
+//! Without the handle, the socket could not be connected, and would take datagrams from any process. `pidfd_getfd`
+//! would give a handle without `unsafe`, but needs Linux 5.6 and is forbidden by the usual container profiles.
+//! Reopening `/proc/self/fd/N` does not work for sockets.
 //!
 //! The socket is found by its address among the descriptors of this process. `/proc/self/fd` is listed by descriptor
 //! number, so a descriptor that stays open is always listed. The table `/proc/self/net/udp` is not a substitute. The
@@ -71,7 +71,7 @@ mod tests {
 
     const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
     const SOCKET_CHURN: &str = "LATTICE_TEST_SOCKET_CHURN";
-    /// With so few open at a time, the table `/proc/self/net/udp` misses rows most often.
+    /// Number of sockets open at a time. With so few, the table `/proc/self/net/udp` misses rows most often.
     const OPEN_SOCKETS: usize = 20;
     const JOINS: usize = 1_000;
 
@@ -142,7 +142,7 @@ mod tests {
         );
     }
 
-    /// A TCP socket at the same address is not taken for it.
+    /// A TCP socket at the same address is skipped.
     #[tokio::test]
     async fn finds_only_the_udp_socket() {
         let (_tcp, socket, addr) = loop {

@@ -57,7 +57,7 @@ pub(crate) fn saying(version: &str) -> Published {
     }
 }
 
-/// Starts a member with access to its door.
+/// Starts a member in a registration of the caller, which thus has access to the receiver of the cell.
 pub(crate) async fn start(place: CellRegistration, mesh: &Mesh, seeds: Vec<Seed>) -> Cell {
     let texts = text::to_texts(&saying("1")).unwrap();
     let (config, addr) = (config(seeds), mesh.local_addr());

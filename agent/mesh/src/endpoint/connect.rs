@@ -24,7 +24,7 @@ use std::{
 
 impl Core {
     /// Dials, verifies the peer, and waits until the peer has accepted this process. With TLS 1.3 a connection is open
-    /// on this side before the other side has received our certificate.
+    /// on this side before the other side has received this side's certificate.
     pub(crate) async fn dial(
         self: &Arc<Self>,
         addr: SocketAddr,
@@ -75,7 +75,7 @@ impl Core {
         Ok(link)
     }
 
-    /// Reads the peer's identity from a finished handshake.
+    /// Reads the peer's identity from a finished handshake. Closes the connection if the peer is not trusted.
     pub(crate) fn link(
         &self,
         connection: Connection,

@@ -26,7 +26,7 @@ pub(crate) struct Link {
     pub(crate) issued_at: UnixMillis,
     pub(crate) chain: Arc<Vec<CertificateDer<'static>>>,
     pub(crate) made: HandshakeState,
-    /// No new call starts on the connection: it was silent for a whole deadline, or one end is leaving it.
+    /// No new call starts on the connection: it was silent for a complete deadline, or one end is leaving it.
     pub(crate) distrusted: Arc<AtomicBool>,
     /// Calls, streams and messages that run on the connection.
     pub(crate) uses: CallCounter,

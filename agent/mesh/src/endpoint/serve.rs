@@ -22,7 +22,7 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Items of a stream that wait for a slow reader.
+/// Maximum number of stream items that wait for a slow reader.
 const ITEM_QUEUE: usize = 16;
 /// Interval between two checks of a certificate's expiry, because the clock may step.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);

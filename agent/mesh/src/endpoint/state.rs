@@ -49,8 +49,8 @@ struct Links {
     closed: Traffic,
 }
 
-/// Folder in which bundles are saved. The lock is held during a save, which may take as long as the disk hangs; nothing
-/// else waits for it.
+/// Folder in which bundles are saved. Its lock is held during a save, which may hang with the disk. Only the functions
+/// that set the folder or save the identity wait for the lock.
 #[derive(Debug, Default)]
 pub(crate) struct BundleFolder {
     pub(crate) folder: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub(crate) struct Core {
     pub(crate) tasks: TaskTracker,
     links: Mutex<Links>,
     next_link: AtomicU64,
-    /// For tasks started outside of a runtime context.
+    /// Runtime handle for tasks that are started outside of a runtime context.
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -120,7 +120,7 @@ impl Core {
         self.trust.load_full()
     }
 
-    /// Read before a handshake begins.
+    /// Returns the present versions of credentials and trust; callers read them before a handshake begins.
     pub(crate) fn made_now(&self) -> HandshakeState {
         HandshakeState {
             generation: self.generation.load(Ordering::Acquire),

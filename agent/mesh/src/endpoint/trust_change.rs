@@ -32,7 +32,7 @@ pub struct Applied {
 impl Core {
     pub(crate) fn apply_bundle(&self, signed: &SignedBundle) -> Result<Applied, BundleRefused> {
         let mut applied = self.put_bundle_in_force(signed)?;
-        // In force first: a full or hanging disk must not keep a revoked peer connected.
+        // The bundle is in force before it is saved: a full or hanging disk must not keep a revoked peer connected.
         if applied.changed || self.unsaved.load(Ordering::SeqCst) {
             applied.not_saved = self.save_trust_in_force();
         }
@@ -96,14 +96,14 @@ impl Core {
         None
     }
 
-    /// Puts credentials in force. `choose` receives the new credentials as brought, and the same with the trust in
-    /// force, and returns one of them.
+    /// Puts credentials in force. `choose` receives the new credentials twice, with their own trust and with the trust
+    /// in force, and returns one of them.
     pub(crate) fn rotate_with(
         self: &Arc<Self>,
         brought: Credentials,
         choose: impl FnOnce(Credentials, Credentials) -> Result<Credentials, String>,
     ) -> Result<(), MeshError> {
-        // Held to the end; otherwise a bundle that arrives meanwhile would be lost.
+        // The lock is held to the end; otherwise a bundle that arrives meanwhile would be lost.
         let _changing = self.changing.lock();
         let before = self.trust();
         let current = before.credentials.identity();

@@ -96,7 +96,7 @@ fn why_unknown(shown: Option<&Pin>) -> String {
 }
 
 impl EnrolError {
-    /// Returns whether another member would give the same answer. A member's refusal is the cluster's.
+    /// Returns whether another member would give the same answer: one member decides for the cluster.
     pub fn is_final(&self) -> bool {
         use EnrolRefused::{Invalid, NameTaken, TokenRefused};
         matches!(
@@ -150,7 +150,7 @@ pub async fn enrol_at_any(
     last
 }
 
-/// As [`enrol`], with options: `replace` takes over an existing name; timeouts and clock come from `config`.
+/// Enrols like [`enrol`], with options: `replace` takes over an existing name; timeouts and clock come from `config`.
 pub async fn enrol_with(
     addr: SocketAddr,
     token: &JoinToken,
@@ -200,7 +200,7 @@ pub async fn enrol_key(
     csr: &CertificateSigningRequestDer<'_>,
     config: &MeshConfig,
 ) -> Result<Issued, EnrolError> {
-    // The cluster name comes with the certificate; until then only the name is checked.
+    // The cluster name comes with the certificate; until then only the process name is checked.
     Identity::new("unknown", token.role(), name)?;
     let any: SocketAddr = if addr.is_ipv4() {
         (std::net::Ipv4Addr::UNSPECIFIED, 0).into()

@@ -4,7 +4,7 @@ use crate::Role;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Longest duration of the whole exchange after the dial.
+/// Longest duration of the exchange after the dial.
 pub(super) const STRANGER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Enrolment request on the wire.

@@ -4,7 +4,7 @@ use super::enroller::Issued;
 use crate::{BundleRefused, Role, Rpc, SignedBundle};
 use serde::{Deserialize, Serialize};
 
-/// Requests the trust bundle in force at a quorum member or control.
+/// Requests the trust bundle in force at the callee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetTrust {
     /// Number of the bundle in force at the caller; 0 without a bundle.

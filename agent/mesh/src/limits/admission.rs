@@ -1,6 +1,6 @@
-//! Admission control of enrolment: limits unenrolled processes, so that members are served meanwhile.
+//! Admission control of enrolment: limits unenrolled processes, so that members are still served.
 //!
-//! An enrolment attempt costs a handshake and then a request to the quorum. Each source has its tries
+//! An enrolment attempt costs a handshake and then a request to the quorum. Each source has a limited rate of tries
 //! ([`crate::MeshConfig::enrol_rate`]). A source that has none left receives the time of its next try. If the source
 //! continues regardless, or all sources together exceed [`crate::MeshConfig::enrol_rate_total`], the server refuses the
 //! first packet before any computation.
@@ -22,7 +22,7 @@ const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(crate) struct Admission {
     tries: Mutex<Limiter>,
-    /// Number of retry answers per source; each costs a handshake.
+    /// Limit of the retry answers per source; each answer costs a handshake.
     answers: Mutex<Limiter>,
     total: Mutex<Limiter>,
     places: Semaphore,

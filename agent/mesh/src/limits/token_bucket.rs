@@ -62,8 +62,8 @@ pub struct RateLimiter<K> {
     max_keys: usize,
     crowd: FullMapPolicy,
     buckets: HashMap<K, Bucket>,
-    /// Number of buckets at which full ones are dropped: twice as many as were left the last time, so that new
-    /// keys pay for the sweep.
+    /// Number of buckets at which full ones are dropped: twice as many as the last sweep left, so that the cost of a
+    /// sweep is amortised over new keys.
     sweep_at: usize,
 }
 

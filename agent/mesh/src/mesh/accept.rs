@@ -27,7 +27,7 @@ pub(crate) struct Acceptor {
     pub(crate) core: Arc<Core>,
     pub(crate) router: Arc<Router>,
     pub(crate) door: Arc<Admission>,
-    /// Server configuration for sources that have used up their enrolment tries.
+    /// Server configuration for sources that have used up their enrolment tries and retry answers.
     pub(crate) deaf: Arc<quinn::ServerConfig>,
     pub(crate) outdated: BundleServer,
 }

@@ -24,7 +24,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// least this length is not used again; the next call dials. Shorter deadlines indicate too little.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Items of a stream. The stream ends after an error, or when the peer's handler has returned. Dropping the items ends
+/// Items of a stream. The stream ends after an error, or when the peer's handler has returned. Dropping the stream ends
 /// the handler.
 pub struct ItemStream<T>(BoxStream<'static, Result<T, CallError>>);
 

@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-/// Messages that wait for one peer. A longer queue would only hold staler messages.
+/// Maximum number of messages queued for one peer. A longer queue would only hold staler messages.
 const MESSAGE_QUEUE: usize = 8;
 /// Longest time to send one message. A slower message is dropped, and the next one follows.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -181,7 +181,7 @@ enum Started {
     Dialling(Dialling),
 }
 
-/// The link is open, and neither end is leaving it.
+/// Checks that the link is open and that new calls may start on it.
 fn usable(link: &Link) -> bool {
     link.connection.close_reason().is_none() && !link.distrusted.load(Ordering::Relaxed)
 }
@@ -251,7 +251,7 @@ impl Peer {
     }
 }
 
-/// Sends queued messages one after the other, until all handles are dropped.
+/// Sends queued messages one after the other, until the peer state is dropped.
 async fn send_messages(state: Weak<PeerState>, mut waiting: mpsc::Receiver<(u16, Bytes)>) {
     while let Some((kind, message)) = waiting.recv().await {
         let Some(state) = state.upgrade() else { return };

@@ -7,10 +7,10 @@ use std::{
     path::Path,
 };
 
-/// Called before each file operation of a save, with the affected path, so that tests can simulate a crash there.
+/// Callback before each file operation of a save, with the affected path; tests simulate a crash in it.
 pub(crate) type BeforeStep<'a> = &'a mut dyn FnMut(&Path) -> io::Result<()>;
 
-/// Renames a file, durably before the next step.
+/// Renames a file and flushes its folder, so that the rename is durable before the next step.
 pub(crate) fn rename(from: &Path, to: &Path, before: BeforeStep<'_>) -> io::Result<()> {
     before(to)?;
     std::fs::rename(from, to)?;

@@ -90,8 +90,8 @@ impl Authority {
         let mut params = base_params(validity, &key, cluster);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // Two authorities with the same cluster name have different common names, so that a certificate of the other
-        // authority reads as untrusted, not as broken.
+        // Two authorities with the same cluster name have different common names. Verification of a certificate of the
+        // other authority then fails with an unknown issuer, not with a bad signature.
         let mark = blake3::hash(key.der_bytes()).to_hex();
         let mark = mark.get(..8).unwrap_or_default();
         params.distinguished_name = common_name(&format!("lattice {mark} {cluster}"));
@@ -185,8 +185,8 @@ impl Authority {
         })
     }
 
-    /// Issues a certificate for `identity` over the public key in `csr`. The CSR provides only the key; names and
-    /// usages come from the authorisation.
+    /// Issues a certificate for `identity` over the public key in `csr`. The CSR provides only the key; the names come
+    /// from `identity`.
     pub fn issue(
         &self,
         identity: &Identity,

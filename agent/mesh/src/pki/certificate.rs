@@ -48,8 +48,8 @@ impl LeafFields {
     }
 }
 
-/// Requires exactly one URI and no other name: two readers could interpret a certificate with several names
-/// differently.
+/// Returns the identity in a certificate for signatures. Requires exactly one URI and no other name: two readers could
+/// interpret a certificate with several names differently.
 fn identity_of(x509: &X509Certificate<'_>) -> Result<Identity, String> {
     let san = x509
         .subject_alternative_name()

@@ -46,7 +46,8 @@ impl Identity {
     pub fn role(&self) -> Role {
         self.role
     }
-    /// Name of the process within its role: the name of the node, the number of the voter, the host of the control.
+    /// Name of the process within its role: the name of the node, the number of the quorum member, or the name of the
+    /// control.
     pub fn id(&self) -> &str {
         &self.id
     }

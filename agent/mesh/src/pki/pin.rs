@@ -4,7 +4,7 @@ use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// blake3 digest of a CA certificate (DER), by which an unenrolled process recognises our servers.
+/// blake3 digest of a CA certificate (DER), by which an unenrolled process recognises the servers of its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pin(pub(crate) [u8; 32]);
 

@@ -3,9 +3,9 @@
 use lattice_quorum_types::UnixMillis;
 use std::time::Duration;
 
-/// A certificate is valid from this long before its issue, so that a peer with a clock slightly behind accepts it.
-/// The value is constant, so that every process derives the issue time from the certificate alone. Revocation compares
-/// against the issue time.
+/// Time from the start of a certificate's validity to its issue, so that a peer with a clock slightly behind accepts
+/// the certificate. The value is constant, so that every process derives the issue time from the certificate alone.
+/// Revocation compares against the issue time.
 pub const BACKDATING: Duration = Duration::from_secs(300);
 
 /// Returns the issue time of a certificate that is valid from `not_before`, in whole seconds, the resolution of

@@ -18,7 +18,7 @@ impl Router {
             let core = upgrade(&pushed);
             async move {
                 let core = core?;
-                // Verifies signatures and waits for the disk.
+                // Blocks: verifies signatures and waits for the disk.
                 let apply = move || core.apply_bundle(&bundle).map(|applied| applied.number);
                 tokio::task::spawn_blocking(apply)
                     .await

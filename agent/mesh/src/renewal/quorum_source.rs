@@ -15,7 +15,8 @@ const RENEW_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a bundle request to one member, which only reads its state.
 const TRUST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests from members in turn, each time starting with another member, until one answers.
+/// Renewal source that sends each request to the quorum members in turn, until one answers. Each request starts with
+/// another member.
 pub struct AskMembers {
     members: Box<dyn Fn() -> Vec<Peer> + Send + Sync>,
     next: AtomicUsize,
@@ -28,8 +29,8 @@ impl fmt::Debug for AskMembers {
 }
 
 impl AskMembers {
-    /// Creates a source that requests from the quorum members that `members` returns at that time. The peer handles do
-    /// not keep a mesh alive; `members` must not either.
+    /// Creates a source that calls `members` for the quorum members at each request. The peer handles do not keep a
+    /// mesh alive; `members` must not either.
     pub fn new(members: impl Fn() -> Vec<Peer> + Send + Sync + 'static) -> Self {
         Self {
             members: Box::new(members),
@@ -61,9 +62,9 @@ impl AskMembers {
         Err(not_reached(&failures))
     }
 
-    /// Returns the bundle of the first member that answers. A member of an authority that is not trusted here may have
-    /// a bundle that names that authority. The request to such a member does not verify its certificate, and is only
-    /// sent if no trusted member returned a newer bundle.
+    /// Returns the bundle of the first member that answers. A member with a certificate of an authority that is not
+    /// trusted here may have a bundle that names that authority. The request to such a member does not verify its
+    /// certificate, and is only sent if no trusted member returned a newer bundle.
     async fn ask_trust(&self, have: u64) -> Result<Option<SignedBundle>, RenewError> {
         let (mut failures, mut distrusted) = (Vec::new(), Vec::new());
         let mut answered = false;

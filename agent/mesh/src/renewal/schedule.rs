@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// Spread of the renewal time around 2/3 of a certificate's life, as a part of that life.
 const SPREAD: f64 = 0.05;
-/// When another authority issues, every member renews within this time, or within a twentieth of a shorter life: soon,
-/// but not ten thousand members at once.
+/// Time within which every member renews when another authority issues; a twentieth of the certificate's life, if that
+/// is shorter. Ten thousand members must not renew at once.
 const SUPERSEDED_SPREAD: Duration = Duration::from_secs(600);
-/// First part of that time in which no member renews. Members that have not yet received the bundle would refuse a
-/// certificate of the new authority.
+/// Part of [`SUPERSEDED_SPREAD`], at its start, in which no member renews. Members that have not yet received the
+/// bundle would refuse a certificate of the new authority.
 const SUPERSEDED_HEAD_START: f64 = 0.1;
 
 /// Returns a number between 0 and 1, determined by `seed` and `occasion`.
@@ -30,7 +30,7 @@ pub(super) fn renew_at(issued_at: UnixMillis, expires_at: UnixMillis, fraction: 
     issued_at.after((life * part) as u64)
 }
 
-/// Returns the wait between the news that another authority issues, and the renewal.
+/// Returns the wait from the bundle that names another issuing authority until the renewal.
 pub(super) fn superseded_wait(
     issued_at: UnixMillis,
     expires_at: UnixMillis,

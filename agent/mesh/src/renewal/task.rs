@@ -33,7 +33,7 @@ pub(super) struct Task {
     /// Earliest time of the next renewal.
     retry_at: Instant,
     failures: u32,
-    /// Time since which another authority issues, and the issue time of the certificate concerned.
+    /// Issue time of a certificate that must be replaced before its regular renewal, and the time since which it must.
     superseded: Option<(UnixMillis, Instant)>,
     /// The identity in force is newer than the one on disk.
     unsaved: bool,
@@ -145,7 +145,8 @@ impl Task {
         wait.max(self.retry_at.saturating_duration_since(Instant::now()))
     }
 
-    /// Requests the bundle sooner than planned, but not for every unknown peer that connects.
+    /// Schedules the next bundle request earlier, but at most one request per `min_retry`: unknown peers may connect
+    /// often.
     fn schedule_trust_request(&mut self) {
         let now = Instant::now();
         let earliest = |asked_at| asked_at + self.settings.min_retry;
@@ -291,7 +292,7 @@ impl Core {
     /// certificate lives. A crash in between costs another renewal.
     ///
     /// After the old certificate has expired, the new one may be from an authority that is unknown here. A process that
-    /// was offline for a whole rotation has enrolled again, and trusts the roots of that enrolment.
+    /// was offline during a rotation of the authority has enrolled again, and trusts the roots of that enrolment.
     fn renew(
         self: &Arc<Self>,
         renewed: Credentials,

@@ -14,7 +14,7 @@ use std::{net::SocketAddr, time::Duration};
 const VERSION: u8 = 1;
 /// Longest method name, bytes.
 const MAX_METHOD_BYTES: usize = 128;
-/// Step in which a body is read, bytes, so that a declared length alone occupies no memory.
+/// First step in which a body is read, bytes; the steps grow, so that a declared length alone occupies no memory.
 const READ_STEP: usize = 64 << 10;
 
 /// Built-in method of every endpoint: proves to the dialling side that the peer has accepted it.

@@ -32,8 +32,8 @@ pub enum MessageDropped {
     Closed,
 }
 
-/// Writes `[version u8][kind u16][length u32][bytes]`, big endian. The length distinguishes a complete
-/// message from one that its sender abandoned: a stream dropped half written ends like any other.
+/// Writes `[version u8][kind u16][length u32][bytes]`, big endian. The length distinguishes a complete message from a
+/// partial one: a stream that its sender drops after a partial write ends like a complete stream.
 pub(crate) async fn write_message(
     connection: &Connection,
     kind: u16,

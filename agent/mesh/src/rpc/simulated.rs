@@ -1,6 +1,6 @@
 //! Simulated mesh without sockets: calls and streams use a [`Wire`] that the simulation implements, and all other code
-//! is the production code. Encoding, roles and limits are checked as on QUIC. Handshakes, peer certificates and
-//! connections are not simulated.
+//! is the production code. Encoding, roles and request sizes are checked as on QUIC. Handshakes, peer certificates,
+//! connections and reply limits are not simulated.
 
 use super::{
     error::CallError,
@@ -12,11 +12,10 @@ use futures::future::BoxFuture;
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 use tokio::sync::mpsc;
 
-/// Items of a stream that wait for a slow reader.
+/// Maximum number of stream items that wait for a slow reader.
 const ITEM_QUEUE: usize = 16;
 
-/// Transport that replaces QUIC: one end, for the endpoint with this [`crate::MeshConfig::wire`]. The caller enforces
-/// deadlines.
+/// Transport that replaces QUIC for one endpoint, as its [`crate::MeshConfig::wire`]. The caller enforces deadlines.
 pub trait Wire: Send + Sync + 'static {
     /// Registers the handlers of the endpoint, which answers from now on.
     fn serve(&self, answers: Answers);

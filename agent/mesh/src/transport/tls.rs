@@ -28,7 +28,7 @@ pub(crate) const MESH_ALPN: &[u8] = b"lattice/1";
 pub(crate) const ENROL_ALPN: &[u8] = b"lattice-enrol/1";
 /// Protocol for members that were offline while the authority changed ([`crate::outdated`]).
 pub(crate) const TRUST_ALPN: &[u8] = b"lattice-trust/1";
-/// TLS requires a server name. Our names are URIs in certificates; this one is never sent.
+/// Server name that TLS requires. Mesh names are URIs in certificates, so this name is never sent.
 pub(crate) const SERVER_NAME: &str = "lattice.invalid";
 
 /// Receive window of one connection, bytes, all its streams together. The window bounds the memory that a peer can
@@ -235,8 +235,8 @@ fn finish_client(
     Ok(client)
 }
 
-/// The dialling side keeps a connection alive and sets its idle timeout. The shorter timeout of both sides applies, so
-/// the accepting side allows the longest.
+/// Settings of the dialling side, which keeps a connection alive and sets its idle timeout. The shorter timeout of both
+/// sides applies, so the accepting side allows the longest.
 fn dialling(config: &MeshConfig, own: Role, expected: Role) -> Result<TransportConfig, MeshError> {
     let (idle_timeout, keep_alive) = match (own, expected) {
         (Role::Agent, Role::Agent) => (config.agents_idle_timeout, config.agents_keep_alive),

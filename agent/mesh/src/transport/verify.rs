@@ -1,5 +1,5 @@
-//! Certificate verification in handshakes: a chain to our roots, exactly one SPIFFE URI of our own trust domain, and a
-//! key for signatures only. DNS names are not used.
+//! Certificate verification in handshakes: a chain to the trusted roots, exactly one SPIFFE URI of this cluster's trust
+//! domain, and a key for signatures. DNS names are not used.
 
 use crate::{
     Pin, Role,
@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-/// Rejection reason for our log; the peer only receives the alert.
+/// Rejection reason for the local log; the peer only receives the alert.
 #[derive(thiserror::Error)]
 #[error("{0}")]
 struct RejectionReason(String);

@@ -162,7 +162,8 @@ impl TrustBundle {
     /// Encodes the bundle and signs it with each of `authorities`. Equal bundles have equal bodies.
     ///
     /// # Errors
-    /// A bundle that a peer would reject: one that exceeds a limit, or that none of its own authorities has signed.
+    /// A bundle that a peer would reject, because it exceeds a limit or none of its own authorities has signed it; or a
+    /// failure to sign.
     pub fn sign<'a>(
         &self,
         authorities: impl IntoIterator<Item = &'a Authority>,

@@ -231,7 +231,7 @@ impl Trust {
         }
     }
 
-    /// As [`Trust::admit`], and verifies the whole chain at `now`.
+    /// Checks like [`Trust::admit`], and verifies the complete chain at `now`.
     pub(crate) fn admit_chain(
         &self,
         chain: &[CertificateDer<'_>],

@@ -31,7 +31,7 @@ impl ConnectionIdGenerator for RandomIds {
 }
 
 /// Keyed blake3 under a key derived from the first private key of the process's identity. A holder of the reset key can
-/// end our connections, and nothing else.
+/// end the connections of the process, and nothing else.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ResetKey([u8; 32]);
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of certificates in the chain of a statement.
 const MAX_CHAIN: usize = 4;
-/// Longest certificate in the chain, bytes; ours have about 500.
+/// Longest certificate in the chain, bytes; mesh certificates have about 500.
 const MAX_CERTIFICATE_BYTES: usize = 8 << 10;
 
 /// Signature of a statement, with the signer's certificates. The statement itself travels separately.

@@ -73,7 +73,7 @@ impl Credentials {
 
     /// Returns whether `folder` contains complete credentials. An interrupted first save does not count.
     pub fn are_in(folder: &Path) -> bool {
-        // In the order in which they are written. The last one would suffice if no file was removed by hand.
+        // The files in the order in which they are written. The last one would suffice if no file was removed by hand.
         [CHAIN_FILE, ROOTS_FILE]
             .iter()
             .all(|name| folder.join(name).exists())
@@ -103,7 +103,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Reads what [`Credentials::save`] wrote. Rejects a key that other users can read.
+    /// Reads the credentials that [`Credentials::save`] wrote. Rejects a key that other users can read.
     ///
     /// A saved bundle is verified against the authorities that it names itself. That check detects a damaged file,
     /// which must not pass for "nothing is revoked". The check is no defence against an attacker with write access to
@@ -191,8 +191,9 @@ fn read_bundle(path: &Path) -> Result<Option<BundleInForce>, CredentialsError> {
     Ok(Some(BundleInForce { signed, bundle }))
 }
 
-/// Completes or undoes a save that a crash interrupted. If the waiting key belongs to the certificate, it is renamed to
-/// `identity.key`; otherwise it is removed. Without this step, a later save could overwrite the only valid key.
+/// Completes or undoes a save that a crash interrupted. If the key in `identity.key.next` belongs to the certificate,
+/// the file is renamed to `identity.key`; otherwise it is removed. Without this step, a later save could overwrite the
+/// only valid key.
 fn settle(folder: &Path, before: BeforeStep<'_>) -> io::Result<()> {
     let next = folder.join(NEXT_KEY_FILE);
     if !next.exists() {

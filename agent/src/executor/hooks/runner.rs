@@ -170,7 +170,7 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-/// Process group of the hook. It is ended on drop, also when the agent stops meanwhile.
+/// Process group of the hook, killed on drop, also when the agent stops meanwhile.
 struct Group(Option<Pid>);
 
 impl Group {

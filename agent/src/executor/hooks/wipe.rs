@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
 const FORMAT: u32 = 1;
-/// Variable that marks the environment of the hook and all processes below it.
+/// Variable that marks the environment of the hook and its descendants.
 const MARK: &str = "LATTICE_WIPE";
 /// Pause between two checks of killed processes, and between two writes to a full disk.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest wait for processes that a killed agent left; a process that survives it is stuck in the kernel.
+/// Longest wait for the end of processes that a killed agent left; a process that remains is stuck in the kernel.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Record of the last wipe, on disk.
@@ -91,7 +91,7 @@ impl Wiper {
     /// hook are ended first.
     pub(in crate::executor) async fn recover(&self) {
         let mut last = self.last.lock().await;
-        // A wipe that this agent has started since is running, and is left alone.
+        // A wipe that this agent has started itself is running, and must continue.
         let is_cut =
             |record: &Record| record.outcome.is_none() && self.cut_short == Some(record.number);
         let Some(cut) = last.clone().filter(is_cut) else {
@@ -239,7 +239,7 @@ impl Wiper {
         }
     }
 
-    /// Writes a record, and retries until the disk takes it. The outcome becomes visible to callers only afterwards.
+    /// Writes a record, and retries until the write succeeds. The outcome becomes visible to callers only afterwards.
     async fn keep(&self, record: Record) -> Record {
         let mut is_told = false;
         while let Err(error) = self.write(record.clone()).await {

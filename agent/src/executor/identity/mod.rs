@@ -1,4 +1,4 @@
-//! Identity of jobs on the node: local accounts, and the files that decide over them.
+//! Identity of jobs on the node: local accounts, the user map, and checks of trusted files.
 
 pub(super) mod accounts;
 pub(super) mod ids;

@@ -27,7 +27,7 @@ pub struct RunAs {
     pub accounts: Accounts,
 }
 
-/// Result of the selection.
+/// Result of the account selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobAccount {
     /// Account that the rank switches to; `None`: it stays the agent's user.

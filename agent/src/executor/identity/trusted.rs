@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Write permission of group or others.
 const OTHERS_WRITE: u32 = 0o022;
-/// In a sticky folder, only the owner of a file moves or removes it.
+/// Sticky bit of a folder: users can move or remove only their own files in it.
 const STICKY: u32 = 0o1000;
 const ANY_EXECUTES: u32 = 0o111;
 
@@ -64,7 +64,7 @@ pub(in crate::executor) fn file(path: &Path, agent: AgentUser) -> Result<PathBuf
     Ok(check(path, agent)?.0)
 }
 
-/// Checks as [`file`] does, and that the file is executable.
+/// Checks like [`file`], and also that the file is executable.
 pub(in crate::executor) fn program(
     path: &Path,
     agent: AgentUser,

@@ -89,7 +89,7 @@ impl Version {
 }
 
 impl UserMap {
-    /// Reads the whole map, and rejects it if any line is wrong.
+    /// Reads the map, and rejects it if any line is wrong.
     pub fn open(path: &Path, agent: AgentUser) -> Result<Self, UserMapError> {
         Ok(Self {
             path: path.to_owned(),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-/// Most starts of a supervisor that ends before it has written a record.
+/// Maximum number of starts of a supervisor that ends before it has written a record.
 const MOST_TRIES: u32 = 5;
 /// Pause between two starts, multiplied by the number of starts so far.
 const TRY_PAUSE: Duration = Duration::from_millis(200);
@@ -72,7 +72,8 @@ fn look(dir: &AttemptDir) -> Result<AttemptState, RecordError> {
     Ok(AttemptState::Unsupervised { was })
 }
 
-/// Reads the state off the async threads, and passes changes on to the reporter.
+/// Reads the state off the async threads, repeats a stop request to the supervisor, and passes changes on to the
+/// reporter.
 async fn read_and_report(shared: &Shared, rank: &Arc<Rank>) -> Result<AttemptState, String> {
     let at = rank.clone();
     let look = move || {

@@ -19,7 +19,8 @@ pub(in crate::executor) async fn end(shared: &Shared, rank: &Arc<Rank>) {
     let dir = rank.dir().clone();
     let living = tokio::task::spawn_blocking(move || dir.living_supervisor()).await;
     if !matches!(living, Ok(Ok(None))) {
-        // A supervisor that started meanwhile writes the end itself; otherwise the caller reads the state once more.
+        // A supervisor that started meanwhile writes the end itself. If the check failed, the caller reads the state
+        // again.
         return;
     }
     remove_shared_folder(rank).await;

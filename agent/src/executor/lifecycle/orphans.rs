@@ -101,7 +101,7 @@ fn kill_unless_known(
     if shared.known().contains_key(&key) || shared.attempts.dir(key).exists() {
         return Ok(OrphanProcesses::default());
     }
-    // Without the cgroup, which a launch may create meanwhile.
+    // Only the processes are killed, not the cgroup: a launch may create the cgroup at the same time.
     kill(&found.left, None);
     Ok(found.left)
 }
@@ -155,7 +155,7 @@ impl Executor {
                 continue;
             }
             if found.is_empty() {
-                // An empty cgroup that a crash left.
+                // Removes an empty cgroup that a crash left.
                 kill(&found.left, found.group.as_ref());
                 continue;
             }

@@ -44,8 +44,8 @@ pub(in crate::executor) fn unfinished(shared: &Shared) -> Result<Vec<Unfinished>
     Ok(left)
 }
 
-/// Result of an attempt of an earlier boot: no process survives a reboot. A written end stays valid. Its hooks have
-/// still to run, because a reboot does not wipe disks.
+/// Result of an attempt of an earlier boot: no process survives a reboot. A written end stays valid. The hooks of the
+/// attempt have still to run, because a reboot does not wipe disks.
 fn after_reboot(
     shared: &Shared,
     dir: &AttemptDir,
@@ -75,7 +75,7 @@ fn after_reboot(
         shared.hindrances.add(BlockReason::Finishing, launch.key);
         return Ok(None);
     }
-    // An end that cannot be written is reported all the same: the next agent reaches the same result.
+    // An end that cannot be written is reported nevertheless: the next agent reaches the same result.
     Ok(Some(exit))
 }
 

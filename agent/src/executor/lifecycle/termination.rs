@@ -1,4 +1,4 @@
-//! Termination of ranks. It must work on a disk that takes no writes: a job that cannot be ended holds its nodes for
+//! Termination of ranks. It must work on a disk that accepts no writes: a job that cannot be ended holds its nodes for
 //! ever.
 
 use crate::attempt::{AttemptDir, ExitRecord, RecordError};
@@ -34,9 +34,9 @@ pub(in crate::executor) fn signal_supervisor_process(
 impl Executor {
     /// Marks a rank for termination in memory and on disk, and signals the supervisor.
     ///
-    /// A supervisor reads the note on disk after it has taken its lock, so one that starts later needs no signal. If
-    /// the note cannot be written, the agent signals the supervisor once it has started. The returned error then means
-    /// only that a crash of the agent before that loses the request.
+    /// A supervisor reads the request on disk after it has taken its lock, so a later supervisor needs no signal. If
+    /// the request cannot be written, the agent signals the supervisor once it has started. The returned error then
+    /// means only that a crash of the agent before the signal loses the request.
     pub(in crate::executor) fn request_termination(&self, rank: &Rank) -> Result<(), RecordError> {
         rank.mark_for_termination();
         let noted = rank.dir().request_stop();

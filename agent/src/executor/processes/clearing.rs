@@ -10,7 +10,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Longest pause: a process that survives SIGKILL is stuck in the kernel.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Processes found of a rank after its supervisor has ended.
+/// Processes of a rank that were found after its supervisor had ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::executor) struct Search {
     /// Process ids that were killed.

@@ -7,7 +7,7 @@ use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Finds the processes of this agent.
+/// Finds the running processes of this agent's attempts.
 #[derive(Debug, Clone)]
 pub(in crate::executor) struct OrphanFinder {
     /// Agent id, the prefix of each process mark.
@@ -16,7 +16,7 @@ pub(in crate::executor) struct OrphanFinder {
     pub(in crate::executor) cgroups: Option<Cgroups>,
 }
 
-/// Processes found of one attempt.
+/// Processes of one attempt that a search has found.
 #[derive(Debug, Default)]
 pub(in crate::executor) struct OrphanAttempt {
     pub(in crate::executor) left: OrphanProcesses,

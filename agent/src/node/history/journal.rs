@@ -170,8 +170,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Accounts for lines that were dropped unwritten: the next line starts a new segment, and its checkpoint includes
-    /// them.
+    /// Accounts for lines that were dropped unwritten: the next line starts a new segment, and the checkpoint of that
+    /// segment includes the dropped lines.
     pub(super) fn skip(&mut self, dropped: &[Line]) {
         dropped.iter().for_each(|line| self.checkpoint.fold(line));
         self.open = None;
@@ -231,8 +231,8 @@ impl Journal {
             .prune(first_kept, &needed, self.limits.content_bytes);
     }
 
-    /// Removes the oldest events beyond their limit, and events in favour of entries while the journal is too large.
-    /// Entries of the same segments stay.
+    /// Removes the oldest events while they exceed their limit or the journal exceeds its size. Entries of the same
+    /// segments stay.
     fn prune_oldest(&mut self) {
         loop {
             let is_too_much = sum(&self.segments, |segment| segment.events) > self.limits.events

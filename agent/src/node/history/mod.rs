@@ -1,6 +1,7 @@
-//! Node history: inventory changes and other events, numbered, kept across restarts, and never a delay for the agent.
+//! Node history: inventory changes and other events, numbered and kept across restarts. The disk never delays the
+//! agent.
 //!
-//! [`lattice_conformance::history`] decides on the entries. Here a separate task writes them to the disk ([`journal`]);
+//! [`lattice_conformance::history`] determines the entries. Here a separate task writes them to the disk ([`journal`]);
 //! publishers only queue them. While the disk fails, entries wait in memory up to a limit, and [`Status`] reports the
 //! fault.
 
@@ -30,7 +31,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 const RETRY: Duration = Duration::from_secs(5);
 /// Interval of disk space checks: a full disk is reported before an entry is lost.
 const LOOK: Duration = Duration::from_secs(60);
-/// Least free space, bytes: an entry and its preimage take up to about 100 KiB.
+/// Minimum free space, bytes: an entry and its preimage take up to about 100 KiB.
 const ROOM_BYTES: u64 = 256 << 10;
 /// Number of records kept in memory, so that requests for the newest do not wait for the disk.
 const RECENT: usize = 256;
@@ -44,7 +45,7 @@ const TURN: Duration = Duration::from_secs(5);
 pub struct Status {
     /// Id of the journal.
     pub journal: u64,
-    /// Last entry or event on disk; 0 before the first.
+    /// Number of the last entry or event on disk; 0 before the first.
     pub last: u64,
     /// Reason that entries cannot be written, if there is one.
     pub fault: Option<String>,
@@ -98,20 +99,20 @@ struct Shared {
 /// State in memory, never locked across an await or a blocking call.
 #[derive(Debug, Default)]
 struct State {
-    /// Whether a journal has been read to continue from.
+    /// Whether a journal has been read, from which the numbers continue.
     is_open: bool,
     waiting: VecDeque<Waiting>,
     /// Preimages of earlier publications: the next write restores those that are missing on disk.
     again: Vec<(Digest, Bytes)>,
-    /// Lines dropped since the last write, which its checkpoint must include. Empty while no journal is open.
+    /// Lines dropped since the last write, which the next checkpoint must include. Empty while no journal is open.
     dropped: Vec<Line>,
     /// Number of lines, events included, dropped since the last write.
     lost: u64,
     recent: VecDeque<Record>,
     segments: Vec<Segment>,
     first_kept: u64,
-    /// Values as in [`Status`], which changes only after a whole write. From then on, written lines are no longer in
-    /// `waiting`.
+    /// Journal id and last number on disk. They change under the same lock as `waiting`, so that a line is either
+    /// queued or counted here. [`Status`] follows after the write.
     journal: u64,
     last: u64,
 }

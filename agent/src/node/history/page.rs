@@ -8,11 +8,11 @@ use lattice_agent_rpc::{GetHistory, HistoryPage};
 use lattice_conformance::history::Record;
 use std::path::PathBuf;
 
-/// Most entries of a page.
+/// Maximum number of entries of a page.
 const MOST: usize = 1000;
-/// Most bytes of a page; one entry always fits.
+/// Maximum number of bytes of a page; one entry always fits.
 const MOST_BYTES: usize = 256 << 10;
-/// Most bytes of unwritten entries in a page.
+/// Maximum number of bytes of unwritten entries in a page.
 const MOST_UNWRITTEN_BYTES: usize = 64 << 10;
 
 /// Source of the next entries.
@@ -29,7 +29,7 @@ impl NodeHistory {
     pub async fn page(&self, wanted: GetHistory) -> Result<HistoryPage, String> {
         let GetHistory { since, most } = wanted;
         let most = usize::try_from(most).unwrap_or(MOST).clamp(1, MOST);
-        // Under one lock: an entry that is not on disk yet is in the queue.
+        // Read under one lock: an entry that is not on disk yet is in the queue.
         let (source, unwritten, first_kept, journal, last) = {
             let state = self.state();
             let (source, unwritten) = (state.source(since), state.unwritten());

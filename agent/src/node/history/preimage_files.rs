@@ -87,8 +87,7 @@ impl Contents {
     }
 
     /// Removes preimages that no entry from `first_kept` on references, then the oldest others until at most
-    /// `most_bytes` are left.
-    /// Preimages in `needed` stay.
+    /// `most_bytes` are left. Preimages in `needed` stay.
     pub(super) fn prune(&mut self, first_kept: u64, needed: &[Digest], most_bytes: u64) {
         let mut oldest_first: Vec<(u64, Digest)> = self
             .named

@@ -7,7 +7,7 @@ use lattice_conformance::history::{Event, EventKind, FoldedLine, History, Line, 
 use std::collections::VecDeque;
 use std::path::Path;
 
-/// Continuation for a reopened journal. It locks whatever is necessary to keep writers out meanwhile.
+/// Continuation for a reopened journal. The continuation takes the locks that exclude writers meanwhile.
 type GoOn = dyn Fn(&NodeHistory, Reopened<'_>) + Send + Sync;
 
 pub(super) struct Resume(Box<GoOn>);

@@ -31,7 +31,7 @@ const MOST_CONNECTIONS: usize = 16;
 const MOST_STREAMS: u32 = 32;
 const MOST_WAITING: usize = 64;
 const MOST_MESSAGE_BYTES: usize = 64 << 10;
-/// Most characters of a failure reason.
+/// Maximum number of characters of a failure reason.
 const MOST_REASON: usize = 1000;
 /// Pause after the kernel failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Present request, visible to all watchers.
 pub(super) type RequestSender = watch::Sender<Option<v1::WriteRequest>>;
 
-/// Server of the job; it stops on drop.
+/// gRPC server for the job; stops on drop.
 pub(super) struct CallbackServer(Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for CallbackServer {

@@ -23,9 +23,9 @@ pub(super) const COMPLETE: &str = "complete";
 pub(super) const PROGRESS: &str = "progress";
 /// Marks a failed checkpoint; contains its number, then the reason.
 pub(super) const FAILED: &str = "failed";
-/// Most bytes read of any of these files.
+/// Maximum number of bytes read of any of these files.
 const MOST_READ: u64 = 1024;
-/// Most files that are counted for the size, and the time limit: a size that costs more is not worth it.
+/// Maximum number of files that are counted for the size. A count beyond this number or [`COUNT_WITHIN`] is abandoned.
 const MOST_ENTRIES: usize = 100_000;
 const COUNT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -122,7 +122,7 @@ impl Part {
         // The folder may differ from the order's directory.
         make_directory(folder).map_err(failed)?;
         let folder = open_directory(folder).map_err(|error| failed(error.into()))?;
-        // A file of an interrupted attempt, or of another user; the request is never written through it.
+        // Removes a file of an interrupted attempt or of another user: the request is never written through it.
         let _ = unlinkat(&folder, &*hidden, AtFlags::empty());
         let how =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -44,7 +44,7 @@ enum Channel {
     },
 }
 
-/// Checkpoint setup of a job that is about to start, made while this process has its rights.
+/// Checkpoint setup of a job that is about to start, made before the supervisor gives up its privileges.
 pub(super) struct Prepared {
     plan: CheckpointPlan,
     rank: u32,
@@ -121,7 +121,7 @@ impl Prepared {
     pub(super) fn begin(mut self, dir: &AttemptDir, first: Pid) -> Checkpoints {
         match &mut self.channel {
             Channel::Memory(_) => {}
-            // The process stays until it is reaped, which has not happened yet.
+            // The process id stays valid until the process is reaped, which has not happened yet.
             Channel::Signal { first: known } => *known = process_tree::process(first).ok(),
             Channel::Callback {
                 asked,

@@ -36,7 +36,7 @@ pub(super) struct CheckpointRequestParams {
 }
 
 impl CheckpointRequestParams {
-    /// Runs filesystem work as the user, and reports a hindrance if it takes long.
+    /// Runs filesystem work as the user, and reports the storage as an obstacle if the work takes long.
     async fn see<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let seen = self.eyes.see(work);
         tokio::pin!(seen);
@@ -91,8 +91,8 @@ impl CheckpointRequestParams {
         self.watch_files(part).await;
     }
 
-    /// Signals the first process once the signal would not end it. No other process is signalled: a child of the job
-    /// may lack a handler, and the signal would end it.
+    /// Sends SIGUSR1 to the first process as soon as it has a handler; without a handler, the signal would end it. No
+    /// other process is signalled: a child of the job may lack a handler.
     async fn signal(&self, first: &Process) {
         let mut is_said = false;
         while let Some(pid) = Pid::from_raw(first.pid) {
@@ -119,7 +119,7 @@ impl CheckpointRequestParams {
     }
 
     async fn watch_files(&self, part: Part) {
-        // A sign of life counts for a quarter of the timeout.
+        // A sign of life is valid for a quarter of the timeout, and must be read before it expires.
         let often = (self.timeout / 20).max(self.poll);
         let rarest = often.min(self.poll * RAREST);
         let (begun, mut before, mut obstacle) = (Instant::now(), None, None);

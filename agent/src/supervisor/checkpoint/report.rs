@@ -22,7 +22,7 @@ pub(super) type Answer = Result<Option<UnixMillis>, ReportRejection>;
 /// Reason that a report is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReportRejection {
-    /// This checkpoint is not requested, or no longer.
+    /// The checkpoint is not requested, or no longer requested.
     Over(String),
     /// The content of the report is invalid.
     Invalid(String),
@@ -43,7 +43,7 @@ pub(super) enum ReportContent {
     Declined(String),
     /// The destination cannot be prepared.
     NoPlace(String),
-    /// Present hindrance of the request or its answer; `None`: no hindrance any more.
+    /// Present obstacle to the request or its answer; `None`: the obstacle is gone.
     Hindered(Option<NoAnswerReason>),
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-/// Every user may pass through the folder; only the owner may list or change it, so names in it are stable.
+/// Mode of the folder. Every user may enter it; only the owner may list or change it, so names in it are stable.
 const MODE: u32 = 0o711;
 
 /// Creates the folder, replacing an old one. The error text is for operators.

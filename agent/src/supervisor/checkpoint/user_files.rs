@@ -20,15 +20,16 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Handle on the thread, which ends after all handles and all submitted work are gone.
+/// Handle on the thread that accesses the user's files. The thread ends after all handles and all submitted work are
+/// gone.
 #[derive(Clone)]
 pub(super) struct UserFiles {
     work: mpsc::Sender<Work>,
 }
 
 impl UserFiles {
-    /// Starts the thread as `user`; without one, as the user of this process. Call it while this process may still
-    /// change its ids.
+    /// Starts the thread as `user`; `None`: as the user of this process. Works only while this process may still change
+    /// its ids.
     pub(super) fn open(user: Option<&LocalUser>) -> Result<Self, String> {
         let user = match user {
             Some(user) => Some(FileAccessIds::of(user)?),
@@ -52,8 +53,7 @@ impl UserFiles {
         Ok(Self { work })
     }
 
-    /// Runs `work` on the thread; `None` if the thread is gone. If the caller stops waiting, the work is done all the
-    /// same.
+    /// Runs `work` on the thread; `None` if the thread is gone. Dropping the future does not cancel the work.
     pub(super) async fn see<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -67,7 +67,7 @@ impl UserFiles {
     }
 }
 
-/// Ids for file access.
+/// User id, group id and supplementary groups for file access.
 struct FileAccessIds {
     uid: u32,
     gid: u32,
@@ -93,7 +93,7 @@ impl FileAccessIds {
     }
 }
 
-/// Applies to the calling thread only.
+/// Takes the user's ids for file access and drops all capabilities, in the calling thread only.
 fn become_user(user: Option<&FileAccessIds>) -> Result<(), String> {
     let failed = |what: &str, error: io::Error| format!("{what}: {error}");
     privileges::empty_bounding_set().map_err(|e| failed("bounding set", e.into()))?;
@@ -109,8 +109,8 @@ fn become_user(user: Option<&FileAccessIds>) -> Result<(), String> {
     privileges::drop_all().map_err(|e| failed("capabilities", e.into()))
 }
 
-/// Sets the filesystem ids of this thread; returns whether the kernel accepted them. The calls return only the previous
-/// ids.
+/// Sets the filesystem ids of this thread; returns whether the kernel accepted them. `setfsuid` and `setfsgid` report
+/// no error, so a second call reads the ids in force.
 #[expect(unsafe_code, reason = "setfsuid and setfsgid have no wrapper")]
 fn set_fs_ids(uid: u32, gid: u32) -> bool {
     // Not a valid id, so the call changes nothing.

@@ -1,5 +1,5 @@
-//! Cgroup (version 2) of a rank: the kernel keeps its processes together, whatever a process does to its environment,
-//! session or parents.
+//! Cgroup (version 2) of a rank: the kernel tracks the rank's processes, even if a process changes its environment,
+//! session or parent.
 //!
 //! `<mount>/<parent>/lattice/<node>-<agent>/<allocation>.<attempt>` holds the processes of one rank. `…/supervisors` in
 //! the same folder holds those of the agent's supervisors: a service manager that ends the agent's own cgroup does not
@@ -17,11 +17,11 @@ use sysinfo::{MemoryRefreshKind, System};
 
 /// Name of the cgroup of the supervisors.
 const SUPERVISORS: &str = "supervisors";
-/// Longest wait for the removal of a cgroup: it fails until the parent of the last process has reaped that process.
+/// Longest wait for the removal of a cgroup, which fails until the last process is reaped by its parent.
 const REMOVE_WITHIN: Duration = Duration::from_millis(500);
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Whether ranks run in cgroups.
+/// Use of cgroups for ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CgroupUse {
@@ -62,7 +62,7 @@ pub enum CgroupError {
         /// Path of the cgroup.
         path: PathBuf,
     },
-    /// The agent has no permission to create cgroups there.
+    /// A cgroup or file cannot be created, written or read, usually for lack of permission.
     #[error(
         "cgroup {}; start the agent as root, have the parent delegated to it \
          (executor.cgroup_parent), or set executor.cgroup to auto or off",
@@ -101,7 +101,8 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Creates the parent cgroup named `agent`. `None`: ranks run without cgroups, and the log contains the reason.
+    /// Creates the parent cgroup named `agent`. `None`: cgroups are off, or are [`CgroupUse::Auto`] and unavailable. In
+    /// the second case, the log contains the reason.
     pub fn open(settings: &CgroupSettings, agent: &str) -> Result<Option<Self>, CgroupError> {
         if settings.using == CgroupUse::Off {
             return Ok(None);
@@ -283,7 +284,7 @@ impl Cgroup {
         Ok((group, procs.into()))
     }
 
-    /// Moves this process to the supervisors' cgroup next to the attempt's.
+    /// Moves this process to the supervisors' cgroup, a sibling of the attempt's cgroup.
     pub(in crate::supervisor) fn enter_supervisors(record: &CgroupRecord) -> io::Result<()> {
         let beside = record.path.with_file_name(SUPERVISORS);
         std::fs::create_dir_all(&beside)?;

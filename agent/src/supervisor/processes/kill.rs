@@ -11,7 +11,7 @@ const FIRST_REPEAT: Duration = Duration::from_millis(10);
 /// Longest pause between two SIGKILLs: a process that survives SIGKILL is stuck in the kernel.
 const LAST_REPEAT: Duration = Duration::from_secs(1);
 
-/// Repeated SIGKILL to all processes below this one.
+/// Repeated SIGKILL to all descendants of this process.
 pub(in crate::supervisor) struct KillLoop {
     again_at: Instant,
     pause: Duration,

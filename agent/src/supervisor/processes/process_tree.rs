@@ -23,8 +23,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether the process has ended and is not reaped. If only the first thread has ended, the process continues in
-    /// the other threads, with the same state letter.
+    /// Whether the process has ended and is not reaped. State `Z` alone does not prove the end: a process also has this
+    /// state while only its first thread has ended.
     pub fn is_gone(&self) -> bool {
         self.state == 'Z' && self.threads <= 1
     }

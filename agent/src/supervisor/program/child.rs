@@ -115,7 +115,7 @@ impl Child {
         setsid()?;
         if let Some(procs) = &self.cgroup {
             self.at(Step::Cgroup);
-            // Moves itself; all later children start in the cgroup.
+            // "0" stands for the calling process; its later children start in the cgroup.
             rustix::io::write(procs, b"0")?;
         }
         self.at(Step::Privileges);
@@ -167,8 +167,8 @@ impl Child {
     }
 }
 
-/// Replaces descriptor `number` by the file at `path`. The file is appended to and never truncated: an attempt must
-/// keep the output of the previous attempt, and a rank the output of other ranks.
+/// Replaces descriptor `number` by the file at `path`, in append mode and without truncation: the output of earlier
+/// attempts and of other ranks must stay.
 fn redirect(path: Option<&CString>, number: i32) -> rustix::io::Result<()> {
     let Some(path) = path else {
         return Ok(());

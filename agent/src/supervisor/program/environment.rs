@@ -18,8 +18,8 @@ const VISIBILITY: [&str; 5] = [
     "GPU_DEVICE_ORDINAL",
 ];
 
-/// Variables that make the selected GPUs visible. The list holds UUIDs if known: numbers depend on the enumeration
-/// order, which is then set to PCI order.
+/// Variables that make the selected GPUs visible, by UUID if known. Numbers depend on the enumeration order, so for
+/// numbers CUDA is set to PCI order.
 fn visible(choice: &GpuChoice) -> Vec<(&'static str, String)> {
     let numbers = || {
         let slots: Vec<String> = choice.slots.iter().map(u32::to_string).collect();

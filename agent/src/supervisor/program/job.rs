@@ -90,7 +90,7 @@ impl Prepared {
 }
 
 impl Job {
-    /// Present step of the child before its program runs.
+    /// Text for the present step of the child before its program runs.
     pub(in crate::supervisor) fn at(&mut self) -> String {
         let step = self.step();
         self.places.at(step)
@@ -114,8 +114,8 @@ impl Job {
     }
 }
 
-/// Output of the job, and its read end; no read end if the output goes to a file. The pipe is owned by the user: only
-/// the owner of a pipe can open it again, as `/dev/stderr` does.
+/// Output stream for the job, and the read end of its pipe; no pipe if the output goes to a file. The user owns the
+/// pipe: only the owner of a pipe can open it again, as `/dev/stderr` does.
 fn captured(
     file: Option<&PathBuf>,
     user: Option<&LocalUser>,
@@ -177,8 +177,8 @@ fn child(
     reason = "pre_exec: nothing else runs between fork and exec"
 )]
 fn before_exec(command: &mut Command, child: Child) {
-    // SAFETY: the closure makes system calls only (rustix's raw ones). It allocates nothing, takes no lock and touches
-    // no memory of the parent, as is required between fork and exec.
+    // SAFETY: as required between fork and exec, the closure makes system calls only (rustix's raw ones), allocates
+    // nothing, takes no lock and touches no memory of the parent.
     unsafe {
         command.pre_exec(move || Ok(child.become_job()?));
     }

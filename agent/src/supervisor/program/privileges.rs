@@ -24,7 +24,7 @@ pub(in crate::supervisor) fn give_up() {
 fn keep_kill_capability() -> io::Result<()> {
     let mut kept = CapabilitySet::KILL;
     if processes_are_hidden() {
-        // Without it, processes of other users are not even listed.
+        // Without this capability, processes of other users are not even listed.
         kept |= CapabilitySet::SYS_PTRACE;
     }
     set_no_new_privs(true)?;
@@ -50,8 +50,8 @@ pub(in crate::supervisor) fn empty_bounding_set() -> rustix::io::Result<()> {
             Ok(()) => {}
             // The previous number was the last capability.
             Err(Errno::INVAL) => return Ok(()),
-            // Without the permission, the process has no capability to lose: it runs as a user other than root, or as
-            // root of a container. `no_new_privs` closes the same path.
+            // The process lacks CAP_SETPCAP: it runs as a user other than root, or as root of a container. In that case
+            // `no_new_privs` alone prevents the gain of capabilities.
             Err(Errno::PERM) => return Ok(()),
             Err(error) => return Err(error),
         }

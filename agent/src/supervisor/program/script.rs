@@ -1,7 +1,7 @@
 //! Job script as a sealed file in memory.
 //!
-//! The script has no path. So the user needs no access to the agent's folders, the script cannot change after it was
-//! recorded, and no file is left behind. The job opens it as `/proc/self/fd/<n>`.
+//! A script without a path needs no access of the user to the agent's folders, cannot change after the agent has
+//! recorded it, and leaves no file behind. The job opens the script as `/proc/self/fd/<n>`.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
@@ -43,7 +43,7 @@ impl Script {
     }
 }
 
-/// Program of the `#!` line with its one argument, as the kernel parses them.
+/// Program of the `#!` line with at most one argument, parsed as by the kernel.
 fn interpreter(text: &str) -> Vec<String> {
     let line = text.lines().next().unwrap_or_default();
     let Some(line) = line.strip_prefix("#!").map(str::trim) else {
