@@ -67,7 +67,8 @@ pub struct SuspendArgs {
 pub struct ExtendArgs {
     /// Allocation number, or an array element as 12_7.
     id: JobRef,
-    /// Walltime, from the start of the attempt: 4h; or an increment: +30m.
+    /// Total walltime, including the run time in the checkpoint that the allocation resumed from: 4h. Or an increment:
+    /// +30m.
     walltime: String,
 }
 
@@ -150,8 +151,8 @@ fn named(a: &AllocationView) -> String {
     }
 }
 
-/// Returns the reason for the state. For an allocation that waits again, this is why it waits, not what ended its last
-/// attempt.
+/// Returns the reason for the state. For an allocation that waits again, the reason for the wait takes precedence over
+/// the reason for the end of its last attempt.
 fn state_reason(a: &AllocationView) -> Option<&str> {
     match waits(a) {
         true => a.reason.as_deref().or(a.stop.as_deref()),

@@ -35,7 +35,7 @@ pub enum AuditCommand {
     ///
     /// The hash of each entry covers the previous one, and quorum members sign the head of the chain. Without FILE the
     /// command signs the cluster's audit and verifies it; with FILE it verifies an export offline. To detect an audit
-    /// that was rewritten as a whole, or cut after the last signed head, compare it with an earlier export: --against.
+    /// that was rewritten completely, or cut after the last signed head, compare it with an earlier export: --against.
     /// The exit code is 1 if the verification fails.
     Verify(verify::VerifyArgs),
     /// Export entries into a new file that can be verified anywhere, years later.

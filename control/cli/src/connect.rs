@@ -38,7 +38,7 @@ impl Connection {
 const OLD: Duration = Duration::from_secs(3);
 
 impl Connection {
-    /// Prints on standard error that the result is old, if it is.
+    /// Prints the age of the view on standard error if the view is old.
     pub fn tell_age(&self) {
         if let Some(age) = self.client.view_age().filter(|age| *age >= OLD) {
             let age = text::rounded_duration(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));

@@ -11,8 +11,8 @@ use std::{
 
 pub use lattice_client::context::{ContextFile, VARIABLE, find};
 
-/// Ensures that `dir` is a folder of this user that no other user can enter. In a shared temporary folder another user
-/// may have created it, or a link with that name, before.
+/// Ensures that `dir` is a folder of this user that no other user can enter. In a shared temporary folder, another user
+/// may have created a folder or a link with this name.
 fn private_dir(dir: &Path) -> anyhow::Result<()> {
     if let Err(error) = DirBuilder::new().mode(0o700).create(dir)
         && error.kind() != io::ErrorKind::AlreadyExists

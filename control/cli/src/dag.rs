@@ -55,8 +55,7 @@ pub enum DagCommand {
 pub struct SubmitArgs {
     /// File, YAML or JSON; `-` reads standard input.
     file: String,
-    /// Submit nothing: report whether the DAG would be accepted now (exit code 0), and print its members as they were
-    /// understood.
+    /// Submit nothing: report whether the DAG would be accepted now (exit code 0), and print its members as parsed.
     #[arg(long)]
     dry_run: bool,
     /// Idempotency key. A repeated submit with the same key creates no second DAG (for 24 hours).
@@ -222,7 +221,7 @@ fn would_be(judged: &DagJudged, format: Format) -> Result<(), Failure> {
     Ok(output::print(format, judged, columns, rows)?)
 }
 
-/// The condition `success` is the default and is not shown.
+/// Formats dependencies; the default condition `success` is not shown.
 fn in_words(after: &[DagEdgeView]) -> String {
     let one = |edge: &DagEdgeView| match edge.condition.as_str() {
         "success" => edge.member.clone(),

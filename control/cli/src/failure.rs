@@ -18,7 +18,7 @@ const NOT_FOUND: u8 = 4;
 pub struct Failure {
     /// Exit code, as documented in the program's help; never 0.
     pub code: u8,
-    /// What went wrong, and what to do next.
+    /// Cause of the failure, and the next step.
     pub text: String,
 }
 

@@ -94,8 +94,8 @@ enum ClusterCommand {
     Requeue(allocation::IdsArgs),
     /// Suspend running allocations: take them off their nodes until they are resumed.
     ///
-    /// Their processes are ended at once, and progress since the last checkpoint is lost, unless --checkpoint requests
-    /// a checkpoint first.
+    /// The processes are ended at once, and progress since the last checkpoint is lost, unless --checkpoint requests a
+    /// checkpoint first.
     Suspend(allocation::SuspendArgs),
     /// Resume suspended allocations: they wait for nodes and continue from their last checkpoint, if they have one.
     Resume(allocation::IdsArgs),
@@ -166,7 +166,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a future that needs the cluster's answers to its end.
+/// Runs a future with requests to the cluster, on a single-threaded runtime, until it is done.
 fn answered(asking: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -45,9 +45,10 @@ pub enum NodeCommand {
     Reprobe(ReprobeArgs),
     /// Drain nodes: they get no new allocations, and running ones continue.
     Drain(DrainArgs),
-    /// Clear your own drain reason; those of others stay. If none is left, the node must first pass its health gate.
+    /// Clear your own drain reason and that of a failed hook; reasons of other owners stay. If none is left, the node
+    /// must first pass its health gate.
     Undrain(UndrainArgs),
-    /// Claim nodes for your sensitive allocations: they take no others until you release them.
+    /// Claim nodes for your sensitive allocations: the nodes take no other allocations until you release them.
     Claim(ClaimArgs),
     /// Release claimed nodes. Each is wiped before another user gets it.
     Release(ReleaseArgs),

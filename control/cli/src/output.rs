@@ -79,8 +79,8 @@ pub fn title(format: Format, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Reads a past time on the command line, and returns it in the server's format. Titles show it, so that the user can
-/// check how it was understood.
+/// Reads a past time on the command line, and returns it in the server's format. Titles show the result, so that the
+/// user can check it.
 ///
 /// # Errors
 /// A text that is not a past time, with the name of the option.
@@ -197,7 +197,7 @@ pub fn until(format: Format, text: &str) -> String {
     }
 }
 
-/// Returns the first 12 hex digits, enough to distinguish digests by eye.
+/// Returns the first 12 hex digits, which suffice to distinguish digests in a table.
 pub fn short(digest: &str) -> String {
     digest.chars().take(12).collect()
 }

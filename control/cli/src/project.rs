@@ -42,7 +42,8 @@ pub enum ProjectCommand {
 pub struct CreateArgs {
     /// Project path: the name of a tenant, or tenant/a/b; the parent must exist.
     path: String,
-    /// Nodes that the project and everything below it may hold: a number, or unlimited [default: closed].
+    /// Nodes that the project and everything below it may hold: a number, or unlimited [default: unlimited if a parent
+    /// exists and no level above limits them, else 0].
     #[arg(long, value_name = "LIMIT")]
     max_nodes: Option<Limit>,
     /// Allocations that may hold nodes at the same time [default: unlimited if no level above limits them, else 0].
@@ -73,8 +74,9 @@ pub struct SetArgs {
     path: String,
     #[command(flatten)]
     limits: SetLimits,
-    /// Apply the change even if the limits of children then exceed their parent's. The parent is shown as overcommitted
-    /// until they fit, and requests must still fit at every level. For administrators of the whole cluster.
+    /// Apply the change even if the limits of children then add up to more than their parent's. The parent is shown as
+    /// overcommitted until the limits fit, and requests must still fit at every level. For administrators of the whole
+    /// cluster.
     #[arg(long)]
     force: bool,
 }
@@ -187,7 +189,7 @@ async fn tree(args: &TreeArgs, connection: &Connection) -> Result<(), Failure> {
     }
     let labelled = labelled(connection.client.projects(args.path.as_deref()).await?);
     let values: Vec<_> = labelled.iter().map(|(_, project)| project).collect();
-    // Programs get the whole path; tables show it by indentation.
+    // Documents and CSV contain the complete path; tables show the path by indentation.
     let for_people = matches!(connection.format, Format::Table | Format::Wide);
     let rows = labelled.iter().map(|(label, project)| match for_people {
         true => row(label.clone(), project),

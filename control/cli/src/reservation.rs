@@ -54,7 +54,7 @@ pub struct CreateArgs {
     /// Start: 2026-12-01T08:00, 16:00 (UTC), tomorrow, now+1hour [default: now].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// End, exclusive [default: until it is deleted].
+    /// End, exclusive [default: none, until the reservation is deleted].
     #[arg(long, value_name = "TIME", conflicts_with = "duration")]
     until: Option<String>,
     /// Duration, instead of --until: 2h, 1d.
@@ -69,7 +69,7 @@ pub struct CreateArgs {
     /// Free-text reason.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Replace an existing reservation as a whole; without this option only a new one is created.
+    /// Replace an existing reservation completely; without this option only a new one is created.
     #[arg(long)]
     replace: bool,
     /// With --replace: refuse unless the reservation has this revision.

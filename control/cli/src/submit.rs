@@ -45,8 +45,8 @@ pub struct SubmitArgs {
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Script to run, with its arguments; `-` reads it from standard input. Everything after it belongs to the script.
-    // clap takes everything after the first value verbatim. It also takes an unknown flag before it; `asked` rejects
-    // that.
+    // clap takes everything after the first value verbatim, and also accepts an unknown flag as the first value, which
+    // `SubmitArgs::asked` rejects.
     #[arg(
         value_name = "SCRIPT",
         allow_hyphen_values = true,
@@ -68,7 +68,7 @@ struct SubmitInput {
     header: Option<(String, Header)>,
 }
 
-/// Mistake, with its line in the script, or 0.
+/// Mistake, with its line in the script; line 0: not in the script.
 type ScriptError = (usize, String);
 
 /// Reports all mistakes at once.
@@ -311,7 +311,7 @@ impl SubmitInput {
         notes
     }
 
-    /// Describes a mistake by its flag and its place.
+    /// Describes a mistake by its flag, with its place in the script unless the command line sets the flag.
     fn told(&self, error: &FieldError, said: &CommandLineFlags) -> ScriptError {
         let flag = flag(&error.field);
         let mut lines = self.header.iter().flat_map(|(file, header)| {
@@ -349,7 +349,7 @@ fn slurm_variable(script: &str) -> Option<&str> {
     .next()
 }
 
-/// How often a submit without an answer is repeated, with the same key.
+/// Maximum number of repeats of a submit without an answer, with the same key.
 const REPEATS: u32 = 2;
 
 /// Submits at most once, whatever happens to the answer. A submit without an answer may have been accepted, so it is

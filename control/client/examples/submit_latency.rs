@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p lattice-client --example submit_latency -- CONTEXT_FILE PROJECT [COUNT]`
 //!
-//! Each job prints its own start time (`date +%s%N`). The difference to the time before the submit is measured on one
-//! machine, hence on one clock. Submits are sequential, so the cluster is idle at each of them. The example prints one
-//! JSON object, in milliseconds.
+//! Each job prints its own start time (`date +%s%N`). The latency is the difference from the client's time before the
+//! submit, so the client and the node must be one machine with one clock. Submits are sequential, so the cluster is
+//! idle at each of them. The example prints one JSON object, in milliseconds.
 
 use anyhow::{Context as _, ensure};
 use futures::TryStreamExt as _;
@@ -46,7 +46,8 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the milliseconds from before the submit until the process reads the clock.
+/// Submits one job. Returns the time in milliseconds from just before the submit until the job's process reads the
+/// clock.
 async fn one(client: &Client, project: &str) -> anyhow::Result<f64> {
     let request = AllocationRequest {
         project: project.to_owned(),

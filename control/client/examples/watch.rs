@@ -1,4 +1,4 @@
-//! Prints the nodes of a cluster, then every change of state of an allocation as it happens.
+//! Prints the nodes of a cluster, then every change of an allocation as it happens.
 //!
 //! `cargo run -p lattice-client --example watch -- [CONTEXT-FILE]`; without a context file the example uses the cluster
 //! that the `lattice` command finds.

@@ -111,8 +111,8 @@ impl Client {
             .await
     }
 
-    /// Returns one allocation, also if it has ended. As in all these calls, an allocation is named by its number, or an
-    /// array element by the array's number and the index.
+    /// Returns one allocation, also if it has ended. Here and in the calls below, `id` is the number of an allocation,
+    /// or the number of an array with the index of an element.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,4 +1,4 @@
-//! Certificates of members, and the CAs that issue them.
+//! Certificates of agents, controls and quorum members, and the CAs that issue them.
 
 use crate::{Client, ClientError, Page, projects::with_key};
 use lattice_api::{
@@ -9,7 +9,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// Returns every member that has a certificate, by role and name. For operators.
+    /// Returns the certificates of all agents, controls and quorum members, sorted by role and name. For operators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -17,7 +17,8 @@ impl Client {
         self.all(&["certificates"], &[]).await
     }
 
-    /// Revokes all certificates of a member that were issued until now. For administrators.
+    /// Revokes all certificates of one name in a role (`agent`, `control` or `quorum`) that were issued until now. For
+    /// administrators.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -58,7 +59,8 @@ impl Client {
             .await
     }
 
-    /// Makes a trusted CA the issuing one; `pin` is its pin or a prefix of it.
+    /// Makes a trusted CA the issuing one; `pin` is the blake3 digest of the CA certificate in hex, or a prefix of that
+    /// digest.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,7 +1,7 @@
 //! Context files: the cluster that a program connects to, and its token. The `lattice` command and the SDKs share them.
 //!
-//! Search order: a file given explicitly, `LATTICE_CONTEXT`, the user's default
-//! (`$XDG_CONFIG_HOME/lattice/context.json`), then the file of a running demo.
+//! Search order: a file given explicitly, `LATTICE_CONTEXT`, the user's default (`lattice/context.json` in
+//! `$XDG_CONFIG_HOME` or `~/.config`), then the file of a running demo.
 
 use lattice_host::private_file::{self, ExposedFile};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl std::fmt::Debug for ContextFile {
 /// Environment variable that names a context file.
 pub const VARIABLE: &str = "LATTICE_CONTEXT";
 
-/// Why no context can be used.
+/// Reason why no context can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// No cluster is named.
@@ -82,7 +82,8 @@ pub enum ContextError {
     Variable(#[source] Box<ContextError>),
 }
 
-/// Returns the folder for demos' files: the user's runtime folder, else a private one below the temporary folder.
+/// Returns the folder of the demos' context files: in the user's runtime folder, else a private one in the temporary
+/// folder.
 pub fn runtime_dir() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("lattice"),
@@ -104,7 +105,7 @@ fn user_default() -> Option<PathBuf> {
 /// Finds and reads the context to use; `None` if there is none.
 ///
 /// # Errors
-/// A named context file that cannot be used, or several running demos.
+/// Returns an error if a named context file cannot be used, or if several demos are running.
 pub fn find(explicit: Option<&Path>) -> Result<Option<ContextFile>, ContextError> {
     if let Some(path) = explicit {
         return read(path).map(Some);
@@ -153,12 +154,12 @@ pub fn read(path: &Path) -> Result<ContextFile, ContextError> {
     })
 }
 
-/// Whether a file or folder belongs to the user of this process, also for root.
+/// Whether a file or folder belongs to the user of this process. Root is no exception.
 pub fn is_ours(meta: &Metadata) -> bool {
     meta.uid() == rustix::process::getuid().as_raw()
 }
 
-/// Whether a process with this id runs. A zombie does not: its parent has not collected the exit status yet.
+/// Whether a process with this id runs. A zombie, which has exited but still has an entry in `/proc`, does not count.
 pub fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name before the state is in parentheses and may contain any characters.

@@ -3,8 +3,8 @@
 use crate::context::ContextError;
 use lattice_api::Problem;
 
-/// Error of a call. The variants are those that a caller handles differently; the command line gives each its own exit
-/// code.
+/// Error of a call. The variants are those that a caller handles differently; see [`ClientError::exit_code`] for the
+/// exit codes of the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server understood and refused the request: a limit, a conflict with the present state, or too many requests.
@@ -82,8 +82,8 @@ impl ClientError {
         }
     }
 
-    /// Returns the exit code for a command: 1 refused, or a fault of the server or the context file; 2 usage; 3
-    /// unreachable, or no context; 4 not found; 5 not allowed.
+    /// Returns the exit code for a command: 1 refused, server error, unexpected answer or unusable context file; 2
+    /// invalid request or endpoint; 3 unreachable, unavailable or no context; 4 not found; 5 not allowed.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Context(ContextError::None) => 3,

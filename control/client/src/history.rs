@@ -16,7 +16,7 @@ pub struct HistoryQuery {
     /// Start of the range: a time, a date, `yesterday`, or an age (`2d`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Class; only its changes are returned.
+    /// Conformance class; only changes of this class are returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// Kinds, comma-separated: `xid,drain`.

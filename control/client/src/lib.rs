@@ -2,7 +2,7 @@
 //!
 //! A client trusts exactly the CA that it is given, and sends one bearer token. Every error of the server is a
 //! [`ClientError`]; its variant determines how a caller can react. Invariant: this crate depends on no daemon, mesh or
-//! state machine; every call goes through the public port.
+//! state machine; every call uses the public HTTPS port.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Nodes: list, inventory, comparison, drain and claims.
 
 use crate::{Client, ClientError, Page};
 use lattice_api::{

@@ -138,7 +138,8 @@ impl Client {
         self.get(&["accounting", "status"]).await
     }
 
-    /// Compares months in the accounting system with the recorded usage, and corrects them unless it is a dry run.
+    /// Compares months in the accounting system with the recorded usage, and corrects the months that differ unless it
+    /// is a dry run.
     ///
     /// # Errors
     /// See [`ClientError`].

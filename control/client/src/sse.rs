@@ -6,14 +6,14 @@
 /// Largest event: the records of one revision, or a few hundred changed nodes.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// Event with its fields.
+/// One event: its name and its data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) event: String,
     pub(crate) data: String,
 }
 
-/// The stream has an event that is larger than any that a server sends.
+/// Error: an event is larger than `MAX_EVENT_BYTES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Oversize;
 

@@ -27,7 +27,7 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Revokes a token; `id` is the prefix of its hash, as lists show it. Members that enrolled with the token stay
+    /// Revokes a token; `id` is the prefix of its hash, as lists show it. Daemons that enrolled with the token stay
     /// enrolled.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest answer that is read into memory, bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// The last answer had no view age.
+/// Value of `view_age_ms` while there was no answer, or the last answer had no view age.
 const NO_AGE: u64 = u64::MAX;
 /// Page size for complete lists, items.
 const PAGE: u32 = 1_000;

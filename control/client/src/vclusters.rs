@@ -8,7 +8,7 @@ use lattice_api::{
 use reqwest::Method;
 
 impl Client {
-    /// Returns all vClusters, including undefined ones.
+    /// Returns all vClusters, including those without a definition.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -6,7 +6,7 @@ use lattice_quorum_types::AllocationState;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// First interval between two polls; each interval is half as long again as the one before.
+/// First interval between two polls; each further interval is 1.5 times the previous one.
 const FIRST: Duration = Duration::from_millis(100);
 /// Longest interval between two polls.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// on.
 const MOST_FAILURES: u32 = 10;
 
-/// Why a wait ended without an ended allocation.
+/// Error of a wait that ended before the allocation did.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
     /// The submit or a poll failed.
@@ -32,14 +32,14 @@ pub enum WaitError {
     },
 }
 
-/// Whether the allocation has ended. A state that this build does not define is not a terminal one.
+/// Whether the allocation has ended. A state that this build does not define counts as not terminal.
 fn has_ended(seen: &AllocationView) -> bool {
     let state = seen.state.parse::<AllocationState>();
     state.is_ok_and(AllocationState::is_terminal)
 }
 
 impl Client {
-    /// Submits a request for nodes, and waits until the allocation has ended; its state is the result. `within` bounds
+    /// Submits a request for nodes, waits until the allocation has ended, and returns its last state. `within` bounds
     /// the wait from the end of the submit on; without it the wait is unbounded.
     ///
     /// # Errors

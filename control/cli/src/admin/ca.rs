@@ -32,7 +32,7 @@ pub enum CaCommand {
     ///      lattice admin ca retire OLD_PIN
     ///
     /// Leave the old folder with the members until then: they need its key for join tokens that were
-    /// created before.
+    /// created before the replacement.
     #[command(verbatim_doc_comment)]
     Add {
         /// CA certificate, PEM, or the folder that holds `ca.pem`. The key stays where it is.

@@ -45,10 +45,10 @@ pub enum AdminCommand {
     /// Accounting: delivery of usage to Waldur, and reconciliation.
     #[command(subcommand)]
     Accounting(accounting::AccountingCommand),
-    /// vClusters (like partitions in Slurm): tenants' views of the nodes. Access of tenants, and assignment of nodes.
+    /// vClusters (like partitions in Slurm): access of tenants, assignment of nodes, and scheduler settings.
     ///
-    /// A vCluster lends idle nodes and borrows those of others only after it has been defined. This includes `default`:
-    /// until the first `lattice admin vcluster set default` it neither lends nor borrows, whatever its settings are.
+    /// A vCluster lends idle nodes and borrows those of others only after it has been defined. This includes `default`,
+    /// which neither lends nor borrows until the first `lattice admin vcluster set default`, whatever its settings are.
     #[command(subcommand)]
     Vcluster(vcluster::VclusterCommand),
     /// Cluster-wide settings: the sensitive pool, and the limit policy.
@@ -61,7 +61,7 @@ pub enum AdminCommand {
     Context(ContextArgs),
 }
 
-/// Runs an administration command. A command that needs no cluster does not look for one.
+/// Runs an administration command. A command that needs no cluster opens no connection.
 pub async fn run(
     command: AdminCommand,
     context: Option<&Path>,
@@ -91,7 +91,7 @@ pub async fn run(
     }
 }
 
-/// Returns the first characters of a pin or hash, as lists show them; they are enough to identify it.
+/// Returns the first 12 characters of a pin or hash, which identify it in lists.
 fn short_pin(pin: &str) -> &str {
     pin.get(..12).unwrap_or(pin)
 }

@@ -20,7 +20,7 @@ pub use backup::{restore, verify};
 
 /// Interval between two steps of a change.
 const STEP: Duration = Duration::from_millis(300);
-/// How long to wait for a quorum that does not answer: an election takes a second.
+/// Longest wait for a quorum that does not answer: an election takes a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Quorum subcommands.
@@ -57,9 +57,9 @@ pub enum QuorumCommand {
     },
     /// Write a backup of the whole state into a new file, during operation
     ///
-    /// It contains everything that was acknowledged before the command, at one revision. Every byte is
-    /// verified while it is written; the file gets its name when it is complete and on disk, and never
-    /// replaces another one. For cron:
+    /// The backup contains everything that was acknowledged before the command, at one revision. Every
+    /// byte is verified while it is written. The file gets its name when it is complete and on disk, and
+    /// never replaces an existing file. For cron:
     ///
     ///   lattice admin quorum backup /backup/lattice-$(date +%F-%H%M).backup
     ///
@@ -126,7 +126,7 @@ impl BackupArgs {
     }
 }
 
-/// How long to wait for a change.
+/// Longest wait for a change.
 #[derive(Args, Clone, Copy)]
 struct Wait {
     /// Stop waiting after this many seconds; the change continues when the command is run again.
@@ -236,7 +236,7 @@ async fn status(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the members after a change in one line, and the warnings.
+/// Prints the state of the quorum after a change: one line and the warnings or, as JSON or YAML, all members.
 async fn told(connection: &Connection) -> Result<(), Failure> {
     let view = connection.client.quorum().await?;
     if matches!(connection.format, Format::Table | Format::Wide) {
@@ -254,7 +254,7 @@ async fn told(connection: &Connection) -> Result<(), Failure> {
     )?)
 }
 
-/// Returns a key for one request, so that the audit records repeats once.
+/// Returns an idempotency key for one change, so that a repeated request takes effect and is audited only once.
 fn key() -> String {
     format!("cli-{:032x}", rand::random::<u128>())
 }

@@ -33,8 +33,8 @@ pub enum TenantCommand {
     /// budgets.
     ///
     /// A limit may be set below the present usage: running allocations continue, and new ones start only when they fit.
-    /// It may not be set below the sum of the limits of the tenant's projects, except with --force: then the tenant is
-    /// shown as overcommitted until they fit, and requests must still fit at every level.
+    /// A limit below the sum of the limits of the tenant's projects requires --force. The tenant is then shown as
+    /// overcommitted until the limits fit, and requests must still fit at every level.
     Update(UpdateArgs),
     /// Delete a tenant that has no projects and no allocations.
     Delete {
@@ -86,7 +86,7 @@ pub struct UpdateArgs {
     id: String,
     #[command(flatten)]
     changes: Changes,
-    /// Apply limits below the sum of the projects' limits as well. For administrators of the whole cluster.
+    /// Apply limits even if they are below the sum of the projects' limits. For administrators of the whole cluster.
     #[arg(long)]
     force: bool,
 }
@@ -115,7 +115,7 @@ pub struct Changes {
     burst_allowance: Option<Soft<Parts>>,
 }
 
-/// Amount, or none.
+/// Change of an amount: a new amount, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soft<A> {
     /// New amount.

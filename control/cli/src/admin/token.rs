@@ -13,7 +13,7 @@ use lattice_quorum_types::hostlist;
 /// Join token subcommands.
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Create a join token for enrolment. Its text is shown once and stored nowhere.
+    /// Create a join token for enrolment. The text of the token is shown once and stored nowhere.
     ///
     /// For a rack of nodes that are installed today, from their own network:
     ///   lattice admin token create --role agent --ttl 8h --uses 64 --nodes 'gpu[001-064]'
@@ -47,8 +47,8 @@ pub struct CreateArgs {
     /// Names that may enrol: gpu[001-512].
     #[arg(long, value_name = "HOSTLIST")]
     nodes: Option<String>,
-    /// Network from which the token may be used, by the client address that the quorum member sees: 10.1.0.0/16; repeat
-    /// for several.
+    /// Network from which the token may be used, by the client address of the connection to the quorum member:
+    /// 10.1.0.0/16; repeat for several.
     #[arg(long = "cidr", value_name = "NETWORK")]
     cidrs: Vec<String>,
     /// Let the token take over a name that is already enrolled, if the agent requests that too (join.replace). Earlier

@@ -1,4 +1,4 @@
-//! `lattice admin vcluster`: tenants' views of the nodes.
+//! `lattice admin vcluster`: tenants, nodes and settings of vClusters.
 
 use crate::{
     connect::Connection,
@@ -32,9 +32,9 @@ pub enum VclusterCommand {
     /// Define a vCluster, or change it; a setting not given keeps its value.
     ///
     /// A new vCluster is open to all tenants until --tenants restricts it. Allocations that wait in a vCluster stay
-    /// there when it is closed to their tenant. Once it is defined, its nodes are moved only by an `assign` that names
-    /// it with --from. Scheduler settings (--reservations, --reference-wait, a checkpoint bandwidth) and movement
-    /// settings (--set, --unset) alone neither define a vCluster nor change that. `show` lists the names of all
+    /// there when the vCluster is closed to their tenant. The nodes of a defined vCluster are moved only by an `assign`
+    /// with --from and the name of that vCluster. Scheduler settings (--reservations, --reference-wait, a checkpoint
+    /// bandwidth) and movement settings (--set, --unset) alone do not define a vCluster. `show` lists the names of all
     /// settings.
     Set(SetArgs),
     /// Change the weights by which a vCluster's queue is ordered, in effect from the next plan on.
@@ -55,13 +55,13 @@ pub enum VclusterCommand {
 pub struct SetArgs {
     /// vCluster name.
     name: String,
-    /// Tenants that may use it, separated by commas; no other tenant may.
+    /// Tenants that may use the vCluster, separated by commas; all other tenants are excluded.
     #[arg(long, value_name = "TENANTS", value_delimiter = ',')]
     tenants: Vec<String>,
-    /// Let all tenants use it.
+    /// Let all tenants use the vCluster.
     #[arg(long, conflicts_with = "tenants")]
     all_tenants: bool,
-    /// Let no tenant use it.
+    /// Let no tenant use the vCluster.
     #[arg(long, conflicts_with_all = ["tenants", "all_tenants"])]
     no_tenants: bool,
     /// Free-text description.
@@ -76,7 +76,7 @@ pub struct SetArgs {
     /// Total bandwidth of all nodes to checkpoint storage, GB/s.
     #[arg(long, value_name = "GB/s", allow_negative_numbers = true, value_parser = finite)]
     checkpoint_bandwidth: Option<f64>,
-    /// Remove the checkpoint bandwidth: it is unknown.
+    /// Remove the checkpoint bandwidth, which is then unknown.
     #[arg(long, conflicts_with = "checkpoint_bandwidth")]
     no_checkpoint_bandwidth: bool,
     /// Movement setting: preemption.patience_s=30, sharing.allow_lending=false. Times are seconds, may have a fraction,
@@ -132,7 +132,7 @@ pub struct WeightsArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = WEIGHTS, conflicts_with = "profile")]
     from: Option<PathBuf>,
     /// Workload profile that sets all weights: hpc-batch, ml-training, service, sensitive, interactive, or balanced.
-    /// Single weights given with it are changed after it.
+    /// Single weights given with the profile are applied after it.
     #[arg(long, value_name = "KIND")]
     profile: Option<String>,
     /// Weight of the priority class.

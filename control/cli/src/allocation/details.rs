@@ -73,7 +73,7 @@ pub(super) async fn show(id: JobRef, connection: &Connection) -> Result<(), Fail
     Ok(output::print(connection.format, &a, columns, ranks)?)
 }
 
-/// An array element has its own allocation number, in addition to the array's number and the index.
+/// Returns the allocation number; for an array element, with the array's number and the index.
 fn number(a: &AllocationView) -> String {
     match &a.element {
         Some(element) => format!(
@@ -118,7 +118,7 @@ fn demand(a: &AllocationView) -> impl Iterator<Item = Line> {
     ])
 }
 
-/// Returns the lines about the terms of the request.
+/// Returns the lines about array, dependencies, times, checkpoints, scaling and reservation of the request.
 fn terms(a: &AllocationView) -> impl Iterator<Item = Line> {
     let after = a.dependencies.iter();
     let after: Vec<_> = after

@@ -91,7 +91,7 @@ pub struct Checker {
     /// CAs that became trusted according to the audit, and the entry of that change.
     added: BTreeMap<String, u64>,
     retired: BTreeMap<String, u64>,
-    /// For each member name, the time before which its certificates are void.
+    /// For each member name, the time of the last revocation or replacement: certificates issued until then are void.
     void: BTreeMap<String, UnixMillis>,
 }
 
@@ -120,9 +120,9 @@ pub struct Report {
     pub authorities: BTreeSet<String>,
     /// Last entry that a signature covers; 0: none.
     pub covered: u64,
-    /// Time of that signature.
+    /// Time of the signature that covers `covered`.
     pub signed_at: Option<String>,
-    /// Number of later entries, which no signature covers yet.
+    /// Number of entries after `covered`, which no signature covers yet.
     pub not_covered: u64,
 }
 

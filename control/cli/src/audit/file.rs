@@ -2,13 +2,13 @@
 //! the end. Each line between them is an entry, with exactly the bytes that its hash covers.
 //!
 //! ```text
-//! {"lattice_audit_export":1,"cluster":"site","exported_at":…,"before":{"number":0,"hash":"00…"},"authorities":[{"pin":…,"certificate":…}]}
+//! {"lattice_audit_export":1,"cluster":"site","exported_at":…,"before":{"number":0,"hash":"00…"},"authorities":[…]}
 //! {"entry":{"number":1,…,"hash":"ab…"},"bytes":"01…"}
 //! {"end":{"entries":1,"last":1,"hash":"ab…","digest":"cd…"}}
 //! ```
 //!
-//! `hash` is blake3 in key derivation mode, context `lattice audit 1`, of the previous hash and `bytes`; `digest` is
-//! blake3 of all previous lines.
+//! `authorities` lists objects with `pin` and `certificate`. `hash` is blake3 of the previous hash and `bytes`, in key
+//! derivation mode with the context `lattice audit 1`. `digest` is blake3 of all previous lines.
 
 use super::check::{ChainPosition, Fault};
 use lattice_api::audit::AuditView;

@@ -39,10 +39,10 @@ pub struct QueryArgs {
     /// End of the range, exclusive.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Show the oldest entries after this number, for programs that read on.
+    /// Show the oldest entries after this number, for programs that read page by page.
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// Maximum number of entries; the newest are shown.
+    /// Maximum number of entries: the newest or, with --after, the oldest.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
 }
@@ -98,7 +98,7 @@ pub async fn run(args: QueryArgs, connection: &Connection) -> Result<(), Failure
     Ok(())
 }
 
-/// Shows the times as they were understood.
+/// Returns the time range as parsed; `None` without one.
 fn title(filter: &AuditFilter) -> Option<String> {
     let since = filter
         .since

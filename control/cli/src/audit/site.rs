@@ -1,4 +1,4 @@
-//! CA and members of a cluster for tests; they sign as real members do.
+//! CA of a cluster for tests, with members that sign as real members do.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use lattice_mesh::{Authority, Credentials, Identity, Pin, Role, StatementSignature, Validity};
@@ -31,7 +31,7 @@ pub fn chain(length: u64) -> Vec<AuditEntry> {
     rechained(&[], length)
 }
 
-/// Creates more entries after the given ones.
+/// Creates `more` entries that follow the entries in `before`.
 pub fn rechained(before: &[AuditEntry], more: u64) -> Vec<AuditEntry> {
     let mut all = before.to_vec();
     for _ in 0..more {
@@ -64,7 +64,7 @@ impl Site {
         Pin::of(self.authority.certificate()).to_string()
     }
 
-    /// Uses this cluster's name with the CA of another one.
+    /// Returns a site with this cluster's name and the CA of another site.
     pub fn with_key_of(mut self, other: &Self) -> Self {
         self.authority = other.authority.clone();
         self
@@ -119,18 +119,18 @@ impl Site {
         }
     }
 
-    /// Signs the head as a member, with a certificate issued a minute ago.
+    /// Signs the head as a member, with a certificate issued a minute before the first entry.
     pub fn sign(&self, all: &mut Vec<AuditEntry>, member: u64) {
         self.sign_as(all, Role::Quorum, &member.to_string(), 0);
     }
 
-    /// Signs the head once more, although a signed head under another CA covers the entries before it.
+    /// Appends an entry and signs the head; a signed head under another CA may cover the earlier entries.
     pub fn sign_again(&self, all: &mut Vec<AuditEntry>, member: u64) {
         all.extend(rechained(all, 1));
         self.sign(all, member);
     }
 
-    /// Signs the head in any role, this many milliseconds late.
+    /// Signs the head in any role, `late` milliseconds late.
     pub fn sign_as(&self, all: &mut Vec<AuditEntry>, role: Role, name: &str, late: u64) {
         let of = self.of(all, late);
         let signed = self.signed(&of, role, name, UnixMillis(START.0 - 60_000));

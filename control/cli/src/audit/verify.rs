@@ -86,7 +86,7 @@ fn unread(where_: &str, unread: ExportReadError) -> Failure {
     }
 }
 
-/// Reads a whole export, and verifies its chain.
+/// Reads an export to its end, and verifies its chain.
 fn read(path: &Path, cluster: Option<&str>) -> Result<(Header, Exported), Failure> {
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| name.clone())?;
@@ -154,7 +154,7 @@ pub fn offline(args: &VerifyArgs, format: Format) -> Result<(), Failure> {
     end(args, checker, &pins, &name, format)
 }
 
-/// Verifies the cluster's own audit, signed at this moment.
+/// Verifies the cluster's own audit, after a quorum member has signed its head.
 pub async fn online(args: &VerifyArgs, connection: &Connection) -> Result<(), Failure> {
     let where_ = "the cluster's audit";
     let mut pins = args.pins()?;

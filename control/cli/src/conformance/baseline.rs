@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 /// Longest baseline file, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Shown for a baseline that was set just now.
+/// Shown for a baseline version that no node is compared with now.
 const NOT_JUDGED: &str = "not yet";
 
 /// Baseline subcommands. `set` and `delete` are for operators.
@@ -47,7 +47,7 @@ pub enum BaselineCommand {
 pub struct SetArgs {
     /// Baseline name. Setting an existing baseline creates a new version.
     name: String,
-    /// Reference node. Its last reading is requested now.
+    /// Reference node; the last reading of this node is requested now.
     #[arg(long, value_name = "NODE", conflicts_with = "from_group")]
     from_node: Option<String>,
     /// Reference conformance group: its digest, or at least 8 digits of it.
@@ -79,7 +79,7 @@ pub struct SetArgs {
     /// Free-text description.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Refuse unless this version is in force; 0: unless there is none.
+    /// Refuse unless this version is in force; 0: unless the baseline does not exist.
     #[arg(long, value_name = "NUMBER")]
     expected_version: Option<u32>,
     /// Set nothing; show which nodes the baseline would apply to, which would drift, and which would be drained.
@@ -200,7 +200,7 @@ fn told(set: &BaselineSet) -> Vec<String> {
     lines
 }
 
-/// Reads the file, with the command line taking precedence over it.
+/// Reads the file, if there is one, and applies the flags, which take precedence.
 fn request(args: SetArgs) -> Result<BaselineRequest, Failure> {
     let mut request = match &args.file {
         Some(path) => read_file(path)?,
@@ -323,7 +323,7 @@ fn rules(classes: &BTreeMap<String, ClassRuleView>) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// Distinguishes "no nodes" from "not compared yet".
+/// Formats a value of the comparison; `None`, for a version that is not in force, differs from "no nodes".
 fn judged(nodes: Option<&str>) -> String {
     nodes.map_or_else(|| NOT_JUDGED.to_owned(), |nodes| or_dash(Some(nodes)))
 }

@@ -16,11 +16,12 @@ use std::{
     sync::Arc,
 };
 
-/// Account of the simulators. Only users with access to the demo's folder can read the password.
+/// Account of the simulators, which listen on loopback only.
 const USER: &str = "admin";
 const PASSWORD: &str = "lattice-bmc";
-/// Intervals between readings of draw and limit, and of all values, seconds; short, since the demo's user is watching.
+/// Interval between readings of power draw and power limit, seconds; short, since the demo's user waits for changes.
 const POWER_INTERVAL_S: u64 = 5;
+/// Interval between readings of all values, seconds; short for the same reason.
 const INTERVAL_S: u64 = 60;
 /// Delay before a changed value is read a second time, seconds.
 const CONFIRM_AFTER_S: u64 = 1;
@@ -32,7 +33,7 @@ struct Kind {
     tree: &'static str,
     /// Systems of the BMC, one node each; empty for a BMC with a single system.
     systems: &'static [&'static str],
-    /// Path and pointer of the BMC's own firmware version.
+    /// Redfish path and JSON pointer of the BMC's own firmware version.
     firmware: (&'static str, &'static str),
 }
 
@@ -61,11 +62,11 @@ struct DemoBmc {
     kind: &'static Kind,
 }
 
-/// All BMCs; they stop when this value is dropped.
+/// All BMC simulators, which stop when this value is dropped.
 pub struct Bmcs(Vec<DemoBmc>);
 
 impl Bmcs {
-    /// Starts one BMC for each captured host that had one, or for each two hosts that shared one.
+    /// Starts one BMC for each captured host with a BMC of its own, and one for every two hosts that share a BMC.
     pub async fn start(fixtures: &Fixtures, nodes: &[DemoNode]) -> anyhow::Result<Bmcs> {
         let identity = Arc::new(Identity::generate().context("a certificate for the BMCs")?);
         let mut all = Vec::new();

@@ -27,7 +27,7 @@ const VOTERS: VoterId = 3;
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(90 * 24 * 3600);
 /// Lifetime of the join token.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(600);
-/// All agents enrol from one address at the same moment.
+/// Rate limit of enrolments per address; high, since all agents enrol from one address at the same moment.
 const ENROL_RATE: RateLimit = RateLimit {
     burst: 1024,
     per_second: 100.0,
@@ -36,9 +36,9 @@ const ENROL_RATE: RateLimit = RateLimit {
 const GOSSIP_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two probes of a host; short, so that an edited tree is noticed soon.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// Time limits at the end of a temporary demo: for cancelling the allocations, and then for the processes of those that
-/// were not cancelled in time.
+/// Time limit for cancelling all allocations at the end of a temporary demo.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for ending the remaining processes after `CANCEL_TIMEOUT`.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// User of the demo's token.
 const USER: &str = "demo";
@@ -55,7 +55,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all daemons. When it returns, all agents run; control discovers them a little later.
+    /// Starts all daemons. All agents run when this function returns; control discovers them a little later.
     pub async fn start(
         folder: &Folder,
         (fixtures, nodes): (&Fixtures, &[DemoNode]),
@@ -171,7 +171,7 @@ impl Cluster {
                 return Ok(());
             }
             for allocation in open.iter().filter(|a| a.state != "stopping") {
-                // The allocation may end by itself in this moment; the next poll shows it.
+                // The allocation may have ended meanwhile; the next poll shows the end.
                 let _ = client.cancel(allocation.id).await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -18,7 +18,7 @@ use std::{
 const FORMAT: u32 = 1;
 /// Cluster name in certificates.
 pub const CLUSTER: &str = "demo";
-/// Validity of the CA. It is deleted with the folder; a kept folder can be resumed for this time.
+/// Validity of the CA, and so the time for which a kept folder can be resumed.
 const CA_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Contents of `demo.json`.
@@ -131,7 +131,7 @@ impl Folder {
     /// Returns the CA of the demo: that of an earlier start, or a new one.
     pub fn authority(&self) -> anyhow::Result<Authority> {
         let folder = self.part("ca")?;
-        // A start that was killed early may have left no CA; then no member has a certificate of it.
+        // An earlier start may have been killed before it created the CA; then no certificate exists.
         if names(&folder)?.next().is_some() {
             return Ok(Authority::load(&folder)?);
         }

@@ -21,7 +21,7 @@ const BAR: &str = "playing {bar:30} {pos}/{len} {msg}, {elapsed}";
 /// Interval between two attempts of a submit that exceeds the project's limit at present.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// Longest time without an available quorum after which a submit still succeeds: a busy machine, or a new leader.
+/// Longest time for which a submit is repeated while the quorum is unavailable: a busy machine, or a new leader.
 const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Results of the recorded jobs.
@@ -39,7 +39,7 @@ pub async fn play(
     jobs: &[DemoJob],
     progress: &Progress,
 ) -> anyhow::Result<JobResults> {
-    // The revision is read first, so that an end after it arrives as an event, even if the list already shows it.
+    // The revision is read before the list: each later end arrives as an event, even if the list already shows it.
     let since = client.status().await?.revision;
     let known = submitted_before(client, jobs).await?;
     let mut played = JobResults::default();
@@ -153,7 +153,7 @@ async fn submit_all(
 }
 
 /// Submits one job. While its project is full or the quorum is unavailable, the submit is repeated with the same
-/// idempotency key, as a user would; a job wider than the project's limit is refused permanently.
+/// idempotency key. A job wider than the project's limit is refused permanently.
 async fn submit(client: &Client, job: &DemoJob) -> anyhow::Result<Sent> {
     let key = format!("demo-{}", job.name);
     let begun = Instant::now();

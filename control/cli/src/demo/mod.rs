@@ -101,8 +101,8 @@ pub fn run(args: DemoArgs, format: Format) -> Result<ExitCode, Failure> {
     Ok(code?)
 }
 
-/// Logs errors of the daemons to standard error, or the levels in `LATTICE_LOG`. openraft logs an error when a starting
-/// member does not vote yet, so its log is off by default.
+/// Logs errors of the daemons to standard error, or the levels in `LATTICE_LOG`. The log of openraft is off by default,
+/// since openraft logs an error when a starting member does not vote yet.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LATTICE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,openraft=off"));
@@ -115,7 +115,7 @@ fn log_to_stderr() {
         .try_init();
 }
 
-/// Validated input of the demo. All mistakes in it are found before anything starts.
+/// Input of the demo, validated before anything starts.
 struct Demo {
     started: Instant,
     fixtures: Fixtures,
@@ -222,7 +222,7 @@ impl Demo {
         Ok((outcome, endings))
     }
 
-    /// Waits for the planted differences. A resumed cluster has run its jobs already, so the results are collected
+    /// Waits for the planted differences. A resumed cluster has run its jobs already, so its results may be collected
     /// before control has read the inventories of the nodes.
     async fn settle(&self, client: &Client, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ends_at = Instant::now() + SETTLE_TIMEOUT;
@@ -259,7 +259,7 @@ impl Demo {
     }
 }
 
-/// Returns the user id for jobs: a demo of root never runs them as root.
+/// Returns the user id for jobs: a demo started by root never runs jobs as root.
 fn run_as(asked: Option<u32>) -> Result<Option<u32>, Failure> {
     let root = rustix::process::geteuid().is_root();
     match (asked, root) {

@@ -7,8 +7,7 @@ use lattice_api::{
 };
 use lattice_client::{Client, ClientError, SubmitOptions};
 
-/// Project paths with `max_nodes`, parents first. The limits are those of the recorded example and do not depend on the
-/// number of nodes.
+/// Project paths with `max_nodes`, parents first. The limits do not depend on the number of nodes.
 pub const TREE: [(&str, u64); 7] = [
     ("atlas", 120),
     ("atlas/physics", 20),

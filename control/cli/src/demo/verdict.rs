@@ -48,12 +48,12 @@ pub struct Outcome {
     pub elapsed_s: f64,
 }
 
-/// Recorded job: its expected end and its actual one.
+/// Recorded job with its expected and its actual end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobEnd {
     /// Job name.
     pub name: String,
-    /// Expected end, from the log.
+    /// Expected end, from the trace.
     pub wanted: AllocationState,
     /// Actual end.
     pub came: AllocationState,
@@ -66,7 +66,7 @@ pub enum Fault {
     NotFound { node: String, key: String },
     /// A difference was found that was not planted.
     Unplanned(Box<DriftView>),
-    /// A job did not end as in the log.
+    /// A job did not end as in the trace.
     Ending(JobEnd),
     /// The submit over two limits was not refused as expected.
     Refusal {

@@ -6,7 +6,7 @@ use lattice_quorum_types::AllocationState;
 use lattice_replay::swf::{ReplayJob, Status, Trace};
 use std::{path::Path, time::Duration};
 
-/// Seconds of the log per second of the demo.
+/// Seconds of the trace per second of the demo.
 pub const COMPRESSION: u64 = 20_000;
 /// Size of the recorded machine, processors; a job gets the same share of the demo's nodes.
 pub const RECORDED_PROCS: u64 = 100;
@@ -24,7 +24,7 @@ pub struct DemoJob {
     pub at: Duration,
     /// Request to submit.
     pub request: AllocationRequest,
-    /// Expected end, from the log.
+    /// Expected end, from the trace.
     pub ends: AllocationState,
 }
 

@@ -15,7 +15,7 @@ pub struct ClaimArgs {
     /// Nodes: gpu007, gpu[001-004]. All of them are claimed, or none.
     #[arg(required = true, value_name = "NODES")]
     nodes: Vec<String>,
-    /// Project for limits and usage of the nodes. The nodes take its sensitive allocations.
+    /// Project for limits and usage of the nodes. The nodes take sensitive allocations of this project.
     #[arg(long, value_name = "PATH")]
     project: String,
     /// Free-text purpose; kept in the audit.
@@ -34,7 +34,7 @@ pub struct ReleaseArgs {
     /// Repeat a wipe that failed or hangs. For administrators.
     #[arg(long, requires = "reason", conflicts_with = "unwiped")]
     wipe_again: bool,
-    /// Treat the nodes as clean although they were not wiped; you take responsibility. They stay drained until an
+    /// Treat the nodes as clean although they were not wiped; you take responsibility. The nodes stay drained until an
     /// undrain, which runs their health gate. For administrators.
     #[arg(long, requires = "reason")]
     unwiped: bool,

@@ -44,7 +44,7 @@ struct Of<T> {
     done: T,
 }
 
-/// Describes precisely what the drain gave up.
+/// Describes the result of a drain, with the attempt that lost the node in a force release.
 fn in_words(node: &NodeId, args: &DrainArgs, drained: &Drained) -> String {
     match (&drained.given_up, args.force_release) {
         (Some(held), _) => format!(
@@ -123,7 +123,7 @@ pub async fn undrain(args: &UndrainArgs, connection: &Connection) -> Result<(), 
     first.map_or(Ok(()), Err)
 }
 
-/// Describes what still keeps the node out of service after the caller's own reason is cleared.
+/// Describes the result of an undrain, with the drain reasons that still keep the node out of service.
 async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> String {
     // The undrain succeeded, even if the node's state cannot be read now.
     let shown = connection.client.node(node.as_str()).await.ok();
@@ -145,7 +145,7 @@ async fn left(node: &NodeId, done: &Undrained, connection: &Connection) -> Strin
     }
 }
 
-/// An operator also clears the drain reason of a failed hook, so each reason is shown with its owner.
+/// Lists the cleared reasons, each with its owner: an operator also clears the drain reason of a failed hook.
 fn cleared(done: &Undrained) -> String {
     format!("cleared: {}", done.cleared.join("; "))
 }

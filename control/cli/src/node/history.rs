@@ -60,7 +60,7 @@ const AROUND: Columns<'_> = Columns {
     wide: COLUMNS.wide,
 };
 
-/// Centre of the context, as it was understood.
+/// Centre of the context, as parsed.
 enum ContextCentre {
     /// Line with this number.
     Line(u64),
@@ -165,7 +165,7 @@ fn rows(item: &HistoryEntryView, format: Format, centre: Option<&Centre>) -> Vec
     rows
 }
 
-/// Describes the query as it was understood, for use after the node's name: ` of kind xid since …`.
+/// Describes the parsed query, for use after the node's name: ` of kind xid since …`.
 fn asked(query: &HistoryQuery, around: Option<&ContextCentre>, centre: Option<&Centre>) -> String {
     let mut words = String::new();
     if let Some(kind) = &query.kind {

@@ -19,7 +19,7 @@ pub fn expand(texts: &[String]) -> Result<Vec<NodeId>, Failure> {
 pub struct NodeSelection(Option<BTreeSet<NodeId>>);
 
 impl NodeSelection {
-    /// Reads the selection. An unknown name is an error, since nothing would be found wrong with such a node.
+    /// Reads the selection. An unknown name is an error: a report without entries for it would look like a good result.
     pub async fn read(texts: &[String], connection: &Connection) -> Result<Self, Failure> {
         if texts.is_empty() {
             return Ok(Self(None));

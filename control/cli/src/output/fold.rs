@@ -17,7 +17,8 @@ fn longest<'a>(parts: impl Iterator<Item = &'a str>) -> usize {
     parts.map(length).max().unwrap_or_default()
 }
 
-/// Splits a word at the points where it may be folded. A dash before a letter is such a point too; a time has none.
+/// Splits a word at the points where it may be folded: after a joint, or after a dash before a letter. A time has no
+/// such point.
 fn parts(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -41,7 +42,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').flat_map(parts)
 }
 
-/// Returns the minimum width of a cell: that of a whole time, for example.
+/// Returns the minimum width of a cell: its longest time or, if that is longer, its longest piece up to [`WHOLE`].
 fn least(text: &str) -> usize {
     let is_time = |word: &&str| {
         let word = word.trim_matches(['(', ')', ',', ';']);

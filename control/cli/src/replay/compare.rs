@@ -54,10 +54,10 @@ pub struct CompareArgs {
     /// Write a web page with charts of the schedules (HTML, one self-contained file).
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Start of the time window in the page's last chart, after the first submit; left out: where most jobs wait.
+    /// Start of the time window in the page's last chart, relative to the first submit; left out: where most jobs wait.
     #[arg(long, value_name = "DURATION", requires = "html")]
     window: Option<String>,
-    /// Length of that window.
+    /// Length of the time window.
     #[arg(
         long,
         value_name = "DURATION",

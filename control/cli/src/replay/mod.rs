@@ -42,7 +42,7 @@ pub fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "lattice: {text}");
 }
 
-/// Formats a number of things in words.
+/// Formats a number with its noun: `1 job`, `3 jobs`.
 pub fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

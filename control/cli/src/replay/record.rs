@@ -25,7 +25,7 @@ const LEVEL: i32 = 9;
 /// configuration.
 #[derive(Args)]
 pub struct RecordArgs {
-    /// Start of the record: a time, a date, or an age, such as 2h. Everything that is kept when left out.
+    /// Start of the record: a time, a date, or an age, such as 2h. Left out: everything that the control keeps.
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// New file: compressed with zstd if its name ends in .zst, plain otherwise. An existing file is not replaced.

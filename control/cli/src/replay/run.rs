@@ -61,11 +61,11 @@ pub struct HowArgs {
     /// them.
     #[arg(long, value_enum)]
     same_instant: Option<OrderArg>,
-    /// Maximum interval between plans of lattice while jobs wait, such as 5s, as in the live system. Left out: it plans
-    /// at events only.
+    /// Maximum interval between plans of lattice while jobs wait, such as 5s, as in the live system. Left out: lattice
+    /// plans at events only.
     #[arg(long, value_name = "DURATION")]
     every: Option<String>,
-    /// vCluster to replace the weights of; the others keep those of the cluster. Left out: all vClusters.
+    /// vCluster in which the weights are replaced; other vClusters keep their own. Left out: all vClusters.
     #[arg(long, value_name = "NAME")]
     vcluster: Option<VclusterName>,
     /// Submits that the quorum refuses because a limit is full: the users submit them again when an allocation has
@@ -108,7 +108,7 @@ impl HowArgs {
         Ok(())
     }
 
-    /// Rejects a vCluster that the machine does not have, and a vCluster without weights to replace.
+    /// Rejects `--vcluster` if the machine does not have that vCluster, or if no policy replaces weights.
     pub fn check_vcluster(&self, machine: &Machine, deciders: &[Decider]) -> Result<(), Failure> {
         let Some(name) = &self.vcluster else {
             return Ok(());
@@ -264,7 +264,7 @@ pub fn run(args: &RunArgs, context: Option<&Path>, format: Format) -> Result<Exi
     }
 }
 
-/// Notes for which policies the features of a described cluster have no effect.
+/// Prints a note that names the policies that ignore the features of a described cluster.
 pub fn note_alike(machine: &Machine, deciders: &[(&String, Decider)]) {
     let alike = deciders
         .iter()
@@ -444,7 +444,7 @@ fn print(report: &Report<'_>, format: Format) -> Result<(), Failure> {
     explain(format, &[report.order])
 }
 
-/// Prints the definitions of the numbers below a table.
+/// Prints the definitions of the measures and the event orders, below a table.
 pub fn explain(format: Format, orders: &[&str]) -> Result<(), Failure> {
     if matches!(format, Format::Table | Format::Wide) {
         output::line("")?;

@@ -32,7 +32,7 @@ pub struct TraceArgs {
     /// Replay only this number of jobs, from the start.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     first: Option<usize>,
-    /// Factor on the rate of submits: 1.5 is a load half as high again.
+    /// Factor on the rate of submits: 1.5 is a 50 % higher load.
     #[arg(long, value_name = "TIMES", value_parser = times, allow_negative_numbers = true)]
     arrivals: Option<f64>,
     /// Jobs that ran longer than requested: end them at their walltime, or extend the walltime to their run time.
@@ -177,7 +177,7 @@ impl Source {
     }
 }
 
-/// Notes if jobs request hardware but the machine's nodes have no description.
+/// Adds a note if jobs request hardware that the machine does not describe, or if processors count as nodes.
 fn note_hardware(workload: &mut Workload, machine: &Machine) {
     let is_known = match machine {
         Machine::Alike(_) => false,

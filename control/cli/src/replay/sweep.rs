@@ -60,13 +60,14 @@ pub struct SweepArgs {
     /// File that names the varied settings (YAML).
     #[arg(long, value_name = "FILE")]
     over: PathBuf,
-    /// Objectives, separated by commas: mean_bounded_slowdown,group_span_mean. Each has its name in `run -o json`.
+    /// Objectives, separated by commas: mean_bounded_slowdown,group_span_mean; the names are those of `run -o json`.
     #[arg(long, value_name = "MEASURES", value_delimiter = ',', required = true)]
     objective: Vec<String>,
     /// Random seed for the sample and for shifted submit times.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Replays of each vector: one of the workload as recorded, the others with shifted submit times. The means count.
+    /// Replays of each vector: one of the workload as recorded, the others with shifted submit times. The means over
+    /// these replays are compared.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Maximum shift of submit times.

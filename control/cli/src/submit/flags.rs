@@ -16,10 +16,10 @@ pub enum Layout {
     Any,
 }
 
-/// How Lattice requests a checkpoint from a job.
+/// Checkpoint mode, by which Lattice requests a checkpoint from a job.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Checkpoint {
-    /// SIGUSR1 to its first process.
+    /// SIGUSR1 to the first process of the job.
     Signal,
     /// Numbers in a file that the job maps into its memory.
     #[value(name = "shared_memory", alias = "shared-memory")]
@@ -28,7 +28,7 @@ pub enum Checkpoint {
     Callback,
 }
 
-/// Policy after the loss or preemption of a node.
+/// Policy after the loss of a node, or after a preemption without a checkpoint.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Requeue {
     /// The allocation fails.
@@ -62,14 +62,14 @@ pub struct Flags {
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=10))]
     pub class: Option<u8>,
     /// Run as a sensitive allocation: all nodes must share one conformance group, which each node attests before the
-    /// start. Its traces on a node are wiped before the node is given back.
+    /// start. The allocation's traces on a node are wiped before the node returns to service.
     #[arg(long)]
     pub sensitive: bool,
     /// Acceptable GPU model, by words of its name: H100, 'V100M16|V100M32'; A10 does not match A100. Repeat for
     /// several.
     #[arg(long = "gpu-model", value_name = "MODEL")]
     pub gpu_models: Vec<String>,
-    /// GPUs per node. On a node with more GPUs the allocation sees exactly this number, those that are connected best.
+    /// GPUs per node. On a node with more GPUs the job gets exactly this number, those that are connected best.
     #[arg(long, value_name = "COUNT")]
     pub gpus_per_node: Option<u32>,
     /// Minimum memory per node: 512GiB, 2TB.
@@ -104,7 +104,7 @@ pub struct Flags {
     /// Earliest start: 2026-12-01T08:00, 16:00, tomorrow, now+2hours; UTC without an offset.
     #[arg(short, long, value_name = "TIME")]
     pub begin: Option<String>,
-    /// Time by which the allocation must have ended; it is cancelled when that is no longer possible.
+    /// Time by which the allocation must have ended; the allocation is cancelled when that is no longer possible.
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,
     /// Reservation; only its nodes are used.
@@ -117,7 +117,7 @@ pub struct Flags {
     /// Directory for checkpoints, an absolute path [default: that of the site].
     #[arg(long, value_name = "DIR")]
     pub checkpoint_dir: Option<String>,
-    /// Fraction of the input data that is on the hot tier, 0 to 1; a higher one gives a higher score. Left out:
+    /// Fraction of the input data that is on the hot tier, 0 to 1; a higher fraction gives a higher score. Left out:
     /// unknown, scored as 0.5.
     #[arg(long, value_name = "PART", allow_negative_numbers = true)]
     pub data_ready: Option<f64>,
@@ -188,7 +188,7 @@ impl Flags {
     /// Reads words such as those of [`GivenFlag::words`].
     ///
     /// # Errors
-    /// What is wrong with the words.
+    /// An unknown flag, or an invalid value.
     pub fn read(words: &[String]) -> Result<Self, clap::Error> {
         Self::from_arg_matches(&Self::command().try_get_matches_from(words)?)
     }

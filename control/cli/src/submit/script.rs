@@ -4,7 +4,7 @@
 //! rejected by name. None is ignored, so that no job waits with conditions that were not requested. For each flag, the
 //! command line takes precedence over `#LATTICE`, and `#LATTICE` over `#SBATCH`.
 //!
-//! All functions here depend on the text only; begin with [`read`].
+//! The functions here do no I/O; begin with [`read`].
 
 mod gpus;
 mod header;
@@ -64,9 +64,9 @@ impl Directive {
     }
 }
 
-/// Context of a script besides its text.
+/// Input of [`read`] besides the text of the script.
 pub struct ScriptContext<'a> {
-    /// Default name of the allocation, if neither command line nor script give one.
+    /// Default name of the allocation, if neither the command line nor the script gives one.
     pub name: Option<&'a str>,
     /// Flags of the command line.
     pub said: &'a CommandLineFlags,
@@ -140,7 +140,8 @@ pub fn read(text: &str, outside: &ScriptContext<'_>) -> Header {
     }
 }
 
-/// Merges the words: a script's flags are kept unless the command line gives the same flag.
+/// Returns the arguments of the script's flags, then those of the command line. A script flag that the command line
+/// also gives is dropped.
 pub fn merged(script: &[Directive], said: &CommandLineFlags) -> Vec<String> {
     let is_left = |directive: &&Directive| {
         !said
@@ -222,7 +223,7 @@ fn lattice_line(line: &Line<'_>, all: &mut Vec<Directive>) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Describes flags of `submit` that are not valid in a script.
+/// Describes a parse error of a `#LATTICE` line. A flag that is valid only on the command line gets its own text.
 fn lattice_reason(error: &clap::Error) -> String {
     let word = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
@@ -242,7 +243,8 @@ fn lattice_reason(error: &clap::Error) -> String {
     }
 }
 
-/// Translates one option of Slurm. Two options may have the same meaning.
+/// Translates one option of Slurm. `before` holds the flags of earlier options: a flag that agrees with one of them is
+/// dropped, a contradiction is an error.
 fn slurm_option(
     said: &slurm::SlurmDirective<'_>,
     job: &Job<'_>,

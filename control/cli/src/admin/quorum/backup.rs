@@ -54,7 +54,7 @@ pub async fn make(connection: &Connection, file: &Path) -> Result<(), Failure> {
     told(connection.format, file, &header)
 }
 
-/// Reads a whole file and verifies every byte.
+/// Reads the file to its end and verifies every byte.
 fn check(file: &Path) -> Result<Header, Failure> {
     let mut reader = File::open(file).with_context(|| file.display().to_string())?;
     let (mut verifier, mut piece) = (Verifier::new(), vec![0; PIECE_BYTES]);
@@ -69,7 +69,7 @@ fn check(file: &Path) -> Result<Header, Failure> {
     verifier.finish().map_err(|fault| faulty(file, &fault))
 }
 
-/// Prints whether a file is a complete backup, and its contents.
+/// Verifies that a file is a complete backup, and prints a summary of its contents.
 pub fn verify(file: &Path, format: Format) -> Result<(), Failure> {
     told(format, file, &check(file)?)
 }

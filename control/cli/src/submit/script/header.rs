@@ -87,8 +87,8 @@ fn comment(line: &str) -> Comment<'_> {
     Comment::Directive(kind, rest)
 }
 
-/// Returns the end words of here-documents that may begin on this line. Only the presence of the end word makes a
-/// here-document certain.
+/// Returns the delimiters of here-documents that may begin on this line. `<<` may also be a shift, so a here-document
+/// is certain only if a later line is the delimiter.
 fn here_documents(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("<<").filter_map(|(at, _)| {
         let (before, rest) = (&line[..at], &line[at + 2..]);

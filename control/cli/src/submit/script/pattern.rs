@@ -2,7 +2,7 @@
 
 use super::values::{Job, SubmitFlag, Translation};
 
-/// Translates `--output`: also for standard error, if that has no file of its own, as in sbatch.
+/// Translates `--output`. Without `--error`, standard error goes to the same file, as in sbatch.
 pub(super) fn output(job: &Job<'_>, text: &str) -> Translation {
     let file = pattern(job, text)?;
     let both = (!job.has_error).then(|| SubmitFlag {

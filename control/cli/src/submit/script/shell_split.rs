@@ -8,7 +8,7 @@
 /// word is rejected: the shell would keep it, and sbatch drops it and the rest of the line.
 ///
 /// # Errors
-/// What is wrong with the line.
+/// Returns a text that describes the mistake in the line.
 pub fn split(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -8,7 +8,7 @@ use Argument::{Bare, Optional, Required};
 use OptionTranslation::{Always, Flag, Read, Refused};
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 
-/// Whether an option has a value.
+/// Value of an option: none, optional or required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Argument {
     Bare,
@@ -54,7 +54,7 @@ const fn row(
     }
 }
 
-/// With this option, lines of other batch systems are comments.
+/// Name of the option that makes the `#PBS` and `#BSUB` lines of a script plain comments.
 pub(super) const IGNORE_PBS: &str = "ignore-pbs";
 
 const PROCESSES: OptionTranslation = Refused(

@@ -43,7 +43,8 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// `their` returns the value of an option of Slurm, if the script gives it.
+    /// Collects the values from the Slurm options, the `#LATTICE` flags (`ours`) and the command line. `their` returns
+    /// the value of a Slurm option, if the script gives it.
     pub fn of(
         their: impl Fn(&str) -> Option<&'a str>,
         ours: &'a [Directive],
