@@ -1,11 +1,11 @@
 //! Types of the public interface (REST and gRPC), independent of the server.
 //!
-//! REST types have the public names (`max_nodes`, node sets as hostlists, durations and times as text) and convert from
-//! the shared vocabulary of `lattice-quorum-types`. Invariant: this crate depends on no daemon, socket or state
+//! REST types have the public names and formats (`max_nodes`, node sets as hostlists, durations and times as text), and
+//! convert from and to the types of `lattice-quorum-types`. Invariant: this crate depends on no daemon, socket or state
 //! machine, and makes no decisions.
 //!
-//! Begin with [`allocation::AllocationRequest`] and [`problem::Problem`]. [`v1`] is the gRPC side, generated from
-//! `proto/`; [`convert`] converts between the two, so that one function serves both.
+//! Start with [`allocation::AllocationRequest`] and [`problem::Problem`]. [`v1`] has the gRPC types, generated from
+//! `proto/`. [`convert`] converts between REST and gRPC types, so that one function of the server serves both.
 #![forbid(unsafe_code)]
 
 mod cluster;

@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 
 /// SSE event name of [`Changes`]; the SSE id is the revision to resume from.
 pub const CHANGES: &str = "changes";
-/// SSE event name of [`Observed`]. It has no id, since observations are not replicated. After a switch to another
-/// control read the nodes again: observations in between are lost.
+/// SSE event name of [`Observed`], which has no id, since observations are not replicated. After a switch to another
+/// control, read the nodes again: observations in between are lost.
 pub const OBSERVED: &str = "observed";
 /// SSE event name of [`Compacted`].
 pub const COMPACTED: &str = "compacted";
 
-/// Record after a change.
+/// Change of one record, with the record after the change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
@@ -62,7 +62,7 @@ pub enum Change {
 /// All changes of one revision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changes {
-    /// Revision; resume with `since` set to it.
+    /// Revision of the changes; pass it as `since` to resume after them.
     #[schema(value_type = u64)]
     pub revision: Revision,
     /// State time of the revision.
@@ -71,7 +71,8 @@ pub struct Changes {
     pub changes: Vec<Change>,
 }
 
-/// Nodes with a change of observed liveness, health, facts or digests, and allocations with a changed reason to wait.
+/// Nodes with a change of observed liveness, health, facts or digests, allocations with a changed reason to wait, and
+/// tenants that have used up a budget.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Observed {
     /// Nodes as observed now.

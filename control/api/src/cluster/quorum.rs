@@ -4,7 +4,7 @@ use lattice_quorum_types::membership::{Incarnation, MemberRow, Progress, QuorumV
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// All members, as the leader sees them, or as any member sees them while there is no leader.
+/// All members, as the leader reports them, or as any member reports them while there is no leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuorumView {
     /// Cluster name.
@@ -119,7 +119,7 @@ impl From<MemberRow> for QuorumMemberView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMemberRequest {
-    /// Member number; its certificate is `spiffe://<cluster>/quorum/<id>`.
+    /// Member number. The member's certificate identity is `spiffe://<cluster>/quorum/<id>`.
     #[schema(minimum = 1)]
     pub id: u64,
     /// Mesh address, `ip:port`.
@@ -135,12 +135,12 @@ pub struct StepDownRequest {
     pub to: Option<u64>,
 }
 
-/// Progress of a membership change. Repeat the request with the same key until it is done.
+/// Progress of a membership change. Repeat the request with the same key until the change is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuorumStep {
     /// `done`, `catching_up` or `under_way`.
     pub state: String,
-    /// Whether the change was in effect before; nothing was done now.
+    /// Whether the change was already in effect, so that this request changed nothing.
     pub already: bool,
     /// Leader after the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]

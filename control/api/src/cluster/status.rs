@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// be that old.
 pub const VIEW_AGE_HEADER: &str = "lattice-view-age-ms";
 
-/// Counts and the state of the services.
+/// Counts of nodes and allocations, the state of the answering control, and the caller's identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusView {
     /// Cluster name.
@@ -31,16 +31,16 @@ pub struct StatusView {
     pub nodes_by_liveness: BTreeMap<String, u64>,
     /// Nodes by lifecycle.
     pub nodes_by_lifecycle: BTreeMap<String, u64>,
-    /// Gossip cells with the number of members seen.
+    /// Gossip cells that this control has joined, with their numbers of present agents.
     pub cells: BTreeMap<String, u64>,
     /// Allocations by state, including ended ones. While the quorum does not answer, only allocations that have not
     /// ended: a missing state is then unknown, not zero.
     pub allocations_by_state: BTreeMap<String, u64>,
-    /// Compared nodes that differ from their baseline, or without one from the majority of their cohort; left out if no
-    /// node was compared.
+    /// Compared nodes that differ from their baseline or, without a baseline, from the majority of their cohort. Left
+    /// out if no node was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_drifted: Option<u64>,
-    /// Nodes for which it is unknown, or not known yet, whether they differ.
+    /// Nodes without a known comparison result: not compared yet, without a reference, or with an unknown class.
     #[serde(default)]
     pub nodes_not_judged: u64,
     /// Name of the caller, from the token.

@@ -36,7 +36,7 @@ impl From<v1::CreateTokenRequest> for TokenRequest {
             role: r.role,
             ttl: r.ttl,
             uses: r.uses.unwrap_or_else(once),
-            // A node list that is given but empty is rejected later: it must never come to mean "any name".
+            // A node list that is given but empty is rejected later: an empty list must never mean "any name".
             nodes: r.nodes,
             cidrs: r.cidrs,
             replace: r.replace,

@@ -1,4 +1,4 @@
-//! Terms of requests, and allocation progress.
+//! Dependency, checkpoint and scaling settings of requests, and allocation history.
 
 use crate::{
     jobs::allocation::{

@@ -73,9 +73,9 @@ pub struct AllocationRequest {
     /// Working directory, an absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// File for standard output. Each node opens it as the user and appends. `%j` is the allocation, `%A` the array,
-    /// `%a` the index in the array, `%r` the rank, `%n` the node. Left out: each node keeps the output, readable as
-    /// logs.
+    /// File for standard output, which each node opens as the user and appends to. `%j` is the allocation, `%A` the
+    /// array, `%a` the index in the array, `%r` the rank, `%n` the node. Left out: each node keeps the output, readable
+    /// as logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "out-%j.%r.txt")]
     pub output: Option<String>,
@@ -90,7 +90,8 @@ pub struct AllocationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 10)]
     pub class: Option<u8>,
-    /// Require that all nodes share one conformance group.
+    /// Sensitive data: attested nodes of one conformance group, no preemption, audit of each request, and a wipe
+    /// afterwards.
     #[serde(default)]
     pub sensitive: bool,
     /// Requirements on the nodes.
@@ -147,7 +148,7 @@ pub struct AllocationRequest {
     /// Time by which the allocation must have ended, in the format of `begin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// How the allocation writes job checkpoints. Left out: it writes none.
+    /// Checkpoint mode, trigger and directory of the job. Left out: the allocation writes no checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointBody>,
     /// Scaling of the number of nodes by a metric.
@@ -158,7 +159,7 @@ pub struct AllocationRequest {
     pub reservation: Option<String>,
 }
 
-/// Leaves out the fields that must not reach a log: script, arguments, environment.
+/// Prints project, nodes and name only: script, arguments and environment must not reach a log.
 impl std::fmt::Debug for AllocationRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AllocationRequest")
@@ -198,7 +199,7 @@ where
     })
 }
 
-/// Checks a working directory. It must be absolute, since the base of a relative path depends on the node.
+/// Rejects a relative working directory, since the base of a relative path depends on the node.
 fn folder(text: Option<String>) -> Result<Option<String>, FieldError> {
     match text {
         Some(text) if !text.starts_with('/') => {
@@ -209,7 +210,7 @@ fn folder(text: Option<String>) -> Result<Option<String>, FieldError> {
     }
 }
 
-/// Checks an output file name. Only the node can expand it; this function rejects names that no node could open.
+/// Rejects names of output files that no node could open. Only a node can expand the patterns in a name.
 fn path(text: Option<String>, field: &'static str) -> Result<Option<String>, FieldError> {
     let Some(text) = text else { return Ok(None) };
     let fail = |reason: String| Err(at(field)(reason));
@@ -284,7 +285,7 @@ impl AllocationRequest {
         })
     }
 
-    /// Like [`Self::into_spec_with`], without the fields that need the server's clock and its arrays: begin, deadline
+    /// Like [`Self::into_spec_with`], without the fields that need the server's clock and job arrays: begin, deadline
     /// and dependencies.
     ///
     /// # Errors

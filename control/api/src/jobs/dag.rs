@@ -1,6 +1,6 @@
 //! DAGs: allocations that start when others have ended.
 //!
-//! Begin with [`DagRequest`]; a member is an [`AllocationRequest`] with a name and dependencies.
+//! The main type is [`DagRequest`]; a member is an [`AllocationRequest`] with a name and dependencies.
 
 mod body;
 mod dot;
@@ -34,7 +34,7 @@ pub struct DagRequest {
     /// Free-text name; may be left out.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Members, at least one. Their allocation numbers are in this order.
+    /// Members, at least one. The allocation numbers of the members are in this order.
     pub members: Vec<MemberRequest>,
 }
 
@@ -57,7 +57,7 @@ impl DagRequest {
             let known = known.get(place).unwrap_or(&nothing);
             let after = member.edges().map_err(within)?;
             let spec = member.request.into_spec_with(known).map_err(within)?;
-            // Hostlists are short and expand to many nodes: those of a thousand members would fill the memory.
+            // A short hostlist can expand to many nodes: the hostlists of a thousand members could exhaust the memory.
             named += spec.constraints.nodelist.len() + spec.constraints.exclude.len();
             if named > MAX_HOSTS {
                 return Err(FieldError {
@@ -143,7 +143,7 @@ pub struct DagJudged {
     pub members: Vec<DagMemberJudged>,
 }
 
-/// Member that would be submitted, as the request was understood.
+/// Member that would be submitted, as parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagMemberJudged {
     /// Member name.
@@ -196,7 +196,8 @@ pub struct DagView {
     pub user: String,
     /// Project of the first member.
     pub project: String,
-    /// `running`; `completed`; `failed`: a member failed and no other member depends on that failure; `cancelled`.
+    /// `running`, `completed`, `failed` or `cancelled`. `failed`: a member failed, missed its deadline or had an unmet
+    /// dependency, and no dependent member ran on that failure.
     pub state: String,
     /// Time of the submit.
     pub submitted_at: String,
@@ -207,10 +208,10 @@ pub struct DagView {
     pub size: u32,
     /// Members that have not ended.
     pub unfinished: u32,
-    /// User that cancelled the DAG.
+    /// User that cancelled the DAG or one of its members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// First member that failed without another member that depends on its failure.
+    /// First member that counts as a failure of the DAG; see `state`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// Members in the order of submission; left out of lists.
@@ -280,14 +281,14 @@ pub struct GraphNodeView {
 pub struct GraphEdgeView {
     /// Member that must end first.
     pub from: String,
-    /// Member that depends on it.
+    /// Member that depends on the first member.
     pub to: String,
     /// Required end of the first member.
     pub condition: String,
 }
 
 impl From<&Dag> for DagView {
-    /// Creates the view of a list, without the members.
+    /// Creates the view for lists, without the members.
     fn from(dag: &Dag) -> Self {
         Self {
             id: dag.id.0,

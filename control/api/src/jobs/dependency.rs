@@ -1,6 +1,6 @@
 //! Dependencies in the syntax of batch schedulers: `afterok:12:13,afternotok:14_7,singleton`.
 //!
-//! All parts must be satisfied. Further types that such schedulers accept are rejected by name.
+//! All parts must be satisfied. Dependency types of Slurm that are not supported are rejected with a reason.
 
 use lattice_quorum_types::{
     array::MAX_INDEX,
@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 pub struct JobRef {
     /// Allocation number that `lattice submit` printed; never 0.
     pub id: u64,
-    /// Element index; `None`: the allocation itself, or the array as a whole.
+    /// Element index; `None`: the allocation itself, or the entire array.
     pub index: Option<u32>,
 }
 
@@ -35,7 +35,7 @@ pub struct Dependencies {
     pub singleton: bool,
 }
 
-/// Why a text is not a list of dependencies.
+/// Reason that a text is not a valid list of dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DependencyError {
     /// An empty part, or an empty text.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::notation::text;
 
-/// Cohort selector. Every field that is given must be equal.
+/// Cohort selector: every field that is given must equal that of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CohortForm {
@@ -50,7 +50,7 @@ impl From<CohortForm> for Kept {
     }
 }
 
-/// Expected state of one class.
+/// Expected state of one conformance class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassForm {
@@ -60,9 +60,9 @@ pub struct ClassForm {
     /// `strict` or `ignore`; the baseline's value when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Expected values by key; other keys of the class are not checked. Each is a value, a list `{any_of: [a, b]}`,
-    /// either with `or_absent: true`, or `{absent: true}`. `nic.*.firmware` matches every slot. Without keys the class
-    /// must equal that of `from_node` or `from_group` exactly.
+    /// Expected values by key; other keys of the class are not checked. An expectation is a value, `{value: a}` or
+    /// `{any_of: [a, b]}`, both also with `or_absent: true`, or `{absent: true}`. `nic.*.firmware` matches every slot.
+    /// Without keys the class must equal that of `from_node` or `from_group` exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub keys: Option<BTreeMap<String, serde_json::Value>>,
@@ -84,22 +84,22 @@ pub struct BaselineRequest {
     /// Nodes that the baseline applies to, by cohort. A baseline that names a node takes precedence over one by cohort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<CohortForm>,
-    /// Reference node. Control requests its last reading during this request.
+    /// Reference node; control requests the node's last reading during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_node: Option<String>,
-    /// Reference conformance group: its digest, or a prefix of at least 8 digits. Control reads the records of
-    /// its members during this request.
+    /// Digest of the reference conformance group, or a prefix of at least 8 digits. Control reads the records of the
+    /// group's members during this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_group: Option<String>,
     /// Default policy for nodes that drift, for classes without their own: `warn` (when left out), `deprioritise`,
     /// `drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// Default effect of drift on sensitive allocations, for classes without their own: `strict` (when left out: the
-    /// node gets no new sensitive allocation, at once) or `ignore`.
+    /// Default effect of drift on sensitive allocations, for classes without their own: `strict` (when left out) or
+    /// `ignore`. `strict`: from the first drift on, the node gets no new sensitive allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Rules by class. Left empty with `from_node` or `from_group`: every class that is complete there.
+    /// Rules by class. Left empty with `from_node` or `from_group`: every class that is complete in the reference.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<String, ClassForm>,
     /// Version that this change is based on, 0 for none; the change is rejected if another version exists by then.
@@ -146,13 +146,13 @@ pub struct BaselineStanding {
     pub unknown_count: u32,
     /// Drifting nodes that the policy drains.
     pub drain: String,
-    /// Drifting nodes that the policy deprioritises: they get new allocations last.
+    /// Drifting nodes that the policy deprioritises, so that they get new allocations last.
     pub deprioritise: String,
-    /// Node names, cohort parts and keys that match no node: nodes to come, or misspelt.
+    /// Node names, cohort parts and keys that match no node: of nodes not registered yet, or misspelt.
     pub warnings: Vec<String>,
 }
 
-/// Rule of a baseline for one class.
+/// Rule of a baseline for one conformance class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassRuleView {
     /// `exact` or `partial`.
@@ -216,7 +216,7 @@ pub struct BaselineView {
     pub by: String,
     /// Time at which this version was set.
     pub at: String,
-    /// Size, bytes, of the 256 KiB that one baseline may have.
+    /// Size, bytes; one baseline may have 256 KiB.
     pub bytes: u64,
     /// Nodes that this version applies to now, as a hostlist. This and the next three fields are left out if the
     /// version is not in force: not yet, or no longer.
@@ -236,10 +236,10 @@ pub struct BaselineView {
     pub versions: Vec<VersionView>,
 }
 
-/// Automatic draining is stopped, since too many nodes would have been drained in a short time.
+/// Stop of automatic draining, because too many nodes would have been drained in a short time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BrakeView {
-    /// Drains that were about to happen.
+    /// Drains that the brake prevented.
     pub reason: String,
     /// Time at which automatic draining stopped.
     pub since: String,

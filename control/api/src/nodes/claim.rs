@@ -1,4 +1,4 @@
-//! Node claims: a user's exclusive holding of nodes, and its release.
+//! Node claims: a user's exclusive right to nodes, and its release.
 
 use lattice_quorum_types::{Revision, node_claim::NodeClaim, node_claim::NodeClaimPhase};
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ pub struct ClaimView {
     pub purpose: Option<String>,
     /// Time of the claim.
     pub since: String,
-    /// `claimed`: takes sensitive allocations of its user; `releasing`: given back and not wiped yet; `unclean`: the
-    /// wipe failed.
+    /// `claimed`: the node takes sensitive allocations of its user; `releasing`: released and not wiped yet; `unclean`:
+    /// the wipe failed.
     pub state: String,
     /// Why the wipe failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,16 +76,16 @@ pub struct ReleaseRequest {
     /// Reason; required from a caller other than the claimant, and kept in the audit.
     #[serde(default)]
     pub reason: Option<String>,
-    /// How to proceed with the wipe.
+    /// Handling of the wipe.
     #[serde(default)]
     pub wipe: Wipe,
 }
 
-/// How to proceed with the wipe of released nodes.
+/// Handling of the wipe of released nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wipe {
-    /// Wipe the nodes. They become free when the wipe is confirmed.
+    /// Wipe the nodes, which become free when the wipe is confirmed.
     #[default]
     Once,
     /// Repeat a wipe that failed or hangs. For administrators.
@@ -120,6 +120,6 @@ pub struct Released {
     /// Last revision of the change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Released nodes, as a hostlist. They become free when their wipe is confirmed.
+    /// Released nodes, as a hostlist; a node becomes free when its wipe is confirmed.
     pub nodes: String,
 }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// Conformance group: nodes that share a digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GroupView {
-    /// Class, several classes separated by commas, or `all` for the node fingerprint.
+    /// Conformance class, several classes separated by commas, or `all` for the node fingerprint.
     pub class: String,
     /// Shared digest, 64 hex digits.
     pub digest: String,
@@ -15,9 +15,8 @@ pub struct GroupView {
     pub nodes: String,
     /// Number of members.
     pub count: u32,
-    /// Time at which the first member got this digest, from the nodes' histories. Without such a history line it is the
-    /// time at which the answering control first saw the digest. The same applies to members after the first 500 of all
-    /// groups.
+    /// Time at which the first member got this digest, from the nodes' histories. Without such a history line, and for
+    /// members after the first 500 of all groups: the time at which the answering control first received the digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seen: Option<String>,
 }
@@ -50,7 +49,7 @@ pub struct NotReadView {
 pub struct DriftView {
     /// Node name.
     pub node: String,
-    /// Class.
+    /// Conformance class.
     pub class: String,
     /// Key, e.g. `nic.0.firmware`.
     pub key: String,
@@ -70,8 +69,8 @@ pub struct DriftView {
     /// `strict`: the node gets no new sensitive allocation. Left out if no baseline applies to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<String>,
-    /// Time since when the key has this value, from the node's history. Without a history line, the time since when the
-    /// answering control has seen the node's present record of the class.
+    /// Time at which the key got this value, from the node's history. Without a history line: the time at which the
+    /// answering control first received the node's present record of the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Whether the value was already present at the first reading, so that the drift may be older.
@@ -105,7 +104,7 @@ pub struct HeldValue {
 pub struct NoMajorityView {
     /// Cohort: vendor, product, GPUs.
     pub cohort: String,
-    /// Class.
+    /// Conformance class.
     pub class: String,
     /// Key.
     pub key: String,
@@ -113,12 +112,12 @@ pub struct NoMajorityView {
     pub values: Vec<HeldValue>,
 }
 
-/// Class of a node with unknown conformance.
+/// Conformance class of a node for which the comparison has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnknownView {
     /// Node name.
     pub node: String,
-    /// Class.
+    /// Conformance class.
     pub class: String,
     /// Why the conformance is unknown.
     pub why: String,
@@ -150,7 +149,7 @@ pub struct DriftReportView {
 /// Key on which two sides differ, or may differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DifferenceView {
-    /// Class.
+    /// Conformance class.
     pub class: String,
     /// Key.
     pub key: String,

@@ -48,8 +48,8 @@ pub struct NodeHealthView {
     /// Time at which the BMC was last read, RFC 3339; absent if this control does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_read_at: Option<String>,
-    /// Set if the agent does not answer and the reasons come from the last pass that this control received: the time at
-    /// which the node was last present, RFC 3339.
+    /// Time at which the node was last present, RFC 3339. Set only if the agent does not answer and the reasons come
+    /// from the last pass that this control received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<String>,
 }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Reads how far around a history line its context reaches, and returns milliseconds: `10m` for an absent or empty
-/// text.
+/// Reads the maximum distance in time between a history line and the lines of its context, and returns it in
+/// milliseconds. An absent or empty text means `10m`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// A text that is not a duration; the error describes the fault.
 pub fn within(text: Option<&str>) -> Result<u64, String> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("10m");
     crate::notation::text::length(text)
@@ -49,11 +49,16 @@ pub struct HistoryEntryView {
     pub number: u64,
     /// Time of the event, RFC 3339. For an event that occurred several times, the last time.
     pub at: String,
-    /// `change` of a class; `boot` of the host; start or end of the `agent`; kernel module (`driver`) or `device` that
-    /// was added or removed; `xid`, or the equivalent of AMD's driver; reason of the `health` checks that began or
-    /// ended, or was `cleared`; `drain`, `lifecycle` and `liveness` as this control observed them; `audit` entries
-    /// about the node, and what its `bmc` did (tasks that ended) and logged, for callers that may read the audit. Newer
-    /// agents may report more kinds.
+    /// Kind of the line; newer agents may report more kinds.
+    /// - `change`: a class changed.
+    /// - `boot`: the host booted.
+    /// - `agent`: the agent started or ended.
+    /// - `driver`, `device`: a kernel module or a device was added or removed.
+    /// - `xid`: XID, or the equivalent event of AMD's driver.
+    /// - `health`: a reason of the checks began, changed or ended; `cleared`: an operator cleared a reason.
+    /// - `drain`, `lifecycle`, `liveness`: changes that this control observed.
+    /// - `audit`: audit entries about the node; `bmc`: ended tasks and log entries of its BMC. Both are shown only to
+    ///   callers that may read the audit.
     pub kind: String,
     /// Description in one line.
     pub what: String,
@@ -63,8 +68,8 @@ pub struct HistoryEntryView {
     /// Boot id of the host when the agent wrote the line; empty for other sources.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
-    /// For a change, what triggered the reading by the agent or control: `first`, `boot`, `driver_load`,
-    /// `device_event`, `operator`, `agent_start`, `periodic`. The trigger need not be the cause.
+    /// For a change, the trigger of the reading by the agent or control: `first`, `boot`, `driver_load`,
+    /// `device_event`, `operator`, `agent_start`, `periodic`. The trigger need not be the cause of the change.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
     /// Description of the trigger, with the module, the device or the operator.
@@ -77,7 +82,7 @@ pub struct HistoryEntryView {
     /// reading.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// For a change, the state published since.
+    /// For a change, the state published after it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
     /// Changed keys, sorted. Empty for a class that was read for the first time.
@@ -100,9 +105,14 @@ const fn is_zero(number: &u32) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct NodeEventView {
-    /// New state: `began`, `changed` or `ended` of a health reason; `set`, `changed` or `cleared` of a drain;
-    /// `unreachable`, `alive`, or `suspect` for a suspicion that is over; `stopped` of an agent; the lifecycle; the
-    /// action of the audit entry; the result of a BMC task: `completed`, `exception`, `killed`, `cancelled`, `failed`.
+    /// New state, depending on the kind of the line.
+    /// - Health reason: `began`, `changed` or `ended`.
+    /// - Drain: `set`, `changed` or `cleared`.
+    /// - Liveness: `unreachable`, `alive`, or `suspect` for a past period as suspect.
+    /// - Agent: `stopped`.
+    /// - Lifecycle: the new lifecycle.
+    /// - Audit entry: the action.
+    /// - BMC task: the result: `completed`, `exception`, `killed`, `cancelled` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Affected part: `gpu.3`, a kernel module, a device; the name of a BMC task.
@@ -155,10 +165,10 @@ pub struct NodeEventView {
     pub read_at: Option<String>,
 }
 
-/// Change that one or more nodes made.
+/// Change that is the same on one or more nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FleetChangeView {
-    /// Class.
+    /// Conformance class.
     pub class: String,
     /// Key and its values before and after.
     #[serde(flatten)]
@@ -169,7 +179,7 @@ pub struct FleetChangeView {
     pub nodes: String,
     /// Number of nodes.
     pub count: u32,
-    /// What triggered the agents' readings, with the number of nodes each: `boot`, `periodic`, …
+    /// Triggers of the agents' readings, with the number of nodes for each: `boot`, `periodic`, …
     pub causes: std::collections::BTreeMap<String, u32>,
     /// Time of the first change, RFC 3339.
     pub first: String,
@@ -180,7 +190,7 @@ pub struct FleetChangeView {
 /// Changes over the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangesView {
-    /// Begin of the range, RFC 3339.
+    /// Start of the range, RFC 3339.
     pub since: String,
     /// Changes: known differences first, then by number of nodes (most first), class and key.
     pub changes: Vec<FleetChangeView>,

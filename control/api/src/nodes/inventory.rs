@@ -12,18 +12,18 @@ use utoipa::ToSchema;
 pub enum ReadingView<T> {
     /// Value that was read.
     Present(T),
-    /// The bus, firmware or kernel reports that there is none.
+    /// The bus, firmware or kernel reports that the value does not exist.
     Absent,
     /// The device is present and reports that it does not support the value, or returns a placeholder.
     Unsupported,
     /// Access to the value is denied.
     Denied {
-        /// What denied the access.
+        /// Cause of the denial.
         why: String,
     },
     /// Reading failed.
     Failed {
-        /// What went wrong.
+        /// Cause of the failure.
         why: String,
     },
     /// There was no answer before the deadline.
@@ -33,7 +33,7 @@ pub enum ReadingView<T> {
     },
     /// The value was not requested, by policy or because no probe exists.
     Disabled {
-        /// What disabled the reading.
+        /// Policy that disables the reading, or the absence of a probe.
         why: String,
     },
 }
@@ -53,11 +53,11 @@ pub enum ValueView {
     List(Vec<String>),
 }
 
-/// Record of one class: everything that should be equal between equal nodes.
+/// Record of one conformance class: all values that should be equal on equal nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordView {
-    /// Class.
+    /// Conformance class.
     pub class: String,
     /// Schema version of keys and values.
     pub schema: u16,
@@ -287,7 +287,7 @@ pub struct InventoryPower {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindingView {
-    /// Class in which it was found.
+    /// Conformance class of the finding.
     pub class: String,
     /// Stable code, such as `gpu_count_mismatch`.
     pub code: String,
@@ -301,7 +301,7 @@ pub struct FindingView {
 pub struct ProbeView {
     /// Probe name.
     pub name: String,
-    /// Class that the probe fills.
+    /// Conformance class that the probe reads.
     pub class: String,
     /// Wall time, microseconds.
     pub duration_us: u64,
@@ -311,13 +311,13 @@ pub struct ProbeView {
     pub keys: u32,
     /// Number of keys that are unknown.
     pub unknown: u32,
-    /// What went wrong, if the whole probe returned nothing.
+    /// Reason that the probe returned no result; null if it returned one.
     pub loss: Option<LossView>,
     /// Free-text description of `loss`.
     pub why: Option<String>,
 }
 
-/// Why a whole probe returned nothing.
+/// Reason that a probe returned no result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum LossView {
@@ -335,7 +335,7 @@ pub enum LossView {
     },
     /// The probe's process ended without an answer, or with an invalid one.
     Failed {
-        /// How the process failed.
+        /// Cause of the failure of the process.
         why: String,
     },
 }

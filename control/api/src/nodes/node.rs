@@ -63,7 +63,7 @@ pub struct HolderView {
     pub attempt: u32,
 }
 
-/// State of one class of a node.
+/// State of one conformance class of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClassView {
     /// `complete`, `incomplete` (a required key is unknown) or `disabled`.
@@ -71,8 +71,8 @@ pub struct ClassView {
     /// Class digest, 64 hex digits; absent unless complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// For an incomplete class, its digest when it was last complete; only in the answer for a single node with a
-    /// history of it. The present digest is unknown.
+    /// For an incomplete class, the digest when the class was last complete; only in the answer for a single node, if
+    /// the history has it. The present digest is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_digest: Option<String>,
     /// Time at which the class ceased to be complete, RFC 3339.
@@ -175,8 +175,8 @@ pub struct NodeView {
     pub fingerprint: Option<String>,
     /// State of each class.
     pub classes: BTreeMap<String, ClassView>,
-    /// Number of keys that differ from the baseline, or without one from the cohort's majority. Left out if the node
-    /// was not compared yet or has no reference, or if nothing differs and a class is unknown: that is not zero.
+    /// Number of keys that differ from the baseline or, without a baseline, from the cohort's majority. Left out, not
+    /// zero, if the node was not compared or has no reference, or if nothing differs and a class is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted_keys: Option<u32>,
     /// Boot id of the host.
@@ -206,11 +206,11 @@ pub struct Reprobed {
     /// Node name.
     pub node: String,
     /// Node fingerprint from this reading and the BMC's last values, 64 hex digits. The node joins the conformance
-    /// group of this fingerprint when it publishes it. Absent while a class is incomplete.
+    /// group of this fingerprint when the node publishes the reading. Absent while a class is incomplete.
     pub fingerprint: Option<String>,
     /// State of each class, from this reading and the BMC's last values.
     pub classes: BTreeMap<String, ClassView>,
-    /// Classes that differ from the published ones. A change is published after it was read twice.
+    /// Classes that differ from the published classes. A change is published after two equal readings.
     pub differs: Vec<String>,
     /// Result of reading the BMC; absent if control does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,7 +223,7 @@ pub struct BmcLooked {
     /// Why nothing was read; absent if the reading succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Classes with changed BMC values. A change counts after it was read twice.
+    /// Classes with changed BMC values. A change counts after two equal readings.
     pub differs: Vec<String>,
 }
 

@@ -8,14 +8,14 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::{fmt, str::FromStr};
 
-/// Largest number, hours or multiples of the whole. Above it a JSON number is no longer exact.
+/// Largest number of hours or parts. Up to this limit, an amount in small units is exact as an `f64`.
 const MOST: f64 = 1e9;
 
 /// Hours, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hours(pub u64);
 
-/// Fraction of the whole, in millionths: 0.15 is 150,000.
+/// Fraction or multiple, in millionths: 0.15 is 150,000.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Parts(pub u64);
 

@@ -7,7 +7,7 @@ use lattice_quorum_types::UnixMillis;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Why a text is not a future time.
+/// Reason that a text is not a valid begin time or deadline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMoment {
     /// Not a known format.
@@ -59,7 +59,7 @@ pub enum InvalidMoment {
 /// effect.
 ///
 /// # Errors
-/// What is wrong with the text, and how to write it.
+/// A text that is not a time, or a time more than ten years away; the error shows valid formats.
 pub fn begin(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment> {
     let at = moment(text, now)?;
     match at.since(now) > duration::MAX_MS {
@@ -89,7 +89,7 @@ pub fn deadline(text: &str, now: UnixMillis) -> Result<UnixMillis, InvalidMoment
 /// Checks the format only. Whether the time is in the future, and not too far, depends on the cluster's clock.
 ///
 /// # Errors
-/// How to write a time.
+/// A text that is not a time; the error shows valid formats.
 pub fn check(text: &str) -> Result<(), InvalidMoment> {
     moment(text, UnixMillis(0)).map(drop)
 }
@@ -207,7 +207,7 @@ mod tests {
             ("now+1week", "2023-11-21T22:13:20.123Z"),
             ("now+1h30m", "2023-11-14T23:43:20.123Z"),
             ("now+0hours", "2023-11-14T22:13:20.123Z"),
-            // This time has passed today, so it means tomorrow's.
+            // 16:00 has passed today, so the text means tomorrow.
             ("16:00", "2023-11-15T16:00:00.000Z"),
             ("23:00", "2023-11-14T23:00:00.000Z"),
             ("9:30", "2023-11-15T09:30:00.000Z"),

@@ -1,6 +1,6 @@
-//! Problems as gRPC statuses. The details are a `google.rpc.Status`, as `grpc-status-details-bin` is defined, so that
-//! the usual tools of every client read them: `ErrorInfo` with the code as reason, `BadRequest` for an invalid field,
-//! and the whole problem as `lattice.v1.Problem`.
+//! Problems as gRPC statuses. The details are a `google.rpc.Status`, as in `grpc-status-details-bin`, so that standard
+//! client libraries can read them: `ErrorInfo` with the code as reason, `BadRequest` for an invalid field, and the
+//! complete problem as `lattice.v1.Problem`.
 
 use super::{Problem, Violation};
 use crate::v1;

@@ -64,7 +64,7 @@ pub struct ParkedView {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReconcileRequest {
-    /// Begin of the range: `2026-03-01`, or with a time. Every month that overlaps the range is included.
+    /// Start of the range: `2026-03-01`, or with a time. Every month that overlaps the range is included.
     pub since: String,
     /// End of the range, exclusive.
     pub until: String,

@@ -1,8 +1,8 @@
 //! Movement settings of a vCluster: preemption, lending, job checkpoints and scaling of services.
 //!
-//! One table defines the settings. The REST bodies, the messages of `lattice.v1` and the names that the CLI takes
-//! (`preemption.patience_s`) are generated from it. Times are seconds, and may have a fraction. Only the server, which
-//! holds all settings, can check how they fit together.
+//! One table defines the settings, and generates the REST bodies, their conversion from and to `lattice.v1`, and the
+//! names in the CLI (`preemption.patience_s`). Times are seconds, and may have a fraction. Only the server, which holds
+//! all settings, can check that they are consistent.
 
 use crate::{
     notation::{nullable::given, number::sendable, suggestion::nearest},
@@ -168,7 +168,7 @@ macro_rules! settings {
             $( $(#[$about])* pub $group: $view, )*
             /// Settings that have been set, such as `preemption.patience_s`. All others have their default.
             pub set: Vec<String>,
-            /// Stored settings that do not fit together, and why. Their defaults apply instead.
+            /// Stored settings that are inconsistent, with the reason; the defaults of these settings apply instead.
             pub unread: Vec<String>,
         }
 
@@ -256,8 +256,7 @@ settings! {
         enabled: [bool] bool Flag,
         /// Maximum number of victims per preemptor, 1 to 3. Default: 3.
         max_victims: [u32] u32 Count,
-        /// How long a job must have waited, and must still be expected to wait, before it preempts, seconds. Default:
-        /// 60.
+        /// Minimum time that a job has waited, and is still expected to wait, before it preempts, seconds. Default: 60.
         patience_s: [f64] f64 Seconds,
         /// A job with less than this time to its end is not preempted, seconds. Default: 300.
         near_completion_threshold_s: [f64] f64 Seconds,
@@ -278,12 +277,12 @@ settings! {
         allow_borrowing: [bool] bool Flag,
         /// Maximum number of nodes that are borrowed at once. Default: unlimited.
         borrowing_limit: [Option<u32>] u32 Limit,
-        /// How long a borrower keeps a reclaimed node before its job is stopped, seconds. Default: 60.
+        /// Time for which a borrower keeps a reclaimed node before the job on it is stopped, seconds. Default: 60.
         return_grace_s: [f64] f64 Seconds,
     }
     /// Job checkpoints: when they are written, and how long one may take.
     checkpoint: CheckpointSettingsView = CheckpointSettings, CheckpointSettingsChange = CheckpointSettingsChange {
-        /// How long a checkpoint may take before it is extended or abandoned, seconds. Default: 600.
+        /// Time that a checkpoint may take before it is extended or abandoned, seconds. Default: 600.
         timeout_s: [f64] f64 Seconds,
         /// Minimum time since the last checkpoint or the start, seconds. Default: 300.
         min_interval_s: [f64] f64 Seconds,
@@ -295,9 +294,9 @@ settings! {
         sensitive_min_interval_s: [f64] f64 Seconds,
         /// `max_interval_s` for sensitive jobs, seconds. Default: 3600.
         sensitive_max_interval_s: [f64] f64 Seconds,
-        /// How long a job may defer a checkpoint, in total, seconds. Default: 300.
+        /// Total time by which a job may defer a checkpoint, seconds. Default: 300.
         max_deferral_s: [f64] f64 Seconds,
-        /// How often a job may defer a checkpoint. Default: 3.
+        /// Number of times that a job may defer a checkpoint. Default: 3.
         max_deferral_count: [u32] u32 Count,
     }
     /// Scaling: how quickly services follow their metrics.
@@ -306,21 +305,22 @@ settings! {
         threshold: [f64] f64 Part,
         /// Interval between readings of the metric, seconds. Default: 60.
         evaluation_s: [f64] f64 Seconds,
-        /// How long the metric must be above the target, seconds. Default: 120.
+        /// Time for which the metric must be above the target before the service grows, seconds. Default: 120.
         up_window_s: [f64] f64 Seconds,
-        /// How long the metric must be below the threshold, seconds. Default: 300.
+        /// Time for which the metric must be below the threshold before the service shrinks, seconds. Default: 300.
         down_window_s: [f64] f64 Seconds,
-        /// How long a service keeps its size after a change, seconds. Default: 180.
+        /// Time for which a service keeps its size after a change, seconds. Default: 180.
         cooldown_s: [f64] f64 Seconds,
         /// Consecutive evaluations without a metric before an alert. Default: 3.
         missing_alert: [u32] u32 Count,
-        /// How often a rejected proposal is repeated. Default: 3.
+        /// Number of times that a rejected proposal is repeated. Default: 3.
         retries: [u32] u32 Count,
-        /// Cooldowns without a proposal after that. Default: 2.
+        /// Cooldowns without a proposal after the last repetition was rejected. Default: 2.
         backoff_cooldowns: [u32] u32 Count,
-        /// Consecutive turns between growing and shrinking before an alert. Default: 5.
+        /// Consecutive changes of direction, between growing and shrinking, before an alert. Default: 5.
         oscillation_alert: [u32] u32 Count,
-        /// A change after a calm of this length does not count as a turn, seconds. Default: 3600.
+        /// Time without a change of size after which the next change does not count as a change of direction, seconds.
+        /// Default: 3600.
         calm_s: [f64] f64 Seconds,
     }
 }

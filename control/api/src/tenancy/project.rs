@@ -113,10 +113,11 @@ pub struct ProjectRequest {
         example = "atlas/physics"
     )]
     pub path: String,
-    /// Limits. A limit left out is closed: 0 for each resource that a level above limits. `null` is unlimited.
+    /// Limits; `null` is unlimited. A limit left out is 0 if a level above limits the same resource, else unlimited.
+    /// A tenant without `max_nodes` may hold no nodes.
     #[serde(default)]
     pub limits: ProjectUpdate,
-    /// Administrators. They may also set the limits of child projects.
+    /// Administrators, which may also set the limits of child projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<crate::notation::schema::Person>, inline)]
     pub admins: Vec<String>,
@@ -151,7 +152,7 @@ pub(crate) fn is_unchanged(patch: &Patch) -> bool {
     *patch == Patch::Unchanged
 }
 
-/// A missing field is handled by `default`, so the value here is a number or null.
+/// Serde helpers for limit changes. The value is a number or `null`, since `default` handles a missing field.
 pub(crate) mod patch {
     use super::{Deserialize, Deserializer, Patch};
     use serde::Serializer;
@@ -219,8 +220,8 @@ pub struct LimitsRequest {
     /// At least one change.
     #[schema(min_items = 1)]
     pub changes: Vec<LimitChangeBody>,
-    /// Apply the change even if the limits of children then exceed their parent's. The parent is marked as
-    /// overcommitted until they fit. For administrators of the whole cluster.
+    /// Apply the change even if the limits of children then add up to more than their parent's. The parent is marked as
+    /// overcommitted until the limits fit. For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
 }

@@ -111,7 +111,7 @@ impl ReservationRequest {
     }
 }
 
-/// Allocation on nodes of a reservation that it may not use.
+/// Allocation that holds nodes of a reservation without access to the reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationConflictView {
     /// Allocation number.
@@ -133,9 +133,9 @@ pub struct ReservationView {
     pub nodes: String,
     /// Number of nodes.
     pub node_count: u32,
-    /// Start, from which other allocations cannot use the nodes.
+    /// Start; from this time on, other allocations cannot use the nodes.
     pub from: String,
-    /// End, exclusive; absent: until it is deleted.
+    /// End, exclusive; absent: until the reservation is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Whether the reservation is in effect now.
@@ -153,8 +153,8 @@ pub struct ReservationView {
     /// Revision of the last change.
     #[schema(value_type = u64)]
     pub revision: Revision,
-    /// Allocations that may not use the reservation, but hold its nodes now and may still do so when it starts. The
-    /// list has only those that the caller may see. A reservation stops no allocation.
+    /// Allocations without access that hold nodes of the reservation now and may still hold them at its start. The list
+    /// contains only those that the caller may see. A reservation stops no allocation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ReservationConflictView>,
 }

@@ -14,8 +14,8 @@ pub use lattice_quorum_types::vcluster::WEIGHTS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Workload profiles with their own weights. The last one, `balanced`, is for no specific workload; a vCluster starts
-/// with it.
+/// Workload profiles with their own weights. The last profile, `balanced`, is for mixed workloads; a new vCluster has
+/// its weights.
 pub const PROFILES: [&str; 6] = [
     WorkloadKind::HpcBatch.name(),
     WorkloadKind::MlTraining.name(),
@@ -194,7 +194,7 @@ impl WeightsChange {
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerChange {
     /// Workload profile that sets all weights: `hpc-batch`, `ml-training`, `service`, `sensitive`, `interactive` or
-    /// `balanced`. Weights in `weights` are changed after it.
+    /// `balanced`. Weights in `weights` are applied after the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Single weights.

@@ -1,4 +1,4 @@
-//! Tenants as accounting systems see them, and cluster-wide limits.
+//! Tenants with limits, budgets and shares, and cluster-wide limits.
 
 use super::project::{LimitsBody, ProjectView, UsageView, is_false, is_unchanged, patch};
 use crate::{
@@ -44,7 +44,7 @@ pub struct TenantView {
     pub burst_allowance: Option<Parts>,
     /// Usage of the tenant and everything in it.
     pub usage: UsageView,
-    /// Administrators. They may also set the limits of the tenant's projects.
+    /// Administrators, which may also set the limits of the tenant's projects.
     pub admins: Vec<String>,
     /// Free-text description.
     pub description: String,
@@ -116,7 +116,7 @@ pub struct TenantRequest {
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
-    /// Administrators. They may also set the limits of the tenant's projects.
+    /// Administrators, which may also set the limits of the tenant's projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<crate::notation::schema::Person>, inline)]
     pub admins: Vec<String>,
@@ -125,7 +125,7 @@ pub struct TenantRequest {
     pub description: String,
 }
 
-/// Change to a tenant's hard and soft limits, applied as a whole or not at all. A field left out keeps its value;
+/// Change to a tenant's hard and soft limits, applied completely or not at all. A field left out keeps its value;
 /// `null` removes the limit where that is allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -154,8 +154,8 @@ pub struct TenantUpdate {
     #[serde(default, with = "amount::parts", skip_serializing_if = "is_unchanged")]
     #[schema(value_type = Option<f64>, required = false, minimum = 1, maximum = 10000)]
     pub burst_allowance: Patch,
-    /// Apply limits below the sum of the projects' limits as well. The tenant is marked as overcommitted until they
-    /// fit. For administrators of the whole cluster.
+    /// Apply limits even if they are below the sum of the projects' limits. The tenant is marked as overcommitted until
+    /// the limits fit. For administrators of the whole cluster.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
 }
@@ -253,13 +253,13 @@ impl LimitPolicyUpdate {
     }
 }
 
-/// Headroom of a project: how much more it could get now, by its limits.
+/// Headroom of a project: resources that the project could still get now, by its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeadroomView {
     /// Project path.
     pub path: String,
-    /// Most nodes that one more allocation could have; 0 if none fits, `null` if no level limits nodes.
+    /// Maximum number of nodes of one more allocation; 0 if none fits, `null` if no level limits nodes.
     pub nodes: Option<u64>,
     /// Number of further allocations that could hold nodes; `null` if no level limits them.
     pub allocations: Option<u64>,

@@ -24,7 +24,7 @@ pub struct TenantUsage {
     /// one GPU.
     #[schema(value_type = f64)]
     pub gpu_hours_used: Hours,
-    /// Node hours of nodes that were claimed for sensitive use and idle. They are billed, and use no budget.
+    /// Node hours of nodes that were claimed for sensitive use and idle; billed, but not counted against the budget.
     #[schema(value_type = f64)]
     pub idle_claimed_node_hours: Hours,
     /// Days of the rolling window to which budgets apply.
@@ -49,7 +49,8 @@ pub struct TenantUsage {
     pub burst_allowance: Option<Parts>,
     /// Fraction of the cluster's nodes that the tenant holds now.
     pub share: f64,
-    /// Whether the tenant holds more than its share. Its newest allocations are then the first victims of preemption.
+    /// Whether the tenant holds more than its share; the tenant's newest allocations are then the first victims of
+    /// preemption.
     pub burst: bool,
     /// Whether the accounting system requested that the tenant's allocations rank behind those of others.
     pub downscaled: bool,
@@ -70,7 +71,7 @@ pub struct PausedView {
     pub vcluster: String,
 }
 
-/// Usage of a user in a window of days that ends now. It covers only the tenants that the caller may see.
+/// Usage of a user, in the tenants that the caller may see, in a window of days that ends now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserUsage {

@@ -1,4 +1,4 @@
-//! vClusters: tenants' views of the nodes.
+//! vClusters: sets of nodes with their own scheduler settings, for some tenants or for all.
 
 use super::{
     movement::{MovementChange, MovementView},
@@ -25,8 +25,8 @@ pub struct VclusterView {
     /// Whether any tenant may use the vCluster. With empty `tenants`: true means that the caller may not see those
     /// tenants, false means that the vCluster is closed.
     pub usable: bool,
-    /// Definition version; each change gets a new one, and none is used twice. 0: the vCluster is not defined and is
-    /// open to all tenants. Setting its scheduler alone does not define it.
+    /// Definition version; each change gets a new version, which is never reused. 0: the vCluster is not defined and
+    /// is open to all tenants. A change of the scheduler settings alone does not define a vCluster.
     pub version: u32,
     /// Nodes that belong to the vCluster, as a hostlist.
     pub nodes: String,
@@ -34,7 +34,7 @@ pub struct VclusterView {
     pub node_count: u32,
     /// Own nodes that another vCluster borrows, as a hostlist.
     pub lent: String,
-    /// Nodes of other vClusters that this one borrows, as a hostlist.
+    /// Nodes of other vClusters that this vCluster borrows, as a hostlist.
     pub borrowed: String,
     /// Scheduler settings.
     pub scheduler: SchedulerView,
@@ -42,8 +42,7 @@ pub struct VclusterView {
     pub movement: MovementView,
     /// Control that schedules the vCluster; `null`: none at present.
     pub scheduled_by: Option<String>,
-    /// Lease epoch of the scheduler. It increases when another control, or a restarted one, takes over; 0: never
-    /// scheduled.
+    /// Lease epoch of the scheduler, increased when another or a restarted control takes over; 0: never scheduled.
     pub scheduler_epoch: u64,
     /// Revision of the last change to the definition or the settings; 0: none.
     #[schema(value_type = u64)]
@@ -73,8 +72,7 @@ pub struct VclusterRequest {
     /// (defined, `default`, or with nodes), and the change does not define it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<SchedulerChange>,
-    /// Change of the movement settings, under the same conditions. It is rejected if the settings would not fit
-    /// together.
+    /// Change of the movement settings, under the same conditions; rejected if the settings would be inconsistent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub movement: Option<MovementChange>,
 }
@@ -129,7 +127,7 @@ pub struct VclusterNodesRequest {
 pub struct VclusterNodes {
     /// vCluster name.
     pub vcluster: String,
-    /// Nodes that were named, as a hostlist. They belong to the vCluster, and it uses them.
+    /// Assigned nodes, as a hostlist; they now belong to the vCluster, which uses them.
     pub nodes: String,
     /// Revision of the change.
     #[schema(value_type = u64)]

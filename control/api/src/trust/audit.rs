@@ -31,7 +31,7 @@ pub struct AuditView {
     pub at: String,
     /// Principal that acted.
     pub by: String,
-    /// Role in which the principal acted: `user`, `operator`, `admin` or `service`.
+    /// Role in which the principal acted: `user`, `operator`, `admin`, `service` or `accounting`.
     #[schema(value_type = String)]
     pub power: Privilege,
     /// Action: its name and its fields.
@@ -87,13 +87,13 @@ impl From<&AuditEntry> for AuditView {
     }
 }
 
-/// Export line that does not match any entry as it was written.
+/// Line of an export with fields that are invalid or contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {number} was altered: {reason}")]
 pub struct Altered {
     /// Entry number in the line.
     pub number: u64,
-    /// What is wrong with the line.
+    /// Fault of the line.
     pub reason: &'static str,
 }
 

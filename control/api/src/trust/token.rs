@@ -39,8 +39,8 @@ pub struct TokenRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "gpu[001-064]")]
     pub nodes: Option<String>,
-    /// Networks from which the token may be used, by the client address that the quorum member sees; left out: any
-    /// network.
+    /// Networks from which the token may be used, by the client address of the connection to the quorum member; left
+    /// out: any network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["10.1.0.0/16"]))]
     pub cidrs: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) fn once() -> u32 {
     1
 }
 
-/// [`TokenRequest`] with all texts read.
+/// Parsed and checked [`TokenRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenTerms {
     /// Role to enrol.
@@ -109,7 +109,7 @@ fn networks(texts: &[String]) -> Result<Vec<Cidr>, FieldError> {
 }
 
 impl TokenRequest {
-    /// Reads every text.
+    /// Parses and checks every field.
     ///
     /// # Errors
     /// The first field that cannot be read, or is outside its range.
@@ -137,7 +137,7 @@ impl TokenRequest {
         }
         let names = match self.nodes.as_deref() {
             None => None,
-            // An empty list must never come to mean "any name".
+            // An empty list must never mean "any name".
             Some(text) if text.trim().is_empty() => {
                 return Err(fail("nodes", "name at least one, or leave it out for any"));
             }
@@ -154,7 +154,7 @@ impl TokenRequest {
     }
 }
 
-/// New join token. The text is shown only here: the cluster keeps only its hash.
+/// New join token, with its text. The cluster keeps only a hash of the text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenCreated {
     /// Complete token, including the secret.
@@ -168,7 +168,7 @@ pub struct TokenCreated {
     pub id: String,
 }
 
-/// Join token as lists show it, without anything that permits an enrolment.
+/// Join token as shown in lists, without anything that permits an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenView {
     /// Token id: the prefix of the token's hash.

@@ -25,7 +25,7 @@ pub struct CertificateFields {
     pub not_before: UnixMillis,
     /// End of validity.
     pub not_after: UnixMillis,
-    /// Authority key identifier: the key that signed the certificate, if it is named.
+    /// Authority key identifier: identifies the key that signed the certificate.
     authority_key: Option<Vec<u8>>,
     /// Subject key identifier.
     key: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ fn moment(seconds: i64) -> UnixMillis {
 /// Reads one certificate (DER).
 ///
 /// # Errors
-/// A description of what is wrong.
+/// Bytes that are not exactly one certificate; the text describes the fault.
 pub fn describe(der: &[u8]) -> Result<CertificateFields, String> {
     let (rest, x509) =
         X509Certificate::from_der(der).map_err(|e| format!("it is not a certificate: {e}"))?;
@@ -89,7 +89,7 @@ pub fn describe(der: &[u8]) -> Result<CertificateFields, String> {
     })
 }
 
-/// Returns the common name, or without one the whole name.
+/// Returns the common name or, without one, the complete distinguished name.
 fn common_name(name: &x509_parser::x509::X509Name<'_>) -> String {
     let common = name.iter_common_name().next();
     let text = common.and_then(|cn| cn.as_str().ok());
@@ -99,7 +99,7 @@ fn common_name(name: &x509_parser::x509::X509Name<'_>) -> String {
 /// Returns every certificate in a PEM text, as DER.
 ///
 /// # Errors
-/// A description of what is wrong.
+/// A text that is not PEM, has no certificate, or contains a private key; the error text describes the fault.
 pub fn read_pem(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut found = Vec::new();
     for part in Pem::iter_from_buffer(text.as_bytes()) {
@@ -119,7 +119,7 @@ pub fn read_pem(text: &str) -> Result<Vec<Vec<u8>>, String> {
 /// Reads a PEM text with exactly one CA certificate.
 ///
 /// # Errors
-/// The field `certificate`, with a description of what is wrong.
+/// The field `certificate`, with a description of the fault.
 pub fn read_authority(text: &str) -> Result<(Vec<u8>, CertificateFields), FieldError> {
     let fail = |reason: String| FieldError {
         field: "certificate".to_owned(),

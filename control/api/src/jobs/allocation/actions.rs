@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendRequest {
-    /// Walltime of each attempt, from its start: `3h`; or an increment: `+30m`.
+    /// Total walltime, including the run time in the checkpoint that the allocation resumed from: `3h`. Or an
+    /// increment: `+30m`.
     #[schema(example = "+30m")]
     pub walltime: String,
 }

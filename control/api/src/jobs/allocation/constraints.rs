@@ -14,12 +14,12 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConstraintsBody {
-    /// Acceptable GPU models, any one of them. Part of the name is enough, and case is ignored. One text may name
-    /// several: `V100M16|V100M32`.
+    /// Acceptable GPU models, any one of them, by words of the driver's name, ignoring case: `h100`; `A10` matches no
+    /// A100. One text may name several: `V100M16|V100M32`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_models: Vec<String>,
-    /// Minimum number of GPUs per node. On a node with more GPUs the allocation sees exactly this number, those that
-    /// are connected best.
+    /// Minimum number of GPUs per node. On a node with more GPUs the job gets exactly this number, those that are
+    /// connected best.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<u32>,
     /// Minimum memory per node, bytes.
@@ -47,8 +47,8 @@ fn nodes(text: Option<&str>, field: &'static str) -> Result<Vec<NodeId>, FieldEr
     }
 }
 
-/// Reads the node list and the excluded nodes. A node that is listed twice, or a list that is wholly excluded, is
-/// rejected as a mistake.
+/// Reads the node list and the excluded nodes. Rejects as a mistake a node that is listed twice, and a node list
+/// without any node that is not excluded.
 fn wanted(body: &ConstraintsBody) -> Result<(Vec<NodeId>, Vec<NodeId>), FieldError> {
     let field = "constraints.nodelist";
     let nodelist = match body.nodelist.as_deref() {

@@ -66,7 +66,7 @@ impl AllocationRequest {
         empty.map(|(field, _)| field)
     }
 
-    /// Returns all faults that can be found without a server, which has the arrays: each field once.
+    /// Returns all faults that can be found without the server's clock and job arrays, one per field.
     pub fn faults(&self) -> Vec<FieldError> {
         let mut rest = self.clone();
         let mut faults = Vec::new();

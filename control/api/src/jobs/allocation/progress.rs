@@ -99,7 +99,7 @@ pub struct WritingView {
     pub extended: bool,
     /// Ranks that have written their part.
     pub ranks_written: u32,
-    /// Why the allocation gives up its nodes after the checkpoint; absent if it keeps running.
+    /// Why the allocation releases its nodes after the checkpoint; absent if the allocation keeps running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub makes_room: Option<String>,
 }
@@ -123,7 +123,7 @@ pub struct CheckpointsView {
     pub writing: Option<WritingView>,
 }
 
-/// What a blocked allocation waits for.
+/// Dependencies and mutex holder that a blocked allocation waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WaitsForView {
     /// Dependencies that have not ended.

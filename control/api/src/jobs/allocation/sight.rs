@@ -1,6 +1,6 @@
-//! Sight: how much of an allocation its viewer may see.
+//! Workload visibility: parts of an allocation that a caller may read.
 
-/// Whether the caller may see the workload.
+/// Access of a caller to the workload of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
     /// The allocation is the caller's own, or the caller is an operator.

@@ -31,12 +31,12 @@ impl From<AllocationId> for JobRef {
     }
 }
 
-/// Context that only the server has, and that reading a request needs.
+/// Server-side data that is needed to read a request.
 #[derive(Debug, Clone, Default)]
 pub struct RequestContext {
     /// Current time, for begin times and deadlines such as `now+1hour`.
     pub now: UnixMillis,
-    /// Allocation numbers of the elements among those that [`AllocationRequest::named`] returns.
+    /// Allocation numbers of the array elements among the references that [`AllocationRequest::named`] returns.
     pub elements: BTreeMap<JobRef, AllocationId>,
 }
 
@@ -73,14 +73,14 @@ pub struct DependencyBody {
     pub on: JobBody,
 }
 
-/// How an allocation writes job checkpoints.
+/// Checkpoint mode, trigger and directory of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointBody {
-    /// How Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC).
+    /// Way in which Lattice requests a checkpoint: `signal` (SIGUSR1), `shared_memory` or `callback` (gRPC).
     pub mode: String,
-    /// When checkpoints are written: `automatic` (when one pays off, and on request; the default) or `manual` (on
-    /// request, and for preemption).
+    /// Trigger of checkpoints: `automatic` (when a checkpoint is worth its cost, and on request; the default) or
+    /// `manual` (on request, and for preemption).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
     /// Target directory, an absolute path. Left out: the directory of the site.
@@ -113,15 +113,15 @@ pub struct ScaleBody {
     /// Target value, above 0. A higher metric value adds a node.
     #[serde(serialize_with = "crate::notation::number::finite_one")]
     pub target: f64,
-    /// How long the metric must be above the target before a node is added, in the format of a walltime. Left out: the
-    /// setting of the vCluster.
+    /// Time for which the metric must be above the target before a node is added, in the format of a walltime. Left
+    /// out: the setting of the vCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "2m")]
     pub up_window: Option<String>,
-    /// How long the metric must be below the lower threshold before a node is given back.
+    /// Time for which the metric must be below the lower threshold before a node is released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_window: Option<String>,
-    /// Time after a change without another change; `0s` for none.
+    /// Minimum time between two changes; `0s` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<String>,
     /// Lower threshold, as a fraction of the target between 0 and 1.
@@ -213,7 +213,7 @@ impl AllocationRequest {
         Ok((after?, asked.singleton))
     }
 
-    /// Returns the name of the mutex: its own name or, for a singleton, the allocation's.
+    /// Returns the name of the mutex: the value of `mutex` or, for a singleton, the allocation's name.
     fn mutex_name(&self, is_singleton: bool) -> Result<Option<String>, FieldError> {
         let given = self.mutex.as_deref();
         match (self.singleton || is_singleton, given) {

@@ -22,12 +22,12 @@ pub struct RankView {
     pub rank: u32,
     /// Node of the rank.
     pub node: String,
-    /// `assigned`, `running`, `ended`, `leaving` or `left`.
+    /// `assigned`, `running` or `ended`; while the allocation shrinks by this rank: `leaving`, then `left`.
     pub phase: String,
     /// Start of the phase, by the node's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// How the rank ended.
+    /// Result of the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
 }
@@ -109,7 +109,8 @@ pub struct AllocationView {
     pub walltime: Option<String>,
     /// Priority class.
     pub class: u8,
-    /// Whether all nodes must share one conformance group.
+    /// Whether the allocation is sensitive: attested nodes of one conformance group, no preemption, audit of each
+    /// request, and a wipe afterwards.
     pub sensitive: bool,
     /// Requirements on the nodes.
     pub constraints: ConstraintsBody,
@@ -139,7 +140,7 @@ pub struct AllocationView {
     /// Indices of a job array, and how many of its elements run at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<String>,
-    /// How the allocation writes job checkpoints.
+    /// Checkpoint mode, trigger and directory of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointBody>,
     /// Scaling of the number of nodes by a metric.
@@ -157,7 +158,7 @@ pub struct AllocationView {
     /// DAG of which this allocation is a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dag: Option<DagPlaceView>,
-    /// What the allocation waits for, while it is blocked.
+    /// Dependencies and mutex holder that the allocation waits for, while it is blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitsForView>,
     /// Number of preemptions.
@@ -239,7 +240,7 @@ fn rank_view(rank: usize, r: &lattice_quorum_types::allocation::Rank, sight: Sig
 }
 
 impl AllocationView {
-    /// Returns the record as shown to a caller with this sight.
+    /// Returns the record as shown to a caller with this access.
     pub fn new(a: &Allocation, sight: Sight) -> Self {
         let (data_ready, checkpoint_time, storage_gb_s) = demand::said(&a.spec.demand);
         let (terms, progress) = (&a.spec.terms, &a.progress);

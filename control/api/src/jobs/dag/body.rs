@@ -64,7 +64,7 @@ pub struct MemberRequest {
     /// Members that must end first.
     #[serde(skip_serializing_if = "AfterBody::is_empty")]
     pub after: AfterBody,
-    /// Request for nodes. Its name is the member name; its own dependencies name allocations outside the DAG.
+    /// Request for nodes, with the member name as name. Dependencies in the request are on allocations outside the DAG.
     #[serde(flatten)]
     pub request: AllocationRequest,
 }
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for MemberRequest {
     }
 }
 
-/// JSON object without duplicate fields. Of two equal fields serde would silently use the last one.
+/// JSON object without duplicate fields: of two equal fields, serde would silently use the last one.
 struct Distinct(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Distinct {
@@ -115,7 +115,8 @@ impl<'de> Deserialize<'de> for Distinct {
     }
 }
 
-/// Returns the field with an unreadable value; `None` if a field is missing or the error names the field itself.
+/// Returns the first field with an unreadable value; `None` if the only error is a missing or unknown field, which the
+/// error names itself.
 fn wrong(fields: &Map<String, Value>) -> Option<&str> {
     let mut alone = Map::new();
     alone.insert("project".to_owned(), Value::from("a"));
