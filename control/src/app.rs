@@ -66,11 +66,11 @@ use std::{
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Timeout of each step of a stop.
+/// Longest time of each step of a stop.
 const STOP_STEP: Duration = Duration::from_secs(3);
 
-/// One control in this process. The caller must stop it with [`App::stop`]; dropping it leaves its tasks running until
-/// the runtime ends.
+/// One control in this process. The caller must stop the control with [`App::stop`]: if `App` is only dropped, its
+/// tasks run until the runtime ends.
 pub struct App {
     settings: Settings,
     clock: Arc<dyn Clock>,
@@ -158,7 +158,8 @@ impl App {
         })
     }
 
-    /// Mesh address (UDP), with the real port. Agents use it as gossip seed and to reach this control.
+    /// Mesh address (UDP), with the port that is in use. Agents use this address as gossip seed and to reach the
+    /// control.
     pub fn addr(&self) -> SocketAddr {
         self.mesh.local_addr()
     }
@@ -168,7 +169,7 @@ impl App {
         self.addr()
     }
 
-    /// Address of the interfaces (TCP), with the real port.
+    /// Address of the interfaces (TCP), with the port that is in use.
     pub fn https_addr(&self) -> SocketAddr {
         self.https
     }
@@ -192,8 +193,8 @@ impl App {
         Some(self.running.as_ref()?.core.clone())
     }
 
-    /// Serves the interfaces, joins the gossip cells, and acts as soon as it holds the leases. `quorum` lists the
-    /// members' mesh addresses; an empty list stands for [`Settings::quorum`].
+    /// Serves the interfaces, joins the gossip cells, and starts the tasks, which act as soon as the control holds
+    /// their leases. `quorum` lists the members' mesh addresses; an empty list means [`Settings::quorum`].
     ///
     /// # Errors
     /// Returns an error when a cell cannot be joined or the interfaces cannot be served.
@@ -305,7 +306,7 @@ impl App {
             ..RenewalSettings::new(folder, rand::random())
         };
         let mesh = self.mesh.downgrade();
-        // The set of members may change while this runs.
+        // The set of members may change while the renewal runs, so it is read for each request.
         let source = AskMembers::new(move || {
             let Some(mesh) = mesh.upgrade() else {
                 return Vec::new();

@@ -26,10 +26,10 @@ pub struct Config {
     /// Folder with `identity.pem`, `identity.key` and `roots.pem`; the certificate is
     /// `spiffe://<cluster>/control/<name>`.
     pub credentials: PathBuf,
-    /// How to enrol while `credentials` holds no certificate.
+    /// Enrolment settings, used while `credentials` holds no certificate or an expired one.
     pub join: Option<JoinConfig>,
-    /// Folder for data that this control keeps, such as the nodes' history. Without it the history is kept in memory
-    /// and read again from the agents after a restart.
+    /// Folder for data that this control keeps, such as the nodes' history. Without a folder, the history is kept in
+    /// memory and read again from the agents after a restart.
     pub data_dir: Option<PathBuf>,
     /// Retention of the schedulers' inputs and decisions.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Config {
     pub https: HttpsConfig,
     /// File with the tokens of principals.
     pub tokens: PathBuf,
-    /// File that lists the nodes' BMCs; without it no BMC is read.
+    /// File that lists the nodes' BMCs; without this file, no BMC is read.
     pub bmcs: Option<PathBuf>,
     /// Whether an enrolled agent that publishes a complete reading is registered as a node automatically.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub struct Config {
     /// Sources of scheduling input that neither the quorum nor the nodes provide.
     #[serde(default)]
     pub scheduling: SchedulingConfig,
-    /// Accounting system that receives usage; none when left out.
+    /// Accounting system that receives usage; without this section, none does.
     #[serde(default)]
     pub accounting: AccountingConfig,
     /// Log filter, such as `info` or `info,lattice_mesh=debug`.
@@ -71,7 +71,7 @@ pub struct JoinConfig {
     pub name: String,
     /// File with a join token for the role `control`.
     pub token: PathBuf,
-    /// Take over a name that is already enrolled.
+    /// Whether to take over a name that is already enrolled.
     #[serde(default)]
     pub replace: bool,
 }
@@ -97,7 +97,7 @@ impl Default for DecisionsConfig {
 pub struct CellConfig {
     /// Cell name.
     pub name: String,
-    /// Mesh addresses of some agents of the cell. None is needed where agents list this control as their seed.
+    /// Mesh addresses of some agents of the cell. May be empty if agents list this control as their seed.
     #[serde(default)]
     pub seeds: Vec<String>,
 }
@@ -262,7 +262,7 @@ pub struct Settings {
     pub oidc: Option<OidcConfig>,
     /// Folder of the identity, where renewed certificates and trust roots are stored; `None` keeps them in memory only.
     pub credentials: Option<PathBuf>,
-    /// Folder of the nodes' history; `None` keeps it in memory.
+    /// Folder of the nodes' history; `None` keeps the history in memory.
     pub data_dir: Option<PathBuf>,
     /// Maximum size of recorded scheduler inputs and decisions, in bytes; 0 keeps nothing.
     pub decisions_keep_bytes: u64,

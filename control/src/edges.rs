@@ -56,7 +56,7 @@ impl Edges {
     }
 }
 
-/// Reads every file that the configuration names, and changes nothing.
+/// Reads the files that the configuration names, except the CA file of the accounting system. Changes nothing.
 ///
 /// # Errors
 /// Returns an error for the first file that is missing or cannot be used, or for a certificate of another component.

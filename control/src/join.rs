@@ -7,8 +7,8 @@ use crate::{
 use lattice_mesh::{Clock, Credentials, JoinToken, MeshConfig, SystemClock, enrol_at_any};
 use std::path::Path;
 
-/// Returns the join settings when enrolment is due: without a certificate, or with an expired one, which cannot be
-/// renewed. A revoked certificate stays in place: an operator decides whether the control may return.
+/// Returns the join settings if enrolment is due: without a certificate, or with an expired one, which cannot be
+/// renewed. A revoked certificate is not replaced: an operator decides whether the control may return.
 pub(crate) fn is_due(config: &Config) -> Option<&JoinConfig> {
     let join = config.join.as_ref()?;
     if !Credentials::are_in(&config.credentials) {
@@ -32,8 +32,8 @@ pub(crate) fn read_token(path: &Path) -> Result<JoinToken, StartError> {
         .map_err(|e: lattice_mesh::InvalidToken| failed(e.to_string()))
 }
 
-/// Enrols with the quorum if [`Config::join`] is set and `credentials` holds no certificate or an expired one. Saves
-/// the new credentials there. Returns whether it enrolled.
+/// Enrols with the quorum if [`Config::join`] is set and [`Config::credentials`] holds no certificate or an expired
+/// one. Saves the new credentials in that folder. Returns whether the control enrolled.
 ///
 /// # Errors
 /// Returns an error when the token cannot be read or is refused, or no member answers.
@@ -60,7 +60,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// Whether enrolment is due with a certificate of one day that was issued this number of days ago.
+    /// Whether enrolment is due with a certificate valid for one day that was issued this number of days ago; `None`:
+    /// no certificate.
     fn is_due_after(days: Option<u64>) -> bool {
         let folder = tempfile::tempdir().unwrap();
         if let Some(days) = days {

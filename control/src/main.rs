@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Schedule allocations, dispatch them to agents, and serve the REST and gRPC interfaces.
 ///
-/// SIGTERM stops the daemon in order. SIGHUP reloads the tokens file; an invalid file changes nothing.
+/// SIGTERM stops the daemon gracefully. SIGHUP reloads the tokens file; an invalid file changes nothing.
 ///
 /// Every configuration key can be overridden by an environment variable: LATTICE_LISTEN, LATTICE_HTTPS__LISTEN, and so
 /// on.

@@ -75,7 +75,7 @@ pub enum StartError {
         key: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Why the file cannot be used.
+        /// Reason why the file cannot be used.
         reason: String,
     },
     /// Certificate and key of the TLS port cannot be used.
@@ -89,7 +89,7 @@ pub enum StartError {
     TokensFile {
         /// Path of the tokens file.
         path: PathBuf,
-        /// Why its content is invalid.
+        /// Reason why the content is invalid.
         source: AuthError,
     },
     /// [`crate::App::start`] was called before.
@@ -101,7 +101,7 @@ pub enum StartError {
     /// A name derived from the configuration is invalid.
     #[error("{reason}")]
     Name {
-        /// Why the name is invalid.
+        /// Reason why the name is invalid.
         reason: String,
     },
 }

@@ -30,7 +30,7 @@ pub(crate) const MAX_ATTEMPTS: usize = 10_000;
 /// Deadline for an agent to list its attempts.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which reading of a node is requested.
+/// Reading of a node to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadingKind {
     /// The last reading.
@@ -63,7 +63,7 @@ impl Agents {
         }
     }
 
-    /// Answers requests with short replies from this test double instead of the network, from now on.
+    /// Test double that answers requests with short replies instead of the network, once a test has set its answers.
     #[cfg(test)]
     pub(crate) fn wire(&self) -> &Wire {
         &self.wire
@@ -74,8 +74,8 @@ impl Agents {
         &self.mesh
     }
 
-    /// The agent of a node, at its last known address. The peer's certificate must carry exactly the node's name, so a
-    /// forged address reaches no other node.
+    /// Returns the agent of a node, at its last known address. The peer's certificate must carry exactly the node's
+    /// name, so a forged address reaches no other node.
     pub(crate) fn peer(&self, view: &View, node: &NodeId) -> Result<Peer, AgentError> {
         let entry = view
             .node(node)
@@ -142,7 +142,7 @@ impl Agents {
         asked(node, peer.call(&request, deadline).await)
     }
 
-    /// All attempts that an agent holds until their end is acknowledged.
+    /// Fetches all attempts that an agent holds; it drops an attempt once its end is acknowledged.
     pub(crate) async fn attempts(
         &self,
         view: &View,
@@ -219,8 +219,8 @@ pub(crate) fn asked<T>(node: &NodeId, called: Result<T, CallError>) -> Result<T,
 /// Pause before an output is requested again on a new connection.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
-/// Log output of a rank, read over successive connections. Each connection ends with the certificates under which it
-/// was opened, however long the output is followed.
+/// Log output of a rank, read over successive connections. A connection ends when a certificate under which it was
+/// opened expires, so following an output may need several.
 struct Reading {
     peer: Peer,
     node: NodeId,

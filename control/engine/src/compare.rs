@@ -135,7 +135,7 @@ impl Core {
     }
 
     /// Records of these classes of a node, as complete as they can be read now. For a node that is down, the records
-    /// are the last announced ones.
+    /// are the last published ones.
     ///
     /// # Errors
     /// Returns an error for a node that is unknown or was never seen.
@@ -225,8 +225,8 @@ impl Core {
     }
 }
 
-/// A node's record of a class, as far as it counts. When the node announces the class as incomplete, a complete record
-/// is only one of several differing readings, or the first since, and counts as unsettled.
+/// Returns a node's record of a class, marked as unsettled if it is complete while the node publishes the class as
+/// incomplete. Such a record is one of several differing readings, or the first complete reading after a failure.
 pub fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
     let is_unknown = node.said(record.class) == Some(ClassMark::Incomplete);
     match is_unknown && record.state().digest().is_some() {

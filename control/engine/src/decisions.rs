@@ -25,7 +25,7 @@ use std::{
     path::Path,
 };
 
-/// Default limit of the recorded files, in bytes, compressed.
+/// Default limit of the total size of the recorded files on disk, in bytes.
 pub const KEEP_BYTES: u64 = 256 << 20;
 
 /// Recorder of scheduler decisions; see the module.
@@ -54,7 +54,7 @@ pub(crate) struct Planned<'a> {
 }
 
 impl Decisions {
-    /// Opens the recorder in a folder; `keep_bytes` of 0 records nothing.
+    /// Opens the recorder in a folder. Without a folder, or with `keep_bytes` of 0, nothing is recorded.
     ///
     /// # Errors
     /// Returns an error when the folder cannot be used.

@@ -3,7 +3,7 @@
 use lattice_mesh::CallError;
 use lattice_quorum_types::{AllocationId, NodeId, Refusal, wire::Unavailable};
 
-/// A command that was not applied.
+/// Failure of a command. After [`Unavailable::OutcomeUnknown`] the command may still be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// The quorum refused the command.
@@ -95,7 +95,7 @@ pub enum LogError {
     /// The quorum did not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The agent of the rank's node did not answer.
+    /// The call to the agent of the rank's node failed.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }

@@ -86,7 +86,7 @@ pub fn explain(view: &View, plan: &LastPlan, a: &Allocation, sight: Sight) -> Ex
     }
 }
 
-/// Score as shown; its factors count rather than its total.
+/// Converts a score for the API. Sum and total are computed from its factors and the given weights.
 pub fn score(score: Score, ahead: u32, weights: Weights) -> ScoreView {
     let factors = score.factors;
     let named = Weights::NAMES.into_iter().zip(factors.to_array());

@@ -1,8 +1,9 @@
 //! Prometheus exposition: metric families of one answer to `/metrics`.
 //!
-//! `prometheus` keeps the histograms, escapes labels and writes the text. It is chosen over `prometheus-client`,
-//! which writes bounds as `le="5.0"` and would rename buckets that are served as `le="5"`. Values of a view, and
-//! labels that are not served in alphabetical order, are families of [`Exposition`]: vectors of the crate sort labels.
+//! `prometheus` keeps the histograms, escapes labels and writes the text. It is chosen over `prometheus-client`, which
+//! writes bounds as `le="5.0"` and would rename buckets that are served as `le="5"`. Values from a view, and metrics
+//! with labels in other than alphabetical order, are written as families of [`Exposition`], because the crate sorts
+//! labels.
 
 use prometheus::{
     HistogramOpts, HistogramVec, TextEncoder,
@@ -16,13 +17,13 @@ use std::fmt::Write as _;
 pub struct Exposition(Vec<MetricFamily>);
 
 impl Exposition {
-    /// A gauge without labels. `None`: announced, without a series.
+    /// Adds a gauge without labels; `None` adds only its HELP and TYPE lines.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Into<Option<f64>>) {
         let value = value.into().map(|value| ([], value));
         self.family(MetricType::GAUGE, name, help, [], value);
     }
 
-    /// A gauge with these labels; each series has their values.
+    /// Adds a gauge with these labels; each series has one value for each label.
     pub fn gauges<const N: usize>(
         &mut self,
         name: &str,
@@ -33,12 +34,12 @@ impl Exposition {
         self.family(MetricType::GAUGE, name, help, labels, series);
     }
 
-    /// A counter without labels.
+    /// Adds a counter without labels.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.counters(name, help, [], [([], value)]);
     }
 
-    /// A counter with these labels; each series has their values.
+    /// Adds a counter with these labels; each series has one value for each label.
     pub(crate) fn counters<const N: usize>(
         &mut self,
         name: &str,
@@ -50,11 +51,11 @@ impl Exposition {
         self.family(MetricType::COUNTER, name, help, labels, series);
     }
 
-    /// The families of a metric that is kept between scrapes.
+    /// Adds the families of a metric that is kept between scrapes.
     pub fn collect(&mut self, metric: &impl Collector) {
         self.0
             .extend(metric.collect().into_iter().map(|mut family| {
-                // The crate keeps series in a hash map; the text is the same at each scrape.
+                // The crate keeps series in a hash map; sorting gives the same text at each scrape.
                 let values = |metric: &Metric| -> Vec<String> {
                     let labels = metric.get_label().iter();
                     labels.map(|label| label.value().to_owned()).collect()
@@ -99,12 +100,13 @@ impl Exposition {
         self.0.push(family);
     }
 
-    /// The text format, version 0.0.4.
+    /// Returns the Prometheus text format, version 0.0.4.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for family in &self.0 {
             if family.get_metric().is_empty() {
-                // The encoder refuses a family without series. It is announced, so that its name is found.
+                // The encoder refuses a family without series; its HELP and TYPE lines still show that the metric
+                // exists.
                 let (name, kind) = (family.name(), family.get_field_type());
                 let kind = format!("{kind:?}").to_lowercase();
                 let _ = writeln!(
@@ -121,7 +123,7 @@ impl Exposition {
     }
 }
 
-/// A histogram of seconds with labels, of constant names and bounds.
+/// Creates a histogram with labels. Name, labels and bounds must be constants of the program.
 #[expect(
     clippy::expect_used,
     reason = "only an invalid name or unsorted bounds are refused; both are constants of this program"

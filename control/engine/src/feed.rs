@@ -20,10 +20,10 @@ const KEPT_BYTES: usize = 64 << 20;
 /// One change. The view already shows a change when a reader receives it.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// All events of one revision, in order; never empty. Allocation records come without their workload, which never
-    /// changes and may be large; `BaseView::allocation` has it.
+    /// All events of one revision, in order; never empty. Allocation records come without their workload, and baselines
+    /// without their classes, because both may be large; the view has them.
     Events(Arc<[Event]>),
-    /// Changes that are not replicated: nodes and pending allocations that now appear different.
+    /// Changes that are not replicated: nodes, pending allocations and budgets with changed observed data.
     Observed(Arc<Observed>),
     /// The reader fell behind the kept changes. Read the view again; this subscription continues after `oldest` without
     /// a gap.
@@ -33,15 +33,15 @@ pub enum Change {
     },
 }
 
-/// Changes without a revision. Both sets are empty when something else in the view changed, such as whether this
-/// control acts.
+/// Changes without a revision. All sets are empty if something else in the view changed, such as whether this control
+/// dispatches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Nodes with changed liveness, health, facts, marks or drift.
     pub nodes: BTreeSet<NodeId>,
     /// Allocations with a changed pending reason.
     pub waiting: BTreeSet<AllocationId>,
-    /// Tenants that have used up a budget since.
+    /// Tenants that have newly used up a budget.
     pub exhausted: BTreeSet<ProjectPath>,
 }
 

@@ -1,5 +1,5 @@
 //! Replicated half of the view: read once, then updated from the watch. An event carries the present record, or the
-//! changed part of it, so applying an event is replacing.
+//! changed part of it, and replaces what the view holds.
 
 use crate::{
     core::{Core, TrustNews, Wakes},
@@ -50,7 +50,7 @@ pub async fn follow(core: Arc<Core>) {
     }
 }
 
-/// Reads the hot state, retrying until it succeeds, and publishes it.
+/// Reads the hot state ([`Query::Hot`]), retrying until it succeeds, and publishes it.
 async fn read_hot(core: &Core) -> Revision {
     loop {
         match core.store.read(Query::Hot).await {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 impl Core {
     /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`ReadingKind::Last`]
-    /// each class is the one that the node announces; with a new reading it is the result of that reading.
+    /// each class is the one that the node publishes; with a new reading it is the result of that reading.
     ///
     /// # Errors
     /// Returns an error for an unknown node, or one that does not answer in time.
@@ -32,7 +32,7 @@ impl Core {
         let view = self.view();
         let mut inventory = self.agents.inventory(&view, node, look).await?;
         self.merge_bmc_inventory(node, &mut inventory);
-        // The present view, which includes announcements that arrived during the call.
+        // The present view includes gossip that arrived during the call.
         let view = self.view();
         if is_last && let Some(entry) = view.node(node) {
             self.as_announced(&view, entry, &mut inventory).await;
@@ -62,8 +62,8 @@ impl Core {
         }
     }
 
-    /// Replaces readings that are not announced. A change that was read only once is not announced yet, so the
-    /// announced record is used; a class that is announced as incomplete is unknown.
+    /// Replaces readings that are not published. A change that was read only once is not published yet, so the
+    /// published record is used; a class that is published as incomplete is unknown.
     async fn as_announced(&self, view: &View, entry: &NodeEntry, inventory: &mut Inventory) {
         for (class, mark) in entry.marks() {
             let read = inventory.records.get(class).map(|r| r.state().mark());

@@ -2,9 +2,10 @@
 //! the BMCs and the site's sources, and keeps node history and scheduler decisions.
 //!
 //! The engine has no authority: the quorum checks every command again, and agents reject stale epochs. If every control
-//! fails, only time is lost. Interfaces (`control/http`) and the daemon (`control/`) are built on it; it knows neither.
+//! fails, only time is lost. Interfaces (`control/http`) and the daemon (`control/`) are built on the engine, which
+//! depends on neither.
 //!
-//! Begin with [`Core`] (reads and commands) and [`View`] (cluster state). The reconcilers are in `tasks/`, one per file.
+//! Begin with [`Core`] (reads and commands) and [`View`] (cluster state). The reconcilers are in `tasks/`.
 #![forbid(unsafe_code)]
 
 pub mod accounting_connection;

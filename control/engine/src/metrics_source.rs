@@ -43,7 +43,7 @@ pub(crate) enum UnknownMetricReason {
         /// Error text from the reply.
         reason: String,
     },
-    /// The result is a range or a string.
+    /// The result is a range, a string or a histogram.
     #[error("the query gives a {found}; write one that gives a number")]
     NoNumber {
         /// Type of the result.

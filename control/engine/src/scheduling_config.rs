@@ -58,7 +58,7 @@ pub struct DataReadinessConfig {
     pub url: String,
     /// File with the bearer token for the URL.
     pub token_file: Option<PathBuf>,
-    /// Seconds after which a pending allocation is requested again.
+    /// Seconds after which the fraction of a pending allocation is requested again.
     #[serde(default = "one_minute")]
     pub refresh_s: u64,
     /// Seconds for which a reply is used while no newer one arrives.

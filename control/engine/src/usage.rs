@@ -1,5 +1,5 @@
-//! Usage ledger of this control, for scheduling, for queries and for accounting. Every control keeps its own, built from
-//! the quorum's usage records (`tasks/usage_ledger.rs`); see `ledger/0001-ledger.md`.
+//! Usage ledger of this control, for scheduling, queries and accounting. Every control keeps a ledger of its own, built
+//! from the quorum's usage records (`tasks/usage_ledger.rs`); see `control/ledger/0001-ledger.md`.
 
 use lattice_ledger::Ledger;
 use parking_lot::RwLock;

@@ -39,7 +39,7 @@ pub enum FetchError {
         /// Innermost cause of the failure.
         reason: String,
     },
-    /// The reply has a status other than 200.
+    /// The reply has a status that the caller does not accept.
     #[error("it answered with status {status}{}", hint(*.status))]
     Status {
         /// HTTP status of the reply.
@@ -100,7 +100,7 @@ pub enum ClientError {
 /// Certificates that a client accepts.
 #[derive(Debug)]
 pub enum Trust {
-    /// No certificate; for clients that use no TLS.
+    /// No certificate; for clients that use plain HTTP only.
     Nobody,
     /// Certificates signed by the system's CAs.
     System,
@@ -111,7 +111,7 @@ pub enum Trust {
 /// Creates an HTTP client for sources.
 ///
 /// # Errors
-/// Returns an error when the CAs cannot be read.
+/// Returns an error when the CAs cannot be loaded or the HTTP client cannot be created.
 pub fn client(trust: Trust) -> Result<Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider.clone());
@@ -149,7 +149,7 @@ pub fn client(trust: Trust) -> Result<Client, ClientError> {
     Ok(client)
 }
 
-/// HTTP source behind a URL.
+/// HTTP client of a source, with an optional token, a deadline and a size limit.
 #[derive(Debug, Clone)]
 pub struct Web {
     client: Client,
@@ -169,7 +169,7 @@ struct Token {
 }
 
 impl Web {
-    /// Reads the token and creates the source without sending a request.
+    /// Reads the token and creates the client without sending a request.
     ///
     /// # Errors
     /// Returns an error when the token file cannot be used.
@@ -262,7 +262,7 @@ impl Web {
 }
 
 impl Token {
-    /// The present token.
+    /// Authorization header with the present token.
     fn value(&self) -> HeaderValue {
         let known = self.value.lock();
         known.clone()

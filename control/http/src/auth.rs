@@ -156,7 +156,7 @@ impl Auth {
         })
     }
 
-    /// Also accepts tokens of an issuer.
+    /// Returns the authentication with an issuer, so that signed tokens of the issuer are accepted too.
     pub fn with_issuer(self, issuer: Arc<Issuer>) -> Self {
         Self {
             issuer: Some(issuer),

@@ -1,7 +1,8 @@
 //! Caller identity and its permissions at this interface. The quorum checks every change again.
 //!
-//! A role determines two things: which requests are allowed at all ([`Role::covers`]), and with which power a change is
-//! proposed ([`Caller::proposer`]). That power is the least that the quorum accepts for the change.
+//! A role determines two things: which requests are allowed at all ([`Role::covers`]), and with which privilege a
+//! change is proposed ([`Caller::proposer`]). A tenant administrator proposes each change with the least privilege that
+//! the quorum accepts for it.
 
 use lattice_api::problem::{Kind, Problem};
 use lattice_quorum_types::{
@@ -73,8 +74,7 @@ impl Role {
         }
     }
 
-    /// Power with which the change is proposed: the least that the quorum accepts. `None`: the role may not propose
-    /// this change.
+    /// Privilege with which the change is proposed; `None` if the role may not propose this change.
     fn power(self, command: &Command) -> Option<Privilege> {
         match self {
             Role::Viewer => None,
@@ -90,9 +90,9 @@ impl Role {
     }
 }
 
-/// Power of a tenant administrator for a change. The caller's tenants are checked where the project is known. That the
-/// project is below a tenant is checked here, because the quorum has no record of administrators limited to some
-/// tenants.
+/// Privilege of a tenant administrator for a change: the least that the quorum accepts. The caller's tenants are
+/// checked where the project is known. This function checks that the project is below a tenant, because the quorum has
+/// no record of administrators limited to some tenants.
 fn power_in_tenant(command: &Command) -> Option<Privilege> {
     let below = |path: &ProjectPath| !path.is_tenant();
     match command {
@@ -133,9 +133,9 @@ impl fmt::Display for Role {
 pub(crate) struct Caller {
     pub(crate) name: Arc<str>,
     pub(crate) role: Role,
-    /// The only tenants with projects and allocations visible to the caller; `None` for all.
+    /// Tenants with projects and allocations visible to the caller; `None` for all tenants.
     pub(crate) tenants: Option<Arc<BTreeSet<ProjectPath>>>,
-    /// When the token expires, which also ends its open streams. `None`: the token does not expire.
+    /// Expiry of the token, which also ends the open streams of the caller; `None` if the token does not expire.
     pub(crate) ends_at: Option<Instant>,
 }
 
@@ -184,7 +184,7 @@ impl Caller {
         }
     }
 
-    /// Rejects an accounting system. Routes open to accounting systems use `extract::AlsoAccounting` instead.
+    /// Rejects an accounting system. Routes open to accounting systems use `extract::CallerOrAccounting` instead.
     pub(crate) fn check_person(self) -> Result<Self, Problem> {
         match self.is_accounting() {
             false => Ok(self),

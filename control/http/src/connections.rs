@@ -1,4 +1,5 @@
-//! Connection limit of the port: new connections beyond the limit are closed at once, without effect on open ones.
+//! Connection limit of the port: new connections beyond the limit are closed at once; open connections are not
+//! affected.
 
 use axum_server::accept::Accept;
 use std::{
@@ -61,7 +62,7 @@ impl<S> Accept<TcpStream, S> for Connections {
     }
 }
 
-/// A connection with its place, which is free again when both are dropped.
+/// Accepted connection; dropping it frees its place for another connection.
 #[derive(Debug)]
 pub(crate) struct CountedConnection {
     stream: TcpStream,

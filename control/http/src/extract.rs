@@ -124,7 +124,7 @@ fn essence(headers: &HeaderMap) -> Option<&str> {
     Some(value.split(';').next()?.trim())
 }
 
-/// Media type of RFC 9512, and the older names.
+/// Whether the body is YAML: the media type of RFC 9512 or an older name of it.
 fn is_yaml(headers: &HeaderMap) -> bool {
     const NAMES: [&str; 3] = ["application/yaml", "application/x-yaml", "text/yaml"];
     essence(headers).is_some_and(|e| NAMES.iter().any(|name| e.eq_ignore_ascii_case(name)))
@@ -161,7 +161,7 @@ fn unreadable(text: &str) -> Problem {
         .and_then(|(_, rest)| rest.split_once('`'));
     let leading = text.split_once(": ").map(|(path, _)| path);
     let path = leading.filter(|p| !p.is_empty() && !p.contains(' '));
-    // If two forms are allowed at this place, the parser knows the field only within the inner form.
+    // If two forms are allowed at this place, the parser reports the field only relative to the inner form.
     let inner = path.and_then(|path| {
         text.strip_prefix(path)?
             .strip_prefix(": ")?

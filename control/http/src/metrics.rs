@@ -1,4 +1,4 @@
-//! Request counts and durations, and the metrics of `/metrics`.
+//! Metrics: request counts and durations, and the content of `/metrics`.
 
 use super::{
     caller::Caller,

@@ -148,8 +148,10 @@ fn millis(seconds: Option<Option<f64>>) -> Setting<u64> {
     seconds.map(|seconds| seconds.map(millis)).into()
 }
 
+/// Converts the scaling threshold to parts per million.
+///
 /// # Errors
-/// Returns an error when the threshold is negative.
+/// Returns an error when the threshold is negative or not a number; [`MovementChange::check`] checks the range.
 fn threshold(part: Option<Option<f64>>) -> Result<Setting<PartsPerMillion>, FieldError> {
     let Some(Some(part)) = part else {
         return Ok(part.map(|_| None).into());

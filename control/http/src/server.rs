@@ -23,11 +23,11 @@ use lattice_mesh::Pin;
 use std::{fmt, future::Future, io, net::TcpListener, sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// Time for requests in flight when the port closes; streams never end by themselves.
+/// Time for requests in flight to complete when the port closes. The stop signal ends the streams.
 const CLOSE_GRACE: Duration = Duration::from_millis(1_500);
 /// Requests per second and principal, also the burst size.
 const REQUESTS_PER_SECOND: u32 = 10_000;
-/// Maximum number of connections: every possible stream over HTTP/1.1, and as many more.
+/// Maximum number of connections: one for every possible stream over HTTP/1.1, and as many for other requests.
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// Parameters of the port.

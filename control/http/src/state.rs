@@ -19,7 +19,7 @@ pub(crate) struct Bounds {
     pub(crate) connections: usize,
     /// Maximum number of members of a DAG.
     pub(crate) max_dag_size: usize,
-    /// Cancelled when the port closes.
+    /// Stop signal: cancelled when the port closes.
     pub(crate) stop: CancellationToken,
 }
 
@@ -67,7 +67,7 @@ impl Api {
         &self.0.meter
     }
 
-    /// Cancelled when the port closes, so that streams end and their clients resume elsewhere.
+    /// Stop signal: cancelled when the port closes, so that streams end and their clients resume on another control.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.0.stop
     }

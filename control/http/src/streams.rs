@@ -9,8 +9,8 @@ use std::{collections::HashMap, hash::Hash, sync::Arc};
 const MAX_STREAMS: usize = 2_048;
 /// Maximum number of streams per principal.
 const MAX_OF_CALLER: usize = 64;
-/// Maximum number of logs read from one node. Each log is a stream on the one connection to the agent, which allows 64;
-/// pings and stop orders need some of those.
+/// Maximum number of logs read from one node. Each log is a stream on the one connection to the agent, which allows 64
+/// streams; pings and stop orders need some of them.
 const MAX_OF_NODE: usize = 16;
 
 /// Counter of open streams; see the module.
@@ -137,7 +137,7 @@ mod tests {
         held.pop();
         held.push(streams.open(&names[20], None).unwrap());
         assert_eq!(streams.count(), MAX_OF_NODE + MAX_OF_CALLER);
-        // The limit in total.
+        // The total limit applies to all principals together.
         while streams.count() < MAX_STREAMS {
             let name = names.iter().find_map(|name| streams.open(name, None).ok());
             held.push(name.unwrap());

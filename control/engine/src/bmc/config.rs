@@ -66,7 +66,7 @@ struct Entry {
     password_file: PathBuf,
     /// SHA-256 of the BMC's certificate.
     certificate: Option<String>,
-    /// CAs that sign certificates of BMCs, PEM.
+    /// File with the CAs that sign certificates of BMCs, PEM.
     ca_file: Option<PathBuf>,
     /// Accept any certificate.
     #[serde(default)]
@@ -195,7 +195,7 @@ impl BmcPlan {
     }
 }
 
-/// The shipped table of checks with the changes from the site's file.
+/// Reads the shipped table of checks, with the changes from the site's file.
 fn table(site: Option<&Path>) -> Result<Table, String> {
     let shipped = Table::shipped().map_err(|error| format!("table: {error}"))?;
     let Some(path) = site else {
@@ -213,7 +213,7 @@ impl Entry {
         let (password, trust) = (password(&self.password_file)?, self.trust()?);
         let nodes = self.nodes()?;
         let targets = self.at_each(password, trust, nodes)?;
-        // All targets of an entry share one trust setting, so its CA file is read only once.
+        // All targets of an entry share one trust setting, so a check of the first target is enough.
         if let Some(target) = targets.first() {
             let made = client(&target.endpoint);
             made.map_err(|error| format!("{}: {}", self.trust_key(), with_causes(&error)))?;
@@ -281,7 +281,7 @@ impl Entry {
         }
     }
 
-    /// Key of the entry that sets its trust.
+    /// Configuration key that an error of the trust setup names.
     const fn trust_key(&self) -> &'static str {
         match self.ca_file {
             Some(_) => "ca_file",

@@ -11,10 +11,10 @@ use lattice_redfish::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Readings after which the lists are discovered again: 24 days at the default interval of six hours. A list that is
-/// gone triggers discovery at the next reading.
+/// Number of readings after which the lists are discovered again: 24 days at the default interval of six hours. A list
+/// that is gone triggers discovery at the next reading.
 const FOUND_FOR: u32 = 96;
-/// Readings until the next discovery when some resources did not answer during the last one.
+/// Number of readings until the next discovery if some resources did not answer during the last discovery.
 const DOUBTED_FOR: u32 = 4;
 /// Maximum number of readings for which a list is skipped.
 const LONGEST_REST: u32 = 64;
@@ -38,7 +38,7 @@ pub(super) struct BmcEventLists {
 struct ListPause {
     /// Readings until the list is requested again.
     left: u32,
-    /// Initial number of readings to skip.
+    /// Number of readings to skip in total; it doubles with each failure.
     whole: u32,
 }
 
@@ -83,7 +83,7 @@ impl BmcEventLists {
         (lists, deeds)
     }
 
-    /// Reads all events again at the next reading, because the last ones were not stored.
+    /// Makes the next reading read all events again, for use when the last events could not be stored.
     pub(super) fn forget(&mut self) {
         self.seen = FetchedEventDocuments::default();
         self.is_begun = false;

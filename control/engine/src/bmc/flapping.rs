@@ -11,7 +11,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// A history entry to be written, with the record that it names.
 pub(super) type UnwrittenEntry = (FromBmc, Option<ClassRecord>);
 
-/// Recently written transitions by class.
+/// Transitions by class: those written in the last hour, and the last one while it is held back.
 #[derive(Debug, Default)]
 pub(super) struct RecentTransitions(BTreeMap<Class, Turning>);
 
@@ -66,7 +66,7 @@ impl RecentTransitions {
 impl Turning {
     fn due(&mut self, now: u64) -> Option<UnwrittenEntry> {
         self.held.as_ref()?;
-        // Entries from the future are dropped as well, after the clock was set back.
+        // Times later than `now` are dropped as well: the clock was set back.
         self.spent.retain(|at| *at <= now && now - at < HOUR_MS);
         if self.spent.len() >= MOST_TURNS {
             return None;
@@ -76,7 +76,7 @@ impl Turning {
         Some(due)
     }
 
-    /// The held transition; `None` where the class again has the mark that was written last.
+    /// Takes the held transition; `None` if there is none, or if it leads to the mark that was written last.
     fn put_together(&mut self) -> Option<UnwrittenEntry> {
         let (entry, record) = self.held.take()?;
         if self.written == Some(entry.to) {

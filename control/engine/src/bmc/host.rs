@@ -1,10 +1,10 @@
-//! Identity and records of a host by its agent, with which BMC data is compared.
+//! Host data that is compared with the data of the host's BMC.
 
 use lattice_conformance::{ClassRecord, Identity};
 use lattice_quorum_types::NodeId;
 use std::sync::Arc;
 
-/// Identity and records of a host, by its agent.
+/// Identity of a host as its agent reports it, and class records of the host.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
     /// Serial number, vendor and product.

@@ -44,7 +44,8 @@ pub(super) struct ReadingCause {
 }
 
 impl ReadingCause {
-    /// A reading for these requests, attributed to the first of them. Without requests it is a periodic reading.
+    /// Creates the cause of a reading for these requests: the principal of the first request, or periodic without
+    /// requests.
     pub(super) fn of(asked: &[ReadingRequest], at: UnixMillis) -> Self {
         let cause = asked
             .first()
@@ -65,7 +66,7 @@ pub(super) struct Node {
     /// Whether the route was stale when it was last used. The next complete reading then replaces it.
     is_lost: bool,
     history: History,
-    /// Record that counts for each class. While a change waits for confirmation, the record before the change.
+    /// Published record of each class; while a change waits for confirmation, the record before the change.
     published: BTreeMap<Class, ClassRecord>,
     wrong: BmcHealth,
     /// Name of the node's system at the BMC.
@@ -81,7 +82,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node that was not read yet.
+    /// Creates a node that was not read yet.
     pub(super) fn new(name: NodeId, selector: Selector, wrong: BmcHealth) -> Self {
         Self {
             name,
@@ -99,8 +100,8 @@ impl Node {
         }
     }
 
-    /// The state of a node that was not read yet, but with the faults that its BMC reported. A fault remains until the
-    /// BMC reports its end.
+    /// Resets the node to the state before its first reading, except for the faults that its BMC reported. A fault
+    /// remains until the BMC reports its end.
     pub(super) fn anew(self) -> Self {
         Self::new(self.name, self.selector, self.wrong)
     }
@@ -194,8 +195,8 @@ impl Node {
         }
     }
 
-    /// Classes with a value other than the one that counts. A restless class is left out: reading it twice confirms
-    /// nothing, and it must not cast doubt on the rest of the reading.
+    /// Classes with a value other than the published one. Classes in `restless` are left out: a second reading of them
+    /// confirms nothing, and they must not make the rest of the reading doubtful.
     fn differs(&self, found: &NodeReport) -> Vec<Class> {
         let before = self.history.published();
         let other = |record: &&ClassRecord| {
@@ -251,7 +252,7 @@ impl Node {
         if next == NextReadingStep::Rest && found.route.is_partial() {
             next = NextReadingStep::Again;
         }
-        // Changes confirmed by this reading count now.
+        // A change that this reading confirmed is published by now, and is no difference any more.
         let is_doubted = !self.differs(found).is_empty();
         self.wrong.answered(look.at, found, is_doubted);
         self.system = Some(found.system.clone());
@@ -281,7 +282,7 @@ impl Node {
         look: &ReadingCause,
     ) -> NextReadingStep {
         tracing::warn!(node = %self.name, why, "the node's BMC does not report it");
-        // A change to unknown counts at once, and so does the return to the last known value.
+        // A change to unknown is published at once, and so is the return to the last known value.
         self.observe(&unread(reading), look);
         self.wrong.silent(look.at, self.unknown_since(look.at), why);
         NextReadingStep::Again
@@ -331,7 +332,7 @@ impl Node {
         }
     }
 
-    /// Updates the records that count after a reading. `confirm`: a change waits for a second reading.
+    /// Updates the published records after a reading. `confirm`: a change waits for a second reading.
     fn publish(&mut self, records: &BTreeMap<Class, ClassRecord>, confirm: bool) {
         let published = self.history.published();
         for (class, record) in records {
@@ -340,7 +341,7 @@ impl Node {
             if !is_unknown {
                 self.restless.remove(class);
             } else if mark.digest().is_some() && !confirm {
-                // Known, different from the value that counts, and not scheduled for confirmation.
+                // Known, different from the published value, and not scheduled for confirmation.
                 self.restless.insert(*class);
             }
             if published.get(class) == Some(&mark) {
@@ -408,7 +409,7 @@ fn told(error: &HistoryError) -> String {
     source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
-/// Unknown power draw and limit.
+/// Returns unknown power draw and limit, with the reason.
 pub(super) fn no_power(why: &str) -> Power {
     Power {
         draw: Reading::failed(why),

@@ -10,7 +10,7 @@ use lattice_redfish::SystemName;
 /// Result of the comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeMatch {
-    /// The BMC belongs to the node: no common value contradicts it.
+    /// The BMC belongs to the node: a serial number, UUID, model number or, without model numbers, the vendor is equal.
     Own,
     /// The BMC belongs to another machine; the text gives the evidence.
     Other(String),
@@ -18,7 +18,7 @@ pub(super) enum NodeMatch {
     Unverified,
 }
 
-/// Names of one vendor, by the first word of the name.
+/// Vendors, each with the first words of its names in lower case.
 const FAMILIES: &[&[&str]] = &[
     &["hpe", "hp", "hewlett", "cray"],
     &["supermicro", "super", "smci"],

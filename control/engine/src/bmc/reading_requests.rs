@@ -20,7 +20,7 @@ pub(super) struct ReadingRequest {
     pub(super) node: NodeId,
     /// Principal that sent the request.
     pub(super) who: String,
-    /// Receiver of the result.
+    /// Channel for the result.
     pub(super) answer: oneshot::Sender<RequestedReading>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) const BROKE_DOWN: &str = "the BMC reader task panicked and restarts";
 pub enum RequestedReading {
     /// The BMC answered.
     Read {
-        /// Classes that differ from the previous reading; a change counts once it is read twice.
+        /// Classes that differ from the published records; a change is published once it is read twice.
         differs: Vec<Class>,
     },
     /// The BMC returned no data for the node.
@@ -40,7 +40,7 @@ pub enum RequestedReading {
         /// Reason why no data is available.
         why: String,
     },
-    /// The reading is not finished in time and continues.
+    /// The reading did not finish in time and continues.
     Late {
         /// Time waited, from the start of the request.
         within: Duration,
@@ -59,7 +59,7 @@ struct PendingReading {
     answered: oneshot::Receiver<RequestedReading>,
     /// Data from the BMC when the reading was requested.
     before: Option<Arc<Parts>>,
-    /// Time since which no request waits for this reading.
+    /// Time at which a request last stopped waiting for this reading; `None` while the first request waits.
     left_at: Option<Instant>,
 }
 
@@ -98,7 +98,7 @@ impl ReadingWaiter<'_> {
             && left_at.is_some()
             && let Some((before, now)) = before.zip(told())
         {
-            // A change that this reading confirmed counts already and is not reported as a difference again.
+            // A change that this reading confirmed is published already and is not reported as a difference again.
             differs.retain(|class| before.records.get(class) == now.records.get(class));
         }
         Some(looked)

@@ -121,8 +121,8 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Begins the next file if the present one is full. Returns whether it did: no scheduler's view is in the new file
-    /// yet.
+    /// Begins the next file if the present one is full. Returns whether it did; the new file then contains no
+    /// scheduler's view yet.
     pub(super) fn turn(&mut self) -> bool {
         if self.bytes < self.full {
             return false;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum events reported from lists that are read for the first time: the newest ones.
 const MOST_AT_FIRST: usize = 32;
-/// Maximum lines per share and hour; further events are only counted.
+/// Maximum lines per rate limit class and hour; further events are only counted.
 const MOST_HOURLY: usize = 30;
 const HOUR_MS: u64 = 3_600_000;
 /// Maximum number of remembered events: more than are listed at the same time (8 logs of 256, 32 tasks).
@@ -35,7 +35,7 @@ struct ReportedEvents {
     left_out: u32,
 }
 
-/// Rate limit class. Each share has its own limit, so that a storm of warnings hides no update.
+/// Rate limit class. Each class has its own limit, so that a storm of warnings hides no update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RateLimitClass {
@@ -58,8 +58,8 @@ impl RateLimitClass {
 }
 
 impl HistoryStore {
-    /// Adds those of `deeds`, read at `read_at` in `lists`, that were not added before, and remembers them, in one
-    /// transaction. Returns the number of lines added.
+    /// Adds the events of `deeds` that were not added before, and remembers them, in one transaction. The events were
+    /// read from `lists` at `read_at`. Returns the number of lines added.
     pub(crate) fn append_deeds(
         &self,
         node: &str,

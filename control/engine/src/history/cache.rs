@@ -1,4 +1,5 @@
-//! Cached answers by node, so that repeated queries need no read. Each is valid until its node has a new history line.
+//! Cached answers by node, so that repeated queries do not read the history lines again. An answer is valid until its
+//! node has a new history line.
 
 use super::class_state::UnchangedSince;
 use lattice_conformance::{Class, Reading, Value};
@@ -18,7 +19,7 @@ pub(crate) type UnknownKeys = BTreeMap<Class, Vec<(String, Reading<Value>)>>;
 /// Cache by node, with the number of the node's next history line.
 type Of<T> = Mutex<BTreeMap<String, (u64, T)>>;
 
-/// Caches of both queries.
+/// Caches of the queries in `cached_queries`.
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
     pub(super) since: Of<BTreeMap<Key, Option<UnchangedSince>>>,

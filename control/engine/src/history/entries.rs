@@ -48,8 +48,8 @@ impl HistoryStore {
         })
     }
 
-    /// Adds records from the agent's journal in `cursor`, received at `heard_at`, and stores the new cursor. Records
-    /// that are stored already are skipped. Returns the number of new records.
+    /// Adds records from the agent's journal that `cursor` names, received at `heard_at`, and stores the new cursor.
+    /// Records that are stored already are skipped. Returns the number of new records.
     pub(crate) fn append<R: Clone + Into<Record>>(
         &self,
         node: &str,

@@ -48,7 +48,7 @@ impl EventContent {
         }
     }
 
-    /// The class change in a record that an older control could not read, if this one can.
+    /// The class change in a record that an older control could not read, if this control can read it.
     pub(super) fn entry(&self) -> Option<Entry> {
         let Self::Other(value) = self else {
             return None;
@@ -59,7 +59,7 @@ impl EventContent {
         }
     }
 
-    /// The event, with a record that an older control could not read converted where this one can.
+    /// Returns the event. A record that an older control could not read is converted if this control can read it.
     pub(super) fn understood(self) -> Self {
         let Self::Other(value) = self else {
             return self;
@@ -86,7 +86,7 @@ pub struct ReportedBmcEvent {
     pub left_out: u32,
 }
 
-/// An event older than this on arrival, in milliseconds, has its time from a clock that was not set.
+/// Age on arrival, in milliseconds, above which the time of an event counts as wrong: the clock was not set.
 pub(super) const LONG_AGO_MS: u64 = 400 * 86_400_000;
 
 impl ReportedBmcEvent {

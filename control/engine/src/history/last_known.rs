@@ -48,8 +48,8 @@ impl History {
         self.off(move |store| reasons(store, &node)).await
     }
 
-    /// Time of the last contact with a node by its history, in Unix milliseconds: the node fell silent or reported an
-    /// event.
+    /// Time of the last contact with a node by its history, in Unix milliseconds: its last report, or the last time at
+    /// which this control saw its liveness change.
     pub async fn last_heard(&self, node: String) -> Result<Option<u64>, HistoryError> {
         self.off(move |store| last_heard(store, &node)).await
     }
@@ -233,7 +233,7 @@ fn unchanged_since(
     Ok(since)
 }
 
-/// Ages of all classes, by the source that reported the class last.
+/// For each class, the time since which neither the agent's record nor the BMC's has changed.
 fn ages(told: &[HistoryEntry]) -> ClassAges {
     let since = |class: Class| {
         let by = [Source::Agent, Source::Bmc].map(|source| {

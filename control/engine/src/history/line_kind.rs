@@ -1,4 +1,4 @@
-//! Kinds of history lines, each with the number of lines kept of it.
+//! Kinds of history lines, each with its maximum number of kept lines.
 
 use super::{
     entry::Source,
@@ -24,7 +24,7 @@ pub(crate) const MOST_BMC_TASKS: usize = 500;
 /// Maximum BMC log entries kept per node.
 pub(crate) const MOST_BMC_LOGGED: usize = 1_000;
 
-/// Kind of a line, as stored in the table of the order. Each kind has its own limit, so that no kind displaces another.
+/// Kind of a line, as stored in the table `ORDER`. Each kind has its own limit, so that no kind displaces another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Change = 0,

@@ -1,12 +1,11 @@
 //! Node history of this control: class changes and events of nodes, with time and cause.
 //!
-//! `store` is the database, [`History`] the interface for the rest of control; every call runs outside the runtime's
-//! threads. Agents' journals are read by `tasks/history.rs`. Changes read by BMC workers are stored in the same number
-//! sequence, with their source.
+//! `store` is the database, [`History`] the interface for the rest of control; every call runs on a blocking thread of
+//! the runtime. Agents' journals are read by `tasks/history.rs`. Changes read by BMC workers are stored in the same
+//! number sequence, with their source.
 //!
-//! The layers from below: the values `entry`, `event` and `class_state`; the `tables` with the encoding of
-//! their rows; the `writer` of one node's lines; the handle of the database with its transactions; appending, listing
-//! and queries.
+//! The layers, from the bottom: the values `entry`, `event` and `class_state`; the `tables` with the encoding of their
+//! rows; the `writer` of one node's lines; the `store` with its transactions; appending, listing and queries.
 
 mod bmc_events;
 mod cache;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Comparison state of each node by name, and the number of the last audit entry that was read.
 pub type ComparisonProgress = (BTreeMap<String, Vec<u8>>, Option<u64>);
 
-/// Observations of one node at one time.
+/// New observations of one node, and the state for its next comparison.
 #[derive(Debug, Clone, Default)]
 pub struct TimedObservations {
     /// Node name.

@@ -58,8 +58,8 @@ impl HistoryStore {
             }
             Ok(unnamed)
         })?;
-        // Held until all deletions are done: a concurrent query for one of these records waits and then finds it
-        // missing.
+        // The lock is held until all deletions are done: a concurrent query for one of these records waits and then
+        // finds it missing.
         let mut unnamed = self.unnamed();
         let goes: Vec<[u8; 32]> = unnamed.intersection(&unnamed_now).copied().collect();
         for goes in goes.chunks(AT_A_TIME) {
@@ -76,7 +76,7 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// The set is consistent between statements, so a panic elsewhere does not corrupt it.
+    /// Locks the set of digests that no entry named at the last sweep.
     fn unnamed(&self) -> MutexGuard<'_, BTreeSet<[u8; 32]>> {
         self.unnamed.lock()
     }

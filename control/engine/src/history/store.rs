@@ -1,7 +1,7 @@
-//! History database: published class marks of nodes, stored on this control's disk and available while a node is down
-//! or gone. The database is a cache of the agents' journals; every control keeps its own copy independently.
+//! History database: class changes and events of nodes, stored on this control's disk and available while a node is
+//! down or gone. The database is a cache of the agents' journals; every control keeps its own copy independently.
 //!
-//! Calls block and must run outside the runtime's threads.
+//! Calls block and must not run on the async worker threads.
 
 use super::{
     cache::{AnswerCache, KnownAges},

@@ -26,10 +26,10 @@ pub(super) struct NodeTables<'t, 'n> {
     txn: &'t WriteTransaction,
     node: &'n str,
     cursor: Cursor,
-    /// Number of the next line when the book was opened.
+    /// Number of the next line when the tables were opened.
     first: u64,
     number: u64,
-    /// Time of the newest change of agent and of BMC; `None` until it is read.
+    /// Time of the last change that this writer added, of agent and of BMC; `None` before the first.
     last: [Option<u64>; 2],
     cursors: Table<'t, &'static str, (u64, u64, u64)>,
     entries: Rows<'t>,
@@ -100,9 +100,9 @@ impl<'t, 'n> NodeTables<'t, 'n> {
         }
     }
 
-    /// Adds another record of the agent. It is placed at its own time, because the kernel log is reported late. If the
-    /// host's clock was not set yet, the time is far in the past; such a record is placed at the time of the agent's
-    /// previous record.
+    /// Adds a record of the agent other than a change. The record is placed at its own time, because the kernel log is
+    /// reported late. If the host's clock was not set yet, the time is far in the past; such a record is placed at the
+    /// time of the agent's previous record.
     pub(super) fn told(
         &mut self,
         at: u64,
@@ -117,8 +117,7 @@ impl<'t, 'n> NodeTables<'t, 'n> {
         self.event(when, &what)
     }
 
-    /// Adds another event at its own time. Observations of this control are independent of the times that the agent
-    /// reports.
+    /// Adds an event at its own time. Observations of this control are independent of the times that the agent reports.
     pub(super) fn event(&mut self, when: u64, what: &EventContent) -> Result<(), Failure> {
         let number = self.next(when, Kind::of_event(what))?;
         let happened = PositionedEvent {

@@ -1,5 +1,5 @@
-//! Scheduling inputs from site sources: energy price, fraction of a job's input data on the hot tier, and bandwidth of
-//! a storage system used by others. Sources are configured in section `scheduling`.
+//! Scheduling inputs from site sources: energy price, fraction of a job's input data on the hot tier, and bandwidth
+//! that others use on a storage system. Sources are configured in section `scheduling`.
 //!
 //! A source may be slow, wrong or gone, so each one is read by a task of its own with a deadline. The last reply is in
 //! [`Inputs`], a part of the view, and scheduling reads only that. An unknown value is `None` and counts as unknown:

@@ -12,20 +12,20 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Number of successive outages from which the source counts as down; fewer if fewer allocations wait. A source that
-/// fails for a single allocation answers for others in between.
+/// Number of successive failed requests after which the source is reported as down; fewer if fewer allocations wait. A
+/// source that fails for a single allocation answers for others in between.
 const IN_A_ROW: usize = 3;
 
 /// Request rate and limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestPace {
-    /// Interval after which a pending allocation is requested again.
+    /// Interval after which the fraction of a pending allocation is requested again.
     pub(crate) refresh: Duration,
     /// Time for which a reply is used while no newer one arrives.
     pub(crate) max_age: Duration,
     /// Maximum number of concurrent requests.
     pub(crate) at_a_time: usize,
-    /// Pause between requests to a source that is down.
+    /// Pause between single requests once `at_a_time` successive requests found the source down.
     pub(crate) pause: Duration,
 }
 
@@ -105,11 +105,11 @@ pub(crate) struct ReadinessSchedule {
     known: BTreeMap<AllocationId, AllocationReadiness>,
     due: BTreeSet<(Instant, AllocationId)>,
     asking: usize,
-    /// Number of successive outages.
+    /// Number of successive requests that found the source down.
     unanswered: usize,
-    /// State of the source since it was last reported, if a request showed one.
+    /// State of the source that was not reported yet; `None` if no request since the last report showed one.
     stands: Option<Result<(), AskError>>,
-    /// Earliest time of the next request to a source that is down.
+    /// Earliest time of the next single request; see [`RequestPace::pause`].
     not_before: Option<Instant>,
 }
 

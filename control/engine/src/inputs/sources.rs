@@ -184,7 +184,8 @@ impl SourceRequest {
     }
 }
 
-/// Changes the inputs in the view; `edit` returns whether they changed. No reconciler wakes: the next cycle reads them.
+/// Changes the inputs in the view; `edit` returns whether they changed. No reconciler is woken: the next scheduling
+/// cycle reads the inputs.
 fn put(core: &Core, edit: impl FnOnce(&mut Inputs) -> bool) {
     core.publish(Wakes::Readers, |view| edit(&mut view.inputs).then(Vec::new));
 }

@@ -1,4 +1,4 @@
-//! Bandwidth of a storage system used by others.
+//! Bandwidth that others use on a storage system.
 //!
 //! A site measures the total traffic of a system, including jobs of this cluster. The traffic of each job is unknown;
 //! only the bandwidth granted to it is known. From a number that counts all traffic, control subtracts the bandwidth

@@ -1,4 +1,4 @@
-//! Bounded cache of fetched or composed preimages by digest. Beyond the limit of one node its oldest preimages are
+//! Bounded cache of fetched or merged preimages by digest. Beyond the limit of one node its oldest preimages are
 //! dropped, so a node with ever new records displaces no preimage of another node.
 
 use super::{MOST_PREIMAGE_BYTES, fetch_queue::FailedSources};

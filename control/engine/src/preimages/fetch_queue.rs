@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Number of nodes tried by one call for one digest. The next call tries other nodes.
 pub(super) const ASKED: usize = 4;
 
-/// Nodes that were tried for a digest without success; no more than ever published the digest.
+/// Nodes that were tried for a digest without success; only nodes that published the digest are tried.
 #[derive(Debug, Default)]
 pub(super) struct FailedSources {
     turn: u64,

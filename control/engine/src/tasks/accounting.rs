@@ -109,8 +109,8 @@ impl Reconciler for AccountingReconciler {
         self.sync.round().await;
     }
 
-    /// Discards pending requests and the synchronisation. The control that acts next keeps its own journal and reports
-    /// its progress to the quorum.
+    /// Discards pending requests and the synchronisation. The control that acts next keeps its own accounting buffer
+    /// and reports its progress to the quorum.
     fn forget(&mut self) {
         while self.connection.take().is_some() {}
         if self.cluster.is_acting() {

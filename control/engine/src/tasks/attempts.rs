@@ -137,7 +137,7 @@ impl Reconciler for Attempts {
         self.asked.clear();
     }
 
-    /// Records each answer when it arrives. The next pass decides when its agent is queried again.
+    /// Records each answer when it arrives, and schedules the next query of its agent.
     async fn wakes(&mut self) {
         while let Some(answered) = self.asks.join_next().await {
             let report = self.note(answered);
@@ -305,7 +305,7 @@ async fn compare(
 }
 
 /// Drains the node, then has its agent end the orphans. Both steps repeat until the orphans are gone;
-/// [`faults::readmit`] clears the drain reason.
+/// [`faults::Readmit`] clears the drain reason.
 async fn end_orphans(core: &Core, fence: &Fence, node: &NodeId, orphans: &[AttemptKey]) {
     let names = orphans::names(orphans);
     tracing::error!(%node, orphans = names, "agent runs orphaned attempts; ending them");

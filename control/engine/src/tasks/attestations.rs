@@ -5,8 +5,8 @@
 //! that differs from the planned state receives no sensitive jobs, and its entry shows why. The attestation is sent
 //! with the assignment and checked against the baselines again at commit.
 //!
-//! This module holds the attestations for the scheduler: `said.rs` queries one node, `proof.rs` builds the proof of an
-//! assignment, and `users.rs` handles node claims of users.
+//! This module holds the attestations for the scheduler: `signed_attestation.rs` queries one node, `proof.rs` builds
+//! the proof of an assignment, and `users.rs` handles node claims of users.
 
 mod proof;
 mod signed_attestation;
@@ -30,7 +30,7 @@ use std::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-/// How long an attestation may be used after its receipt, and how long a node without a valid one is left alone.
+/// Time for which an attestation may be used after its receipt, and for which a refused node is not queried again.
 const HOLDS: Duration = Duration::from_secs(30);
 /// Maximum number of agents queried concurrently.
 const MAX_CALLS: usize = 256;
@@ -47,7 +47,7 @@ enum AttestationResult {
 pub struct Attestations {
     core: Arc<Core>,
     known: BTreeMap<NodeId, (Instant, AttestationResult)>,
-    /// When nodes were queried again because their attestation had become unusable.
+    /// Time at which each node was queried again because its attestation was stale.
     asked_anew: BTreeMap<NodeId, Instant>,
     under_way: BTreeSet<NodeId>,
     asked: JoinSet<(NodeId, Result<SignedAttestation, String>)>,

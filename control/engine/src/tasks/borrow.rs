@@ -36,7 +36,7 @@ use lattice_view::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Within this period every planner has planned with the last moves.
+/// The period gives planners time to plan with the last moves.
 const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(200),
@@ -67,7 +67,7 @@ pub(crate) struct BorrowReport {
 #[derive(Debug)]
 pub struct Borrow {
     core: Arc<Core>,
-    /// By node: the vCluster that used it at the last look, and since when.
+    /// By node: the vCluster that used the node at the last pass, and since when.
     moved: BTreeMap<NodeId, (VclusterName, UnixMillis)>,
     /// When the next grace period ends.
     next_grace: Option<Instant>,
@@ -223,8 +223,7 @@ impl Borrow {
             if !is_due || ends_itself {
                 continue;
             }
-            // Both vClusters limit the checkpoint time. The shorter limit applies, so neither promise to the owner is
-            // exceeded.
+            // Both vClusters limit the checkpoint time. The shorter limit applies, so neither is exceeded.
             let own = view.movement_of(&held.spec.vcluster).room;
             let timeout_ms = room.timeout_ms.min(own.timeout_ms);
             let command = self.leave(view, held, &record.home, timeout_ms);
@@ -263,7 +262,8 @@ impl Borrow {
         }
     }
 
-    /// Without writable storage, or with an ended rank, the job is stopped without a checkpoint.
+    /// Describes the job as a victim. Without writable storage, or with an ended rank, it is stopped without a
+    /// checkpoint.
     fn victim(&self, view: &View, held: &Allocation, timeout_ms: u64) -> Victim {
         let directory = self.core.writable_directory(view, held);
         Victim {

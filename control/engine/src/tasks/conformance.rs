@@ -33,11 +33,11 @@ const PERIOD: Duration = Duration::from_secs(2);
 const SPACING: Duration = Duration::from_millis(200);
 /// Time for which fetched data is collected before it is judged together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Multiple of the duration of the last judgement that also applies as collection time.
+/// The collection time is at least this multiple of the duration of the last comparison.
 const GATHER_TIMES: u32 = 4;
 /// Longest time for which a judgement on available data is withheld while new fetches are under way.
 const AT_HAND: Duration = Duration::from_millis(250);
-/// Longest wait for a judgement after a baseline is set, which may come right after another change.
+/// Longest wait for a judgement after a baseline is set.
 const PROMPTLY: Duration = Duration::from_millis(500);
 /// Time after the start after which a node that has not gossiped counts as down. Its last known state then comes from
 /// the history.
@@ -56,9 +56,9 @@ pub struct Conformance {
     took: Duration,
     /// Digests that the last comparison lacked.
     missing: BTreeSet<Digest>,
-    /// Since when a judgement is withheld, because new fetches are under way.
+    /// Time since which a judgement is withheld, because new fetches are under way.
     untold_since: Option<Instant>,
-    /// When to compare again, because data arrived or the withholding time ends.
+    /// Time of the next comparison, because data arrived or the withholding time ends.
     judge_at: Option<Instant>,
     started_at: Instant,
     /// Nodes that were looked up in the history.

@@ -1,5 +1,5 @@
-//! Fault drains of the dispatcher: nodes kept out because their agent cannot run any job or runs foreign attempts, and
-//! readmitted once no objection is left.
+//! Fault drains of the dispatcher: nodes are drained because their agent cannot run any job or runs orphaned attempts,
+//! and readmitted once they pass the checks.
 
 use crate::{
     core::Core,
@@ -231,7 +231,7 @@ pub(crate) async fn check_admission(
     let entry = view.node(node)?;
     let mut drains = entry.record.iter().flat_map(|record| &record.drain);
     let passed = match drains.any(|drain| drain.owner != OWNER) {
-        // Other objections to the node are the responsibility of the owners of the other reasons.
+        // The owners of the other drain reasons check everything else before they clear their reasons.
         true => readmission::check_site(core, node).await,
         false => readmission::check(core, node, &Freshness::NOW).await,
     };

@@ -65,7 +65,7 @@ pub struct ReadHistories {
     read: BTreeMap<NodeId, Cursor>,
     /// Nodes with an unreadable journal, and when to try again.
     failed: BTreeMap<NodeId, JournalReadFailure>,
-    /// When nodes presented a new journal, within the last hour.
+    /// Times within the last hour at which each node presented a new journal.
     journals: BTreeMap<NodeId, VecDeque<Instant>>,
     /// Bytes of records kept per node in the last hour.
     budgets: BTreeMap<NodeId, Budget>,

@@ -57,8 +57,8 @@ pub struct HistoryEventsTask {
     /// State as stored in the database; `None` until it has been read.
     known: Option<RecordedState>,
     audit_asked_at: Option<tokio::time::Instant>,
-    /// Baseline set number at the last audit read. An early read matters: the nodes of a baseline that is soon deleted
-    /// can no longer be determined afterwards.
+    /// Number of the baseline set at the last audit read. A change of the number causes an early read, because the
+    /// nodes of a deleted baseline can no longer be determined.
     baselines: u64,
     started_at: tokio::time::Instant,
 }
@@ -87,8 +87,9 @@ pub(super) struct Compared {
     is_alive: bool,
     /// When liveness changes were recorded, Unix milliseconds.
     turns: VecDeque<u64>,
-    /// Liveness changes since the last recorded one, while the recorded liveness may be outdated.
+    /// Number of liveness changes since the last recorded one.
     unnoted: u32,
+    /// Last observed liveness, recorded or not.
     last_seen: bool,
     /// Baselines that apply to the node, as far as the audit was read. For a deleted baseline this is the only record.
     baselines: BTreeSet<BaselineName>,
@@ -241,7 +242,7 @@ async fn read(core: &Core) -> Result<RecordedState, HistoryError> {
     })
 }
 
-/// What was seen since this control started.
+/// Observations of one node since this control started.
 #[derive(Debug, Clone, Copy)]
 struct SeenState {
     /// See [`RecordedState::is_current`].
@@ -273,8 +274,8 @@ fn compare(
     if before.is_some_and(is_same) {
         return None;
     }
-    // State time is the time stamp of the last command: not before the event happened. It is limited to the current
-    // time.
+    // State time is the time stamp of the last command, so it is not earlier than the event. It is limited to the
+    // current time.
     let seen_at = match looked.is_current {
         true => view.at.0.min(now),
         false => now,

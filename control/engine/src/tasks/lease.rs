@@ -17,11 +17,11 @@ use tokio::{
 
 /// Time to live of a lease without renewal: longer than a quorum election takes.
 const TTL: Duration = Duration::from_secs(6);
-/// Time between two renewals; three may fail before the lease is lost.
+/// Time between two renewals. A failed renewal is repeated after [`RETRY`], so some may fail before the lease is lost.
 pub(crate) const RENEWAL: Duration = Duration::from_millis(1500);
 /// Time before the end of the lease at which this control stops acting, reserved for a command under way.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Time between two attempts while another control holds the lease.
+/// Time between two attempts while another control holds the lease, or the quorum does not answer.
 pub(crate) const RETRY: Duration = Duration::from_millis(1000);
 
 /// Shortest time between two proposals, however often the epoch is doubted.
@@ -81,7 +81,7 @@ impl Lease {
         })
     }
 
-    /// Proof for a command, while the lease is certainly held.
+    /// Fence for a command under this lease; `None` unless the lease is certainly held.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let held = *self.held.lock();
         let held = held.filter(|held| Instant::now() + MARGIN < held.until)?;
@@ -103,8 +103,8 @@ impl Lease {
         self.changes.subscribe()
     }
 
-    /// Reports that a component other than the quorum doubts this epoch; the quorum is asked at once. The lease stays
-    /// held until the quorum denies it, so a single broken agent cannot end it.
+    /// Reports that a component other than the quorum doubts this epoch; the next renewal follows at once. The lease
+    /// stays held until the quorum denies it, so a single broken agent cannot end it.
     pub(crate) fn is_doubted(&self, epoch: u64) {
         let held = *self.held.lock();
         if held.is_some_and(|held| held.epoch == epoch) {

@@ -1,8 +1,8 @@
 //! Reconcilers: idempotent functions that compare the actual state with the desired one, activated by an event or a
 //! timer.
 //!
-//! Each reconciler takes only the view as input, returns a report, and may be stopped at any moment. Reconcilers that
-//! act under a lease implement the trait in `reconciler.rs`.
+//! Each reconciler starts from the present view and may be stopped at any moment. Reconcilers that act under a lease
+//! implement the trait in `reconciler.rs`.
 
 pub mod accounting;
 pub mod activation;

@@ -33,9 +33,9 @@ const PACE: ReconcilerPace = ReconcilerPace {
 #[derive(Debug)]
 pub struct NodeLoss {
     core: Arc<Core>,
-    /// How long a node must be unreachable before its allocation is stopped.
+    /// Time for which a node must be unreachable before its allocation is stopped.
     stop_after: Duration,
-    /// Since when this control, while holding the lease, has seen each node as unreachable.
+    /// Time since which this control, while holding the lease, has seen each node as unreachable.
     since: BTreeMap<NodeId, Instant>,
 }
 
@@ -123,7 +123,7 @@ impl NodeLoss {
     }
 }
 
-/// Agents with an open connection, so with traffic within its idle timeout of half a minute.
+/// Agents with an open connection. The idle timeout is 30 s, so each agent has sent data within that time.
 fn connected(core: &Core) -> BTreeSet<String> {
     let peers = core.agents.mesh().connections().into_iter();
     let agents = peers.filter(|peer| peer.role() == Role::Agent);

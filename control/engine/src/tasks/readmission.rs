@@ -52,7 +52,7 @@ pub enum GateError {
         "node {node}: leftover processes of {} are being ended", orphans::names(.attempts)
     )]
     StillRuns {
-        /// Node with foreign attempts.
+        /// Node with orphaned attempts.
         node: NodeId,
         /// Attempts that run there.
         attempts: Vec<AttemptKey>,
@@ -81,7 +81,7 @@ pub enum GateError {
         /// Baseline and differing keys.
         what: String,
     },
-    /// Some input is unknown, and unknown does not count as sound.
+    /// Some input is unknown, and unknown does not count as healthy.
     #[error("node {node}: health unknown: {why}")]
     Unverified {
         /// Node with unknown state.
@@ -125,8 +125,8 @@ pub async fn check(core: &Core, node: &NodeId, freshness: &Freshness) -> Result<
     verify(core, node, freshness).await
 }
 
-/// Checks that the node runs no foreign attempt and that the site gate passes. This suffices for clearing a reason that
-/// rests on nothing else while another reason keeps the node out.
+/// Checks that the node runs no orphaned attempt and that the site gate passes. These checks suffice to clear the
+/// dispatcher's drain reason while another reason keeps the node drained.
 pub(crate) async fn check_site(core: &Core, node: &NodeId) -> Result<(), GateError> {
     let attempts = orphans::of(core, node).await?;
     if !attempts.is_empty() {

@@ -34,8 +34,8 @@ const PACE: ReconcilerPace = ReconcilerPace {
 /// Timeout of the confirming ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Additional wait for a rank that is still being launched. The dispatcher has priority there: the agent refuses the
-/// launch, and only the dispatcher can determine whether the rank was ever started. Longer than its longest pause
-/// between two calls plus one call.
+/// launch, and only the dispatcher can determine whether the rank was ever started. Longer than the dispatcher's
+/// longest pause between two calls plus one call.
 const LAUNCHED_WITHIN: Duration = Duration::from_secs(15);
 /// Maximum number of nodes pinged concurrently.
 const MAX_CALLS: usize = 64;
@@ -56,7 +56,7 @@ struct RebootedRank {
 #[derive(Debug)]
 pub struct Reboots {
     core: Arc<Core>,
-    /// When this control first saw each of them.
+    /// Time at which this control first saw each rank.
     since: BTreeMap<RebootedRank, Instant>,
 }
 
@@ -164,7 +164,7 @@ async fn confirm(
     Ok(true)
 }
 
-/// When node names were taken over with a token. Since then another machine may answer under the name.
+/// Times at which node names were taken over with a token. Since then another machine may answer under the name.
 #[derive(Debug, Default)]
 struct TokenTakeovers(BTreeMap<String, UnixMillis>);
 

@@ -5,8 +5,8 @@
 //! solver would, and proposes the change.
 //!
 //! State between evaluations is held in memory only: a control that takes over starts its windows again, and reads from
-//! the record when nodes last changed. A released node is drained first. Its rank leaves, its processes receive SIGTERM
-//! and their grace period, and the node stays held until they are gone.
+//! the record when nodes last changed. A released node is not free at once: its processes receive SIGTERM and their
+//! grace period, and the node stays held until they are gone.
 //!
 //! A reclaimed node is released at once, whatever the metric, and a replacement is sought.
 

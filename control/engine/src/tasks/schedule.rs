@@ -54,10 +54,10 @@ const PACE: ReconcilerPace = ReconcilerPace {
     period: crate::plans::PERIOD,
     spacing: Duration::from_millis(20),
 };
-/// How long a plan without placements stays valid while nothing but the time changes. Slightly less than the period, so
-/// that each periodic wake-up plans.
+/// Time for which a plan without placements stays valid while nothing but the time changes. Slightly less than the
+/// period, so that each periodic wake-up plans.
 const REST: Duration = Duration::from_millis(4_500);
-/// How long a cycle waits to see its own assignments before it plans on the older view.
+/// Longest wait of a cycle for a view with its own assignments; after that it plans on the older view.
 const OWN_WRITES: Duration = Duration::from_secs(1);
 
 /// Result of one cycle.
@@ -501,8 +501,8 @@ fn observed(waiting: BTreeSet<AllocationId>) -> Change {
     }))
 }
 
-/// Hides set-aside allocations from the planner, and returns those that are no longer set aside. Every other change is
-/// already in the delta, also after a complete reload of the view.
+/// Hides set-aside allocations from the planner, and adds those again that are no longer set aside. Every other change
+/// is already in the delta, also after a complete reload of the view.
 fn set_aside(
     asides: &BTreeMap<AllocationId, bool>,
     view: &View,

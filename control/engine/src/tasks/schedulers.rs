@@ -50,7 +50,7 @@ pub struct Schedulers {
     core: Arc<Core>,
     holder: String,
     leases: Mutex<BTreeMap<VclusterName, Arc<Lease>>>,
-    /// Notifies when a vCluster was added.
+    /// Starts a lease round at once after the set of vClusters was updated.
     news: Notify,
 }
 

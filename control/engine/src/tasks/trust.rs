@@ -43,12 +43,12 @@ const BETWEEN_PUSHES: Duration = Duration::from_secs(5);
 /// Time between two checks of a contradiction.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Bundle that one run of an agent is known to have.
+/// Last push of a bundle to one run of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TrustState {
     generation: Option<u64>,
     number: u64,
-    /// When the bundle is pushed again after the agent did not accept this number.
+    /// Time of the next push, if the agent did not accept this number.
     again: Option<Instant>,
 }
 
@@ -57,9 +57,9 @@ struct TrustState {
 pub struct Trust {
     core: Arc<Core>,
     told: BTreeMap<NodeId, TrustState>,
-    /// Last bundle pushed, and when.
+    /// Last bundle pushed, and the time of the push.
     pushed: Option<Pushed>,
-    /// Until when the bundle in force is held back.
+    /// Time until which the bundle in force is held back.
     held_back: Option<Instant>,
 }
 
@@ -78,7 +78,7 @@ impl Pushed {
             at,
         }
     }
-    /// Until when another bundle must wait; `None` if it may be pushed at once.
+    /// Time until which another bundle must wait; `None` if it may be pushed at once.
     fn holds_back(&self, bundle: &TrustBundle, now: Instant) -> Option<Instant> {
         let until = self.at + BETWEEN_PUSHES;
         (self.authorities == bundle.authorities && until > now).then_some(until)
@@ -135,7 +135,7 @@ impl Trust {
         self.told.retain(|node, _| view.node(node).is_some());
         let now = Instant::now();
         self.held_back = None;
-        // A bundle may name thousands of certificates, so it is only read when its number changes.
+        // A bundle may name thousands of certificates, so it is decoded only when its number changes.
         if self
             .pushed
             .as_ref()

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// Usage records per read.
+/// Maximum number of usage records per read.
 const FACTS_A_PAGE: u32 = 10_000;
 /// Maximum delay until a new usage record is in the ledger and the usage of running allocations is updated.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const SPACING: Duration = Duration::from_secs(1);
 /// Pause after a read without an answer.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// Keeps the ledger up to date for ever.
+/// Keeps the ledger up to date; never returns.
 pub async fn follow(core: Arc<Core>) {
     // GPU counts are kept when the ledger is read again.
     let mut gpus = Gpus::open(core.usage_ledger.folder());
@@ -53,7 +53,7 @@ pub async fn follow(core: Arc<Core>) {
 struct Following<'a> {
     core: Arc<Core>,
     gpus: &'a mut Gpus,
-    /// Nodes with GPU counts in the ledger.
+    /// Node table from which the GPU counts in the ledger were last updated.
     nodes: Arc<BTreeMap<NodeId, Arc<NodeEntry>>>,
     /// Tenants with an exhausted budget, as published to subscribers.
     exhausted: BTreeSet<ProjectPath>,

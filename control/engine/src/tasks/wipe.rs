@@ -17,7 +17,7 @@ use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, command::Fence};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A wipe takes from seconds to hours.
+/// Pace of the reconciler; a wipe takes from seconds to hours.
 const PACE: ReconcilerPace = ReconcilerPace {
     period: Duration::from_secs(2),
     spacing: Duration::from_millis(250),

@@ -1,7 +1,7 @@
 //! `lattice.v1` over gRPC, on the REST port and through the same functions.
 //!
-//! Each service parses its messages, calls `http::ops` and builds the response. A problem becomes a status with the
-//! problem in its details.
+//! Each service parses its messages, calls `crate::ops` and builds the response. A problem becomes a gRPC status with
+//! the problem in its details.
 
 #![expect(
     clippy::result_large_err,
@@ -35,7 +35,7 @@ use tonic::{Request, Response, Status, codegen::Service, server::NamedService};
 /// # Errors
 /// The compiled-in description of the services cannot be read.
 pub(crate) fn add(router: Router, api: &Api) -> Result<Router, tonic_reflection::server::Error> {
-    /// The size limit is that of REST.
+    /// Adds every service to the router, with the size limit of REST, and lists the service names.
     macro_rules! services {
         ($($server:ident($service:path)),* $(,)?) => {{
             let router = router$(.merge(alone(

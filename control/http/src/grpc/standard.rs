@@ -23,7 +23,7 @@ use tonic_health::pb::{
 };
 use tonic_reflection::server::{Builder, Error};
 
-/// Period at which a watched status is checked.
+/// Interval between two checks of a watched status.
 const WATCHED: Duration = Duration::from_secs(1);
 /// Stream shares of clients without a token. Health and reflection have separate shares, so that reflection clients
 /// cannot keep health watches out.
@@ -81,7 +81,7 @@ struct Served {
 }
 
 impl Served {
-    /// Whether the service is known. The empty name is the server as a whole.
+    /// Whether the service is known. The empty name stands for the server.
     fn knows(&self, name: &str) -> bool {
         name.is_empty() || self.names.contains(&name)
     }

@@ -5,7 +5,8 @@ use lattice_quorum_types::{ProjectPath, UnixMillis};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Claims with the user name, if the site configures none: the login name, else the subject identifier of the issuer.
+/// Default claims with the user name, for a site that configures none: the login name, else the issuer's subject
+/// identifier.
 const USUAL_NAMES: [&str; 2] = ["preferred_username", "sub"];
 /// Value of the tenants claim that means all tenants.
 const ALL_TENANTS: &str = "*";
@@ -30,7 +31,7 @@ pub(super) struct Holder {
     pub(super) name: String,
     pub(super) role: Role,
     pub(super) tenants: Option<BTreeSet<ProjectPath>>,
-    /// When the token stops being valid.
+    /// Time at which the token stops being valid: its expiry plus the leeway.
     pub(super) until: UnixMillis,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum Fault {
     /// The token is not meant for this service or not valid now: the caller is unauthenticated.
     #[error("{0}")]
     NotValid(String),
-    /// The token identifies a person without permissions here.
+    /// The token is valid, but gives its principal no permissions on this cluster.
     #[error("{0}")]
     NotAllowed(String),
 }

@@ -1,13 +1,14 @@
 //! Signatures of an issuer's tokens: keys (RFC 7517), compact form (RFC 7515), verification.
 //!
-//! `jsonwebtoken` reads the keys and names the algorithms. [`RING`] makes `ring`, the TLS provider, verify for it: its
-//! own two providers are AWS-LC, which the build denies, and RustCrypto, which uses an `rsa` crate with an open
-//! advisory. Three things stay here because the crate does not keep them: `crit` is refused (it is ignored there),
-//! `Ed25519` is an algorithm (RFC 9864), and times are checked by the injected clock (`claims.rs`).
+//! The crate `jsonwebtoken` reads the keys and names the algorithms. [`RING`] makes it verify with `ring`, the TLS
+//! provider. The crate's own two providers are AWS-LC, which the build denies, and RustCrypto, which uses an `rsa`
+//! crate with an open advisory. This module implements what the crate lacks: it rejects tokens with `crit` (the crate
+//! ignores `crit`), and it accepts the algorithm name `Ed25519` (RFC 9864). `claims.rs` checks times by the injected
+//! clock.
 //!
-//! **A key has one algorithm**, published with it by the issuer. Verification uses that one; a token that names another
-//! is refused before anything is computed. Therefore `none` does not exist, and no public key can become the secret of
-//! an HMAC. Keys inside a token (`jwk`, `jku`, `x5c`, `x5u`) are not even parsed.
+//! **A key has one algorithm**, which the issuer publishes with the key. A token that names another algorithm is
+//! rejected before any computation. Therefore the algorithm `none` is never accepted, and a public key cannot be
+//! misused as the secret of an HMAC. Keys inside a token (`jwk`, `jku`, `x5c`, `x5u`) are not parsed.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{
@@ -22,9 +23,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
 
-/// Limit on the keys of one issuer: more than any publishes, and few enough for a linear search.
+/// Maximum number of keys of one issuer: more than any issuer publishes, and few enough for a linear search.
 const MAX_KEYS: usize = 64;
-/// Accepted token types. Issuers sign others, such as logout notices, with the same keys for the same
+/// Accepted token types. Issuers sign tokens of other types, such as logout tokens, with the same keys for the same
 /// audience.
 const TYPES: [&str; 2] = ["jwt", "at+jwt"];
 /// Name of `EdDSA` over Ed25519 since RFC 9864.
@@ -82,13 +83,13 @@ impl JwtVerifier for RingVerifier {
     }
 }
 
-/// A number without leading zeros: some issuers write one before a first byte above 127.
+/// Number without leading zero bytes. Some issuers write a zero byte before a first byte above 127.
 fn significant(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]
 }
 
-/// The signature algorithm of this name. HMAC is not one: its key is shared, not published.
+/// Signature algorithm of this name. HMAC algorithms are rejected: their key is a shared secret, not published.
 fn algorithm(name: &str) -> Option<Algorithm> {
     let name = if name == ED25519 { EDDSA } else { name };
     let found = name.parse::<Algorithm>().ok()?;
@@ -110,7 +111,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// `None` for a key that does not verify signatures, or of an unsupported kind.
+    /// Parses a key; `None` for a key that does not verify signatures, or of an unsupported kind.
     fn read(mut jwk: Value) -> Option<Self> {
         if jwk.get("alg").and_then(Value::as_str) == Some(ED25519) {
             jwk["alg"] = EDDSA.into();
@@ -176,8 +177,8 @@ impl Keys {
         struct Set {
             keys: Vec<Value>,
         }
-        // Without a provider the crate panics at the first verification, which takes a key. A second
-        // installation changes nothing.
+        // Without an installed provider, the crate panics at the first verification. A repeated installation has no
+        // effect.
         let _ = RING.install_default();
         let set: Set = serde_json::from_slice(text)?;
         let keys = set.keys.into_iter().filter_map(Key::read);
@@ -188,11 +189,10 @@ impl Keys {
         self.0.len()
     }
 
-    /// The key that a token names. A token without a name is matched with the key of an issuer that has
-    /// one only.
+    /// Key that a token names. A token that names no key matches only if the issuer has exactly one key.
     pub(super) fn of(&self, token: &Token<'_>) -> Option<&Key> {
         match (&token.key_id, self.0.as_slice()) {
-            // Keys of one name differ by their algorithm.
+            // Keys with the same name differ in their algorithm.
             (Some(id), keys) => {
                 let mut named = keys.iter().filter(|key| key.id.as_ref() == Some(id));
                 let first = named.clone().next();
@@ -208,10 +208,10 @@ impl Keys {
 pub(super) struct Token<'a> {
     algorithm: Algorithm,
     key_id: Option<String>,
-    /// The bytes under the signature.
+    /// Signed part: header and payload, in base64.
     signed: &'a str,
     payload: Vec<u8>,
-    /// In base64.
+    /// Signature, in base64.
     signature: &'a str,
 }
 
@@ -229,7 +229,7 @@ impl<'a> Token<'a> {
     pub(super) fn has_token_form(text: &str) -> bool {
         let is_base64 = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_');
         let parts = text.split('.');
-        // The third part of an unsigned token is empty: such a token gets its own error text.
+        // The third part of an unsigned token is empty. Such a token passes here; `read` returns a specific error.
         let is_part = |part: &str| part.bytes().all(is_base64);
         text.starts_with("ey") && parts.clone().count() == 3 && parts.clone().all(is_part)
     }
@@ -266,7 +266,7 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Whether its header names a key.
+    /// Whether the token's header names a key.
     pub(super) fn names_key(&self) -> bool {
         self.key_id.is_some()
     }
@@ -292,7 +292,7 @@ mod tests {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// A token with this header, signed by a function of the bytes to sign.
+    /// Token with this header; `sign` computes the signature of the given bytes.
     fn token(header: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let message = format!("{}.e30", encoded(header.to_string().as_bytes()));
         let signature = encoded(&sign(message.as_bytes()));
@@ -308,7 +308,7 @@ mod tests {
         keys.of(&token).is_some_and(|key| key.signed(&token))
     }
 
-    /// The key in the JSON form, and a function that signs with it.
+    /// RSA public key in JSON form, and the key pair to sign with.
     fn rsa(alg: &str) -> (Value, RsaKeyPair) {
         let pem = include_bytes!("../tests/issuer/rsa.pem");
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem).unwrap();

@@ -1,11 +1,11 @@
 //! OpenID Connect: tokens signed by an issuer, in addition to those of the token file.
 //!
-//! Only the keys of the issuer are requested, by a separate task ([`Issuer::follow`]): at the start of control,
-//! periodically, and when a token names an unknown key. Only in the last case does a request wait for the issuer, and
-//! not for long. Known keys stay in force while the issuer is silent.
+//! A separate task ([`Issuer::follow`]) requests the issuer's keys, and nothing else: at the start of control,
+//! periodically, and when a token names an unknown key. Only in the last case does an API request wait for the issuer,
+//! for a limited time. Known keys stay in force while the issuer does not answer.
 //!
-//! `jose.rs` verifies signatures, and `claims.rs` validates claims; both are free of clock and network. Design reasons:
-//! `0002-tokens-of-an-issuer.md`.
+//! `jose.rs` verifies signatures, and `claims.rs` validates claims; both use no clock and no network. The design is
+//! explained in `0002-tokens-of-an-issuer.md`.
 
 mod claims;
 mod jose;
@@ -30,7 +30,7 @@ use tokio::{
 
 /// Path of the issuer's discovery document, below its address.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
-/// Timeout for each of the issuer's two answers.
+/// Timeout for each of the issuer's two answers (discovery document, keys).
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer: a key set with certificates takes some tens of KiB.
 const MOST_BYTES: usize = 1 << 20;
@@ -40,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Shortest time between two key requests because of an unknown key: invented key names must not cause unlimited
 /// requests to the issuer.
 const BETWEEN_UNKNOWN: Duration = Duration::from_secs(60);
-/// Longest wait of a request with an unknown key.
+/// Longest time that an API request with an unknown key waits for the issuer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The issuer cannot be used.
@@ -92,7 +92,7 @@ struct Discovery {
     jwks_uri: String,
 }
 
-/// Keys, and when they were read.
+/// Keys, and the time of their last successful read.
 struct CachedKeys {
     keys: Keys,
     at: Instant,
@@ -102,7 +102,7 @@ struct CachedKeys {
 #[derive(Default)]
 struct KeyFetchState {
     last: Option<Instant>,
-    /// A request waits for the answer.
+    /// A key request is in progress.
     is_pending: bool,
 }
 
@@ -129,7 +129,7 @@ impl Issuer {
     /// Creates an issuer from a checked configuration. Reads its CA file; sends no request yet.
     ///
     /// # Errors
-    /// The CA file is unusable, or TLS cannot be set up.
+    /// The CA file is unusable, the issuer URL is invalid, or TLS cannot be set up.
     pub fn new(config: &OidcConfig) -> Result<Self, IssuerError> {
         let trust = match &config.ca_file {
             Some(path) => Trust::Only(authorities(path)?),
@@ -237,7 +237,7 @@ impl Issuer {
         })
     }
 
-    /// Age of the keys.
+    /// Time since the keys were last read; `None` before the first read.
     pub(crate) fn keys_age(&self) -> Option<Duration> {
         Some(self.known.load().as_ref()?.at.elapsed())
     }
@@ -286,7 +286,7 @@ impl Issuer {
             })
     }
 
-    /// Whether the issuer signed the token; `None`: the issuer is not known to have the key.
+    /// Whether the issuer signed the token; `None` if no known key matches the token.
     fn is_signed(&self, token: &Token<'_>) -> Result<Option<bool>, Problem> {
         let known = self.known.load();
         let known = known.as_ref().ok_or_else(|| self.no_keys())?;
@@ -303,7 +303,7 @@ impl Issuer {
         Problem::new(Kind::Unavailable, "issuer_unavailable", detail)
     }
 
-    /// Requests the keys and waits for them; `false` if the last such request was too recent.
+    /// Requests the keys and waits for them; `false` if the last such request was too recent or got no answer in time.
     async fn refetch_keys(&self, mut seen: watch::Receiver<u64>) -> bool {
         {
             let mut turn = self.turn();

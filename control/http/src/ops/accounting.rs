@@ -55,7 +55,7 @@ pub(crate) async fn status(core: &Core, caller: &Caller) -> Result<AccountingSta
         on_disk: status.on_disk,
         disk_buffer_max_events: bounds.disk as u64,
         full: status.is_full,
-        // The quorum counts acknowledged drops; this control counts the others.
+        // The quorum counts the drops that were acknowledged; this control counts its drops since its start.
         dropped: head.dropped.max(status.dropped),
         sent: status.sent,
         reported: status.reported,

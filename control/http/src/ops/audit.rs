@@ -172,7 +172,7 @@ pub(crate) async fn list(
     })
 }
 
-/// Has the leader sign the audit up to its current end, unless it is signed already.
+/// Requests that the leader sign the audit up to its current end, unless that end is signed already.
 pub(crate) async fn sign(core: &Core, caller: &Caller) -> Result<AuditHeadView, Problem> {
     caller.check_whole(Role::Operator, "signing the audit")?;
     let signed = core.store.sign_audit().await;

@@ -22,14 +22,14 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Longest wait of a promotion until the second in which the newest certificate was issued is over. Certificates are
-/// usually stamped at most one second ahead.
+/// Longest time that a promotion waits for the clock to pass the issue time of the newest certificate. Issue times are
+/// usually at most one second ahead.
 const STAMPS_PASS_WITHIN: Duration = Duration::from_secs(5);
-/// Pause between two checks during that wait.
+/// Pause between two checks while a promotion waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Start of each authority's time as the issuing one, oldest first. The first authority issues from the beginning;
-/// later ones from their promotion.
+/// Time from which each authority issues certificates, oldest first. The first authority issues from the beginning,
+/// each later authority from its promotion.
 async fn issuing_periods(core: &Core) -> Result<Vec<(UnixMillis, String)>, Problem> {
     let mut reigns: Vec<(UnixMillis, String)> = Vec::new();
     audit::each(core, |entry| match &entry.action {
@@ -44,8 +44,8 @@ async fn issuing_periods(core: &Core) -> Result<Vec<(UnixMillis, String)>, Probl
     Ok(reigns)
 }
 
-/// Members with a valid certificate, by the authority that issued it. The issuer is derived from the time of issue.
-/// Certificates have a resolution of one second, and one from the second of a promotion counts for the promoted
+/// Members with a valid certificate, by the authority that issued it. The issuer is derived from the time of issue,
+/// which has a resolution of one second. A certificate issued in the second of a promotion counts for the promoted
 /// authority.
 async fn in_use(core: &Core) -> Result<BTreeMap<String, Vec<Known>>, Problem> {
     let reigns = issuing_periods(core).await?;
@@ -78,7 +78,7 @@ pub(crate) async fn list(core: &Core, caller: &Caller) -> Result<Vec<AuthorityVi
     Ok(shown.collect())
 }
 
-/// The only authority with a pin that starts with this text.
+/// Finds the only authority with a pin that starts with this text.
 async fn find(core: &Core, pin: &str) -> Result<Authority, Problem> {
     let beginning = tokens::beginning("pin", pin)?;
     let all = trusted(core).await?;
@@ -128,9 +128,9 @@ pub(crate) async fn promote(
     change(core, caller, key, Command::PromoteAuthority { pin }).await
 }
 
-/// Waits until every existing certificate was issued in an earlier second; otherwise [`in_use`] would count it for the
-/// authority about to be promoted. Certificates issued between the last check and the promotion, some milliseconds, are
-/// still counted that way.
+/// Waits until every existing certificate was issued in an earlier second; otherwise [`in_use`] would count a
+/// certificate of the present second for the authority about to be promoted. A certificate issued in the milliseconds
+/// between the last check and the promotion is still counted that way.
 async fn stamps_pass(core: &Core) -> Result<(), Problem> {
     let until = Instant::now() + STAMPS_PASS_WITHIN;
     loop {
@@ -188,8 +188,8 @@ pub(crate) async fn retire(
     change(core, caller, key, Command::RetireAuthority { pin }).await
 }
 
-/// Rejects the retirement while a member would be cut off: members with a certificate of this authority, and members
-/// with an unknown issuer.
+/// Rejects the retirement while it would cut off a member with a certificate of this authority, or a member with an
+/// unknown issuer.
 async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     let refused = |detail: String| {
         Err(Problem::new(
@@ -223,8 +223,8 @@ async fn check_unused(core: &Core, pin: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Members that are present without a certificate recorded in the quorum, so one issued by hand. Cutting off a quorum
-/// member by mistake could cost the majority.
+/// Members that are present but have no certificate recorded in the quorum: their certificates were issued by hand.
+/// Cutting off a quorum member by mistake could cost the majority.
 async fn unseen(core: &Core) -> Result<Vec<(Member, String)>, Problem> {
     let known = certificates::known(core).await?;
     let view = core.view();

@@ -1,5 +1,5 @@
-//! Baselines: the required state of nodes. [`beside`] compares a baseline with a node or another baseline, and
-//! [`model`] builds one from a node or a group. The brake is in `ops/brake`.
+//! Baselines: the required state of nodes. [`comparison`] compares a baseline with a node or another baseline, and
+//! [`model`] builds a baseline from a node or a group. The brake is in `ops/brake`.
 
 mod comparison;
 mod model;
@@ -55,7 +55,7 @@ pub(crate) fn list(core: &Core) -> Vec<BaselineView> {
         .collect()
 }
 
-/// One complete baseline, with its stored versions.
+/// One baseline with all its keys and stored versions.
 pub(crate) async fn get(core: &Core, text: &str) -> Result<BaselineView, Problem> {
     let kept = find(core, text).await?;
     let mut found = shown(&core.view(), &kept, Keys::All);
@@ -91,7 +91,7 @@ async fn find(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
     }
 }
 
-/// Whether exact rules include their keys.
+/// Selection of rules that are shown with their keys: all rules, or partial rules only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
     All,

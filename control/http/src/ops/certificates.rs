@@ -81,7 +81,8 @@ pub(super) fn check_reason(reason: &str, hint: &str) -> Result<(), Problem> {
 }
 
 /// Rejects an unknown agent name, because revoking a misspelt name would go unnoticed. Services may hold certificates
-/// issued by hand that are unknown here. Agents obtain certificates only by enrolment, or appear in gossip.
+/// issued by hand that are unknown here, so their names are not checked. An agent is known by its enrolment or by
+/// gossip.
 async fn check_agent(core: &Core, name: &str) -> Result<(), Problem> {
     let node = node_id(name)?;
     if core.view().node(&node).is_some() {

@@ -33,7 +33,7 @@ pub(crate) async fn claim(
         nodes,
         purpose: purpose.clone(),
     };
-    // Ownership and fit are checked first, without querying any node.
+    // The quorum checks ownership and fitness first, before any node is queried.
     let unasked = command(attestations::unasked(&core.view(), &nodes));
     let by = caller.proposer(&unasked)?;
     let envelope = Box::new(core.envelope(by, key.clone(), None, unasked));
@@ -57,7 +57,7 @@ pub(crate) async fn claim(
     })
 }
 
-/// Releases nodes, all or none; or handles nodes that could not be wiped.
+/// Releases nodes, all or none; or repeats or waives failed wipes, one node after the other.
 pub(crate) async fn release(
     core: &Core,
     caller: &Caller,
@@ -95,7 +95,7 @@ pub(crate) async fn release(
     })
 }
 
-/// Rejects the release of nodes of other tenants by an administrator of some tenants only.
+/// Rejects the release of nodes of a tenant that the caller does not see. The claim's own user may always release.
 fn check_tenants(core: &Core, caller: &Caller, nodes: &[NodeId]) -> Result<(), Problem> {
     let view = core.view();
     for id in nodes {

@@ -15,7 +15,7 @@ use lattice_engine::{Core, DriftReference, DriftedNode, NodeEntry, Report, Unkno
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Node names come from the view and are valid; an invalid name would be left out.
+/// Folds node names to a hostlist. The names come from the view and are valid; an invalid name would be left out.
 fn fold<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     let nodes: Vec<NodeId> = names
         .into_iter()
@@ -68,8 +68,8 @@ pub(crate) async fn groups(core: &Core, class: Option<&str>) -> Result<GroupsVie
 /// Maximum number of nodes looked up in the history; for the others, this control's own observation is used.
 const ASKED_OF_HISTORY: usize = 500;
 
-/// Since when group members have their present state, according to the history. The members of the largest group come
-/// last, because in a small group each member matters.
+/// Times since which group members have their present state, according to the history, Unix milliseconds. The members
+/// of the largest group come last, because each member of a small group matters more.
 async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMap<String, u64> {
     let members = groups.iter().rev().flat_map(|group| &group.nodes);
     let members = members.take(ASKED_OF_HISTORY).cloned().collect();
@@ -77,8 +77,8 @@ async fn kept_since(core: &Core, groups: &[Group], classes: &[Class]) -> BTreeMa
     kept.await.unwrap_or_default()
 }
 
-/// When the first member of the group was seen in its present state: for each member, since the last change of its
-/// classes.
+/// Earliest time at which a member of the group was seen in its present state. The present state of a member begins
+/// with the last change of the requested classes.
 fn first_seen(
     view: &View,
     group: &Group,
@@ -115,7 +115,7 @@ pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let asked = asked.map(|d| (d.node.to_string(), d.class, d.key.clone()));
     let kept = core.history.since_all(asked.collect()).await;
     for (since, shown) in kept.into_iter().zip(&mut shown) {
-        // Without a readable history entry, this control's own observation stands.
+        // Without a readable history entry, this control's own observation is shown.
         if let Some(since) = since {
             shown.since = Some(time(UnixMillis(since.at)));
             shown.since_or_before = since.at_least;
@@ -157,7 +157,7 @@ fn pending(view: &View) -> String {
     hostlist::fold(&waits.cloned().collect::<Vec<_>>())
 }
 
-/// When each silent node among these was last present.
+/// Times at which the silent nodes among these were last present.
 async fn silent<'n>(
     core: &Core,
     view: &View,
@@ -179,7 +179,7 @@ async fn silent<'n>(
     found
 }
 
-/// When a silent node was last present.
+/// Time at which a silent node was last present; `None` if the node is not silent or the time is unknown.
 pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
     let entry = view.node(node).filter(|entry| entry.is_silent())?;
     if let Some(at) = entry.answered_at() {
@@ -214,7 +214,8 @@ async fn missing_by_history(core: &Core, node: &NodeId, class: Class) -> Option<
     words(missing.get(&class)?)
 }
 
-/// First missing key, and the number of others. If the BMC has one reason for everything, no key is named.
+/// Text with the first missing key and the number of further keys. A failed reading is described by its reason alone,
+/// because a BMC may have one reason for all keys.
 fn words(missing: &[(String, Reading<Value>)]) -> Option<String> {
     let (key, reading) = missing.first()?;
     let first = match reading {
@@ -265,7 +266,7 @@ fn drifted(view: &View, d: &DriftedNode) -> DriftView {
     }
 }
 
-/// `left`: number of history lookups still allowed.
+/// View of an unknown class; `left` is the number of history lookups still allowed.
 async fn unknown(core: &Core, view: &View, u: &Unknown, left: &mut usize) -> UnknownView {
     let mark = view.as_known(&u.node).map(NodeEntry::marks);
     let mark = mark.and_then(|marks| marks.get(&u.class));

@@ -149,11 +149,11 @@ async fn present(core: &Core) -> Result<Arc<View>, Problem> {
 
 /// Clears the caller's own drain reason, and that of a failed site hook, which only an operator may clear.
 ///
-/// If no reason remains, the node returns to service, so it must pass the gate first. If only reasons of other owners
-/// remain, nothing is cleared. A node that is not drained is not checked.
+/// If no reason remains, the node returns to service, so it must pass the gate first. If all reasons belong to other
+/// owners, the request is rejected and nothing is cleared. A node that is not drained is not checked.
 ///
-/// The whole decision applies to one committed record of the node. If that record changes meanwhile, for example by
-/// another undrain or by the release from its holder, nothing is cleared.
+/// The decision applies to one committed record of the node. If that record changes meanwhile, for example by another
+/// undrain or by the release from its holder, nothing is cleared.
 pub(crate) async fn undrain(
     core: &Core,
     caller: &Caller,

@@ -10,7 +10,8 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 
 /// Minimum number of digits that identify a group.
 const LEAST_DIGITS: usize = 8;
-/// Maximum number of digests computed to find the set of classes of a group: some tenths of a second.
+/// Maximum number of digests computed to find the set of classes of a group; computing them takes some tenths of a
+/// second.
 const MOST_DIGESTS: usize = 100_000;
 
 /// Limits searches to two cores, because every reader may request groups that do not exist.
@@ -35,7 +36,7 @@ pub(super) fn beginning(
     found
 }
 
-/// Scopes of single classes and of whole nodes.
+/// Scope of each single class, and the scope of all classes together (fingerprint).
 pub(super) fn plain() -> Vec<Scope> {
     let classes = Class::ALL.into_iter().map(Scope::Class);
     classes.chain([Scope::All]).collect()
@@ -87,7 +88,7 @@ impl ComparisonSide {
         }
     }
 
-    /// The only group with a digest that starts with `digits`.
+    /// Finds the only group with a digest that starts with `digits`.
     fn group(view: &View, field: &str, text: &str, digits: &str) -> Result<Self, Problem> {
         let mut fitting = beginning(view, digits, plain());
         if fitting.is_empty() {
@@ -139,7 +140,7 @@ impl ComparisonSide {
     }
 }
 
-/// Sets of several classes to which the digest may belong.
+/// Scopes of several classes in which the digest of a group starts with `digits`.
 fn together(view: &View, digits: &str) -> Vec<Scope> {
     let entries = view.nodes.values().filter(|entry| entry.seen.is_some());
     let kinds: BTreeSet<Vec<(Class, ClassMark)>> = entries

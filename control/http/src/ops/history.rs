@@ -24,8 +24,8 @@ use std::{
 
 /// Maximum number of changes combined for one query about the cluster.
 const MOST_CHANGES: usize = 50_000;
-/// Maximum number of entries read for such a query. A newly installed cluster of 10,000 nodes has 90,000 first-time
-/// class readings.
+/// Maximum number of entries read for one query about the cluster. A newly installed cluster of 10,000 nodes has 90,000
+/// first readings of classes.
 const MOST_ENTRIES: usize = 500_000;
 /// Entries read at a time.
 const CHUNK: usize = 500;
@@ -163,7 +163,7 @@ struct QueryLimits {
     entries: usize,
 }
 
-/// Combined changes.
+/// Changes of all nodes; equal changes are combined.
 #[derive(Default)]
 struct Fleet {
     entries: usize,
@@ -177,7 +177,7 @@ struct Fleet {
 
 /// Nodes with the same change.
 struct NodesWithChange {
-    /// The values before and after the change are both known.
+    /// Whether the values before and after the change are both known.
     is_known: bool,
     nodes: BTreeSet<String>,
     causes: BTreeMap<String, u32>,
@@ -324,7 +324,8 @@ async fn too_early(core: &Core, node: &NodeId, at: UnixMillis) -> Problem {
     Problem::field("since", why)
 }
 
-/// Compares a class with its earlier state. If that state is unknown, every key is unknown, with the reason.
+/// Compares a class with its earlier state. If the class was incomplete, every key is unknown, with the reason. If the
+/// earlier record is not stored, the result is a single line.
 fn compare(class: Class, then: &PastClassState, now: &ClassRecord) -> Vec<Difference> {
     let unknown = |why: String| {
         let mut record = ClassRecord::new(class);

@@ -65,7 +65,7 @@ fn change(told: HistoryEntry) -> HistoryEntryView {
     }
 }
 
-/// Example: `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`
+/// Text of a change, for example `nic.5.firmware 28.41.1000 -> 28.43.2026 (operator (ada))`.
 fn changed((entry, source): (&Entry, Source), changes: &[KeyChangeView], left_out: u32) -> String {
     let named = changes.iter().take(MOST_NAMED);
     let named: Vec<String> = named

@@ -29,8 +29,8 @@ pub(crate) struct LogRequest {
 /// Output of a rank; an error aborts the response.
 type Output = BoxStream<'static, Result<Bytes, BoxError>>;
 
-/// Returns the output of a rank. It occupies a stream place while it is read. With `follow`, a rank that has not
-/// started is awaited within the response.
+/// Returns the output of a rank. The response occupies a stream place while its body is read. With `follow`, the
+/// response also waits for a rank that has not started.
 pub(crate) async fn logs(
     api: &Api,
     caller: &Caller,

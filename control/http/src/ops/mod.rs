@@ -48,8 +48,8 @@ use lattice_quorum_types::{
 };
 use std::time::Duration;
 
-/// How long a request waits for its own change to appear in this control's view. After that the response is sent
-/// anyway, because the change is committed.
+/// Longest time that a request waits for its own change to appear in this control's view. After that the response is
+/// sent anyway, because the change is committed.
 const SEE_OWN_WRITE: Duration = Duration::from_secs(2);
 
 /// Proposes a command as the caller, and waits until the view shows its effect.

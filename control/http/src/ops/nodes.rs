@@ -22,14 +22,14 @@ use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node
 use std::{ops::Bound, time::Duration};
 use tokio::time::timeout;
 
-/// Value of `with` that compares a node with the rest of its cohort.
+/// Value of `with` that compares a node with the majority of its cohort.
 pub(crate) const MAJORITY: &str = "majority";
 
 /// Timeout of a requested BMC reading. Most BMCs need half a minute; a slow one takes minutes, and its reading
 /// continues after the timeout.
 const BMC_LOOK_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Timeout for the power reading of an agent, when all other data is available.
+/// Timeout for the agent's power reading in an answer about a node; all other data is available at once.
 const IN_BAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Hides the owner of a node claimed in another tenant; only the fact of the claim is shown.
@@ -124,7 +124,7 @@ pub(super) fn with_bmc(core: &Core, mut shown: NodeView, entry: &NodeEntry) -> N
     shown
 }
 
-/// Power reading from an agent's last probe; `None` if the agent does not answer at once.
+/// Power reading from an agent's last probe; `None` if the agent does not answer in time or has no reading.
 async fn in_band(core: &Core, node: &NodeId) -> Option<PowerView> {
     let asked = timeout(IN_BAND_TIMEOUT, core.inventory(node, ReadingKind::Last));
     let measured = asked.await.ok()?.ok()?.power?;
@@ -180,8 +180,8 @@ pub(crate) async fn inventory(
     read.map_err(|e| agent_problem(&e))
 }
 
-/// Has a node read its hardware now, and reads its BMC, even if the node is off. The returned inventory contains agent
-/// data only.
+/// Requests a new reading of the hardware from the agent, and at the same time reads the BMC, which works also if the
+/// node is off. The returned inventory contains agent data only.
 async fn request_reading(
     core: &Core,
     caller: &Caller,
@@ -214,13 +214,13 @@ pub(super) async fn look_at_bmc(core: &Core, node: &NodeId, caller: &Caller) -> 
     Some(BmcLooked { error, differs })
 }
 
-/// Probes a node and its BMC again, and returns the differences from the last announcement.
+/// Probes a node and its BMC again, and returns the classes that differ from those last published.
 pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<Reprobed, Problem> {
     caller.check_role(Role::Operator, "probing again")?;
     let id = node_id(node)?;
     let (mut read, bmc) = request_reading(core, caller, &id).await?;
     let view = core.view();
-    // Agent data is compared with the agent's own announcement; BMC data is reported separately.
+    // Agent data is compared with the marks that the agent published; BMC data is reported separately.
     let entry = view.node(&id);
     let announced = |class: &Class| entry.and_then(|entry| entry.said(*class));
     let marks = read.marks().into_iter();

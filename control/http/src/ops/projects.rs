@@ -26,7 +26,7 @@ fn path(field: &str, text: &str) -> Result<ProjectPath, Problem> {
     })
 }
 
-/// Parses a project path from a URL; an invalid path is an unknown project.
+/// Parses a project path from a URL, with or without a trailing slash. An invalid path is an error of the field `path`.
 fn place(text: &str) -> Result<ProjectPath, Problem> {
     path("path", text.trim_end_matches('/'))
 }
@@ -69,7 +69,7 @@ pub(crate) fn get(core: &Core, caller: &Caller, text: &str) -> Result<ProjectVie
 /// Path suffix of a headroom request. No project can have this name.
 const HEADROOM: &str = "/headroom";
 
-/// Project of a headroom request.
+/// Project path of a headroom request; `None` for any other request path.
 pub(crate) fn asks_headroom(text: &str) -> Option<&str> {
     text.trim_end_matches('/').strip_suffix(HEADROOM)
 }
@@ -189,8 +189,8 @@ pub(crate) async fn set_limits(
     change(core, caller, key, command).await
 }
 
-/// Requires an administrator of the whole cluster for `force`: overcommitting a level affects everyone sharing the
-/// nodes.
+/// Requires an administrator of the whole cluster for `force`, because overcommitting a level affects all projects that
+/// share the nodes.
 pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
     match force {
         true => caller.check_whole(Role::Admin, "setting limits by force"),
@@ -198,7 +198,7 @@ pub(super) fn check_force(caller: &Caller, force: bool) -> Result<(), Problem> {
     }
 }
 
-/// Rejects changes of a tenant's own limits by administrators of some tenants only.
+/// Rejects changes of a tenant itself by administrators of some tenants only. They may change the projects below it.
 pub(super) fn check_root(caller: &Caller, path: &ProjectPath) -> Result<(), Problem> {
     if !path.is_tenant() || caller.tenants.is_none() {
         return Ok(());

@@ -14,9 +14,9 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// Age of the view from which the quorum is considered stale, milliseconds. It is then queried with a short timeout.
+/// Age of the view above which it is stale, milliseconds. The quorum is then queried with a short timeout.
 const STALE_MS: u64 = 3_000;
-/// Timeouts for counting ended allocations, normally and with a stale quorum.
+/// Timeouts for counting allocations in the quorum, normally and with a stale view.
 const PATIENCE: Duration = Duration::from_secs(5);
 const STALE_PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum age of the view for readiness, milliseconds. The watch delivers a message every few seconds.

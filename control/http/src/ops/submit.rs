@@ -127,7 +127,7 @@ fn check_checkpoint(core: &Core, spec: &AllocationSpec) -> Result<(), Problem> {
     }
 }
 
-/// vClusters that lend nodes, if this one borrows.
+/// vClusters that lend nodes; none if the vCluster `name` does not borrow.
 fn lenders_to<'a>(view: &'a View, name: &VclusterName) -> BTreeSet<&'a VclusterName> {
     let own = view.movement_of(name).lend;
     let is_there = sharers(view).any(|other| other == name);

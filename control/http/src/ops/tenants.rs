@@ -130,7 +130,7 @@ pub(crate) async fn update(
     key: Option<String>,
 ) -> Result<TenantView, Problem> {
     let tenant = tenant(core, caller, id)?;
-    // An accounting system exists to set what tenants may use, for the tenants visible to it.
+    // An accounting system may set the limits of all tenants visible to it.
     if !caller.is_accounting() {
         projects::check_root(caller, &tenant)?;
     }

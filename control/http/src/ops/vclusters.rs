@@ -75,7 +75,7 @@ fn control(holder: &str) -> &str {
     holder.rsplit_once('.').map_or(holder, |(name, _)| name)
 }
 
-/// vClusters that own nodes or are served by nodes.
+/// vClusters with home nodes or borrowed nodes.
 fn with_nodes(view: &View) -> BTreeMap<VclusterName, VclusterRecord<'_>> {
     let mut all: BTreeMap<VclusterName, VclusterRecord<'_>> = BTreeMap::new();
     for record in view
@@ -160,8 +160,9 @@ pub(crate) async fn get(core: &Core, caller: &Caller, text: &str) -> Result<Vclu
     }
 }
 
-/// The settings that a request changes, if those of the vCluster would fit together. Concurrent requests may still
-/// store settings that do not: defaults apply in their place, and the vCluster's view reports them.
+/// Settings that a request changes. Settings that would not fit together with those of the vCluster are rejected.
+/// Concurrent requests may still store such settings: defaults then apply in their place, and the vCluster's view
+/// reports them.
 async fn settings_changed(
     core: &Core,
     vcluster: &VclusterName,
@@ -179,7 +180,8 @@ async fn settings_changed(
     if let Some(change) = moves {
         movement::patch(change, &mut patch)?;
     }
-    // Weights for another kind of job decide whether nodes may be lent.
+    // The kind of the weights decides whether nodes may be lent: those of a vCluster for sensitive allocations may
+    // not.
     let changes_kind = patch.kind != Setting::Unchanged;
     if moves.is_some() || changes_kind {
         let Answer::Vclusters(all) = read(core, Query::Vclusters).await? else {

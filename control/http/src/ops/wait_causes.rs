@@ -10,7 +10,7 @@ use std::{cell::OnceCell, collections::BTreeMap};
 /// Maximum number of allocations named in a text; the others are counted.
 const NAMED: usize = 5;
 
-/// Lookup in one view.
+/// Lookup of wait causes in one view.
 pub(crate) struct WaitLookup<'a> {
     view: &'a View,
     /// Holder of each mutex, by user and mutex name; computed on first use.
@@ -97,7 +97,7 @@ pub(crate) fn in_words(a: &Allocation, waits: &WaitsFor) -> String {
     }
 }
 
-/// Example: `allocation 12 (success)`, or `allocations 12 (success), 13 (any) and 4 more`.
+/// Unmet dependencies as text: `allocation 12 (success)`, or `allocations 12 (success), 13 (any) and 4 more`.
 fn others(a: &Allocation, waits: &WaitsFor) -> String {
     let terms = a.spec.terms.after.iter();
     let unmet: Vec<(AllocationId, Condition)> = terms

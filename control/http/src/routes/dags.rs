@@ -1,4 +1,4 @@
-//! DAG routes: members that start after others have ended.
+//! DAG routes: sets of allocations that depend on each other.
 
 use crate::Caller;
 use crate::{

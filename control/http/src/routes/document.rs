@@ -1,4 +1,4 @@
-//! OpenAPI document, completed from the documentation of the routes.
+//! OpenAPI document: the documentation of the routes, completed with the content that no single route documents.
 
 use super::{openapi, projects::__path_headroom};
 use axum::{http::header::CONTENT_TYPE, response::IntoResponse};
@@ -38,8 +38,8 @@ pub(super) fn about() -> OpenApi {
         .build()
 }
 
-/// Adds what no single route documents: the token, the possible errors of each operation, a description of each
-/// response, and the content of the event stream.
+/// Adds the content that no single route documents: the token, the possible errors of each operation, a description of
+/// each response, and the types of the event stream.
 pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     document
@@ -93,7 +93,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation
         .filter_map(|(writes, operation)| Some((writes, operation.as_mut()?)))
 }
 
-/// Adds the possible errors of an operation. Descriptions given by the operation itself stay.
+/// Adds the possible errors of an operation. Errors that the operation itself describes are not changed.
 fn add_problem_responses(operation: &mut Operation, writes: bool) {
     let parameters = operation.parameters.iter().flatten();
     let is_of_one = parameters

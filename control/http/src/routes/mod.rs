@@ -1,4 +1,4 @@
-//! REST routes. Each handler documents its route; `/openapi.json` is generated from that.
+//! REST routes. The comment of each handler documents its route; `/openapi.json` is generated from these comments.
 
 mod accounting;
 mod allocations;
@@ -38,7 +38,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, openapi::OpenApi};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-/// Page of a list.
+/// Paging parameters of a list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

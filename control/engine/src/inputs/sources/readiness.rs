@@ -17,7 +17,7 @@ use reqwest::{Client, Url};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
-/// Pause between requests to a source that is down.
+/// Pause between single requests to a source that is down; see [`readiness::RequestPace`].
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Source of data readiness.

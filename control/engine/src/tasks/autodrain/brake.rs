@@ -15,12 +15,12 @@ pub(crate) const WINDOW_MS: u64 = 300_000;
 /// Maximum share of cluster nodes drained per window, percent.
 const PERCENT: usize = 5;
 
-/// Drains that the node records do not show.
+/// State of the brake under this lease, including what the view does not show yet.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     /// Nodes drained under this lease.
     drained: BTreeMap<NodeId, DrainedNode>,
-    /// Whether the brake was held at the last look.
+    /// Whether the brake was held when the view was last read.
     was_held: bool,
     /// Revision at which this control engaged the brake. An earlier view does not show the brake.
     pulled: Option<Revision>,
@@ -175,7 +175,7 @@ fn is_automatic(drain: &DrainReason) -> bool {
     Cause::ALL.iter().any(|cause| cause.owner() == drain.owner)
 }
 
-/// Operator names never start with this prefix.
+/// Whether an operator owns the drain reason: operator names never start with `service:`.
 fn is_persons(drain: &DrainReason) -> bool {
     !drain.owner.starts_with("service:")
 }

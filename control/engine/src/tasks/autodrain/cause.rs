@@ -47,8 +47,8 @@ impl Cause {
         }
     }
 
-    /// Whether the node may be asked whether the cause is over. For health it always may: other nodes can gossip any
-    /// health for it, and a site rule may report faults that cause no drain.
+    /// Whether a query of the node may show that the cause is over. For health it always may: other nodes can gossip
+    /// any health for it, and a site rule may report faults that cause no drain.
     pub(super) fn may_be_over(self, view: &View, entry: &NodeEntry) -> bool {
         match self {
             Self::Health => true,

@@ -1,6 +1,6 @@
 //! Automatic draining: takes unfit nodes out of service and clears the drain reason once they are fit.
 //!
-//! Four conditions stand between gossip and a drain, for every [`Cause`]:
+//! Gossip alone drains no node. For every [`Cause`], four more conditions apply:
 //! - the node confirms the cause in answer to a direct query;
 //! - only a few nodes are drained per time window, then an operator must decide ([`brake`]);
 //! - the quorum still has the node as a member at the time of the decision;

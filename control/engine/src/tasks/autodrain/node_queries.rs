@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Maximum number of nodes asked concurrently to confirm a cause; the same limit applies separately to clearing. Each
+/// Maximum number of nodes queried concurrently to confirm a cause; the same limit applies separately to clearing. Each
 /// query makes the node read its hardware again.
 const MAX_CALLS: usize = 16;
 /// Time within which answers are collected and handled together.
@@ -192,7 +192,8 @@ impl NodeQueries {
         self.waits.insert(key(heard), wait);
     }
 
-    /// Marks the cause as cleared in revision `written`. A later query for another purpose waits for nothing else.
+    /// Marks the drain reason as cleared in revision `written`. The node is not queried again before the view includes
+    /// that revision.
     pub(super) fn settled(&mut self, heard: &NodeAnswer, written: Revision) {
         self.waits
             .insert(key(heard), RequeryCondition::Shown(written));

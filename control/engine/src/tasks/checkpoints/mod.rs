@@ -1,4 +1,5 @@
-//! Job checkpoints: started when they pay, and followed until every rank has written its part or the deadline passes.
+//! Job checkpoints: started when their benefit exceeds their cost, and followed until every rank has written its part
+//! or the deadline passes.
 //!
 //! Agents are called repeatedly; a repeated order returns the current status and changes nothing. Their answers are
 //! committed. The quorum decides what follows: the job continues, or frees its nodes.
@@ -42,7 +43,7 @@ const MARGIN_MS: u64 = 5_000;
 pub(crate) struct CheckpointsReport {
     /// Agents called.
     pub(crate) asked: usize,
-    /// Checkpoints begun because they pay.
+    /// Checkpoints begun because their benefit exceeds their cost.
     pub(crate) begun: usize,
     /// Checkpoints granted more time.
     pub(crate) extended: usize,

@@ -66,7 +66,7 @@ fn parts(view: &View, held: &Allocation) -> Vec<(Part, CheckpointOrder)> {
     };
     let most_pause = match writing.then {
         AfterCheckpoint::GoOn => PAUSES.1,
-        // Limits the rate to about a thousand requests per second for jobs on many nodes.
+        // Limits the rate to about a thousand requests per second for a job on up to a thousand nodes.
         AfterCheckpoint::MakeRoom { .. } | AfterCheckpoint::Suspend { .. } => {
             let ranks = u64::try_from(held.ranks.len()).unwrap_or(u64::MAX);
             Duration::from_millis(ranks.max(AWAITED_MS)).min(PAUSES.1)
@@ -136,8 +136,8 @@ pub(super) fn failed(part: &Part, at: UnixMillis, reason: String) -> RankCheckpo
     }
 }
 
-/// Pause before the next request: a tenth of the time taken so far. A short checkpoint is noticed soon, and a long one
-/// costs few requests, unless another job waits for its nodes.
+/// Pause before the next request: a tenth of the time taken so far. The end of a short checkpoint is noticed soon, and
+/// a long one costs few requests, unless another job waits for its nodes.
 pub(super) fn pause(part: &Part, now: UnixMillis) -> Duration {
     let so_far = Duration::from_millis(now.since(part.asked_at));
     (so_far / 10).clamp(PAUSES.0, part.most_pause)

@@ -1,4 +1,4 @@
-//! Checkpoint selection: which running jobs should write a checkpoint because it pays.
+//! Checkpoint selection: running jobs for which the benefit of a checkpoint exceeds its cost.
 
 use crate::{core::Core, view::View};
 use lattice_placement::{
@@ -119,8 +119,8 @@ fn input<'a>(
     }
 }
 
-/// Failed checkpoints since the last complete one. The time of the last failure is that of the last state change: a job
-/// that runs again does so since the failure was known.
+/// Failed checkpoints since the last complete one. The last state change counts as the time of the last failure,
+/// because a job returns to running when its checkpoint fails.
 fn failures(held: &Allocation) -> Option<Failures> {
     let kept = held.progress.kept.as_ref();
     // A restored cluster skips checkpoint numbers; whether the skipped numbers were used is unknown.

@@ -1,5 +1,5 @@
-//! Fetches of missing documents and records from the nodes that name them. Concurrency is limited, and a failed fetch
-//! is repeated after a pause that grows while nothing about it changes.
+//! Fetches of missing documents and records from the nodes that name them. Concurrency is limited. A failed fetch is
+//! repeated after a pause, which grows while the nodes that name the item do not change.
 
 use crate::{
     core::Core,
@@ -132,7 +132,7 @@ impl Fetches {
         self.records > 0 || !self.documents.is_empty()
     }
 
-    /// Whether an item is queued or being fetched that was not fetched in vain before.
+    /// Whether any item that is queued or being fetched has not failed before.
     pub(super) fn has_new_requests(&self) -> bool {
         let mut asked_for = self.asked_for.keys();
         asked_for.any(|wanted| !self.in_vain.contains_key(wanted))
@@ -168,7 +168,7 @@ impl Fetches {
         }
     }
 
-    /// Starts fetches for these digests and for announced documents that are not available, unless the fetch is under
+    /// Starts fetches for these digests and for published documents that are not available, unless the fetch is under
     /// way or has just failed.
     pub(super) fn ask(&mut self, view: &View, missing: &BTreeSet<Digest>) {
         let wanted = wanted(view, missing);
@@ -289,7 +289,7 @@ fn gossiping(view: &View) -> impl Iterator<Item = &NodeEntry> {
     seen.map(Arc::as_ref)
 }
 
-/// First node that names the digest, and the class it belongs to.
+/// First node that names the digest, and the class of the digest.
 fn naming<'v>(
     mut nodes: impl Iterator<Item = &'v NodeEntry>,
     digest: Digest,
@@ -303,7 +303,7 @@ fn naming<'v>(
     })
 }
 
-/// Document that a node announces, from the history or from the node.
+/// Document that a node publishes, from the history or from the node.
 async fn document(core: &Core, view: &View, node: &NodeId, digest: Digest) -> FetchResult {
     let found = |document| (node.clone(), (digest, document));
     let name = node.to_string();
@@ -353,7 +353,7 @@ async fn record(core: &Core, view: &View, digest: Digest) -> bool {
 }
 
 /// Record of a node's class under the previous schema, derived from its current record if that is available and this
-/// build supports the conversion. The result must match the digest that the node announces.
+/// build supports the conversion. The result must match the digest that the node publishes.
 fn earlier_of(
     preimages: &Preimages,
     node: &NodeEntry,

@@ -97,7 +97,7 @@ enum Progress {
     Done,
 }
 
-/// Since when this dispatcher is the only one.
+/// Start of the period in which this dispatcher is the only one.
 #[derive(Debug, Clone, Copy)]
 struct SoleSince {
     /// Epoch of the lease under which this dispatcher acts.

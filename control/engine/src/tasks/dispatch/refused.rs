@@ -116,8 +116,8 @@ pub(super) async fn act(
     }
 }
 
-/// Handles a rank assigned under an earlier boot. The next assignment must name the current boot, so the view shows
-/// that boot before the allocation can wait again.
+/// Handles a rank assigned under an earlier boot. The next assignment must name the current boot, so that boot is
+/// published in the view before the end of the rank is reported.
 async fn other_boot(
     core: &Core,
     fence: Fence,

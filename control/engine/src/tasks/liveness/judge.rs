@@ -17,7 +17,7 @@ pub(super) struct Answers {
     pub(super) ever_answered: bool,
     /// Gossip cell in which the node was last seen.
     pub(super) cell: String,
-    /// Results of other agents, from the last time they were asked.
+    /// Results of other agents, from the last time they were queried.
     pub(super) said: Option<PeerReports>,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Thresholds {
 /// Reason for the liveness of a silent node. Its text stays the same while nothing changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LivenessReason {
-    /// No other agent has been asked yet.
+    /// There are no recent results of other agents.
     Silent,
-    /// No other agent is alive, or none of those asked answered.
+    /// No other agent is alive, or none of the queried agents answered.
     NobodyToAsk,
     /// Another agent reaches the node; only this control does not.
     ReachedBy(NodeId),

@@ -1,9 +1,10 @@
 //! Liveness reconciler: control pings every agent itself.
 //!
-//! A silent node is suspect and receives no new jobs. A node that other agents have not reached for long either is
-//! unreachable. Neither state releases its allocations: a silent agent does not prove that its processes are gone.
+//! A silent node is suspect and receives no new jobs. A node that has been silent for long, and that other agents do
+//! not reach either, is unreachable. Neither state releases its allocations: a silent agent does not prove that its
+//! processes are gone.
 //!
-//! Gossip is used only for the first address to try; the address of the last answer is tried as well.
+//! Gossip provides only an address to try; the address of the last answer is tried as well.
 
 use crate::{
     core::Core,
@@ -132,8 +133,8 @@ impl Pings {
         }
     }
 
-    /// Extends the last answers by the time for which this process did not run: silence during that time does not
-    /// count.
+    /// Moves the times of the last answers forward by the time for which this process did not run: silence during that
+    /// time does not count.
     fn extend_after_stall(&mut self, now: Instant) {
         let gap = self.last_tick.map_or(TICK, |last| now - last);
         self.last_tick = Some(now);

@@ -8,7 +8,7 @@ use lattice_quorum_types::NodeId;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Number of agents asked about one node per round.
+/// Number of agents that ping one node per round.
 pub(super) const ASKED: usize = 3;
 /// Number of those agents taken from the node's own cell; the others come from other cells, if available.
 const NEIGHBOURS: usize = 2;
@@ -20,7 +20,7 @@ const CALL_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Agents that answer now, each with its cell.
 pub(super) type AnsweringAgents = Vec<(NodeId, String)>;
 
-/// Chooses agents to ask about a node of `cell`. `turn` rotates the choice over all agents that answer.
+/// Chooses agents that ping a node of `cell`. `turn` rotates the choice over all agents that answer.
 pub(super) fn choose(
     alive: &AnsweringAgents,
     node: &NodeId,
@@ -44,7 +44,7 @@ pub(super) fn choose(
     chosen
 }
 
-/// Asks all chosen agents concurrently.
+/// Has all chosen agents ping the node concurrently.
 pub(super) async fn ask(
     core: Arc<Core>,
     view: Arc<View>,

@@ -1,5 +1,5 @@
-//! BMC answers about a node. Control reads the BMC itself: once for all checks of one question, and not at all if no
-//! check depends on the BMC.
+//! BMC answers about a node. Control reads the BMC itself: once for all checks of one query, and not at all if no check
+//! depends on the BMC.
 
 use super::{Answer, Freshness};
 use crate::{
@@ -27,7 +27,7 @@ pub fn is_bmcs(said: &str) -> bool {
     named_in(said).is_some()
 }
 
-/// Fault that the BMC reported, extracted from such a text.
+/// Fault that the BMC reported, extracted from a text with the prefix `NAMES`.
 pub(super) fn named_in(said: &str) -> Option<&str> {
     let (_, named) = said.split_once(NAMES)?;
     Some(named.split_once(LATER).map_or(named, |(named, _)| named))
@@ -75,7 +75,7 @@ impl<'c> Bmc<'c> {
         self.core.bmc.parts(self.node)
     }
 
-    /// Returns the reading. The BMC is read for this question unless the node is joining, because the last periodic
+    /// Returns the reading. The BMC is read for this query unless the node is joining, because the last periodic
     /// reading may be hours old. `None` if this control reads no BMC for the node.
     pub(super) async fn told(&self) -> Option<&BmcReadingOutcome> {
         let told = self.told.get_or_init(|| self.look());
@@ -94,7 +94,7 @@ impl<'c> Bmc<'c> {
             Ok(differs) => (None, differs),
             Err(why) => (Some(why), Vec::new()),
         };
-        // Classes that this reading has confirmed are already in place.
+        // Classes that this reading has confirmed are published already.
         unconfirmed.retain(|class| parts.records.get(class) == before.records.get(class));
         Some(BmcReadingOutcome {
             parts,
@@ -163,8 +163,8 @@ impl<'c> Bmc<'c> {
 impl BmcReadingOutcome {
     const ONCE: &str = "its BMC reports a change, which counts once it is read twice";
 
-    /// Whether the current reading covers the earlier fault `named`. For further checks behind the worst one only their
-    /// number is written; then the reading must cover all checks.
+    /// Whether the current reading covers the earlier fault `named`. A text names only the worst fault and the number
+    /// of the others; if there are others, the reading must cover all checks.
     fn covers_fault(&self, named: &str) -> bool {
         let untold = &self.parts.untold;
         let is_one = !named.contains("; and ");

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// A class covered by a drain rule, with its baseline; `None` if several baselines apply.
 type DrainingBaseline = (Class, Option<Arc<ParsedBaseline>>);
 
-/// Requests a hardware reading from the node and compares it with its baselines. A node without a drain rule is not
-/// queried; a node for which this is unknown is.
+/// Requests a hardware reading from the node and compares it with its baselines. A node is queried only if a drain rule
+/// applies to it, or if its baselines are unknown.
 ///
 /// # Errors
 /// The node does not answer or cannot read its hardware.

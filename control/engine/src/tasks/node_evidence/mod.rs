@@ -13,7 +13,7 @@ pub(crate) mod health;
 pub(crate) enum Answer {
     /// The node must leave service, for this reason.
     Drains(String),
-    /// Everything requested is known and sound.
+    /// Everything requested is known, and nothing requires a drain.
     Fine,
     /// Some of the requested state is unknown.
     Unknown(String),

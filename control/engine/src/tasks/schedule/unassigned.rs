@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// Duration of an unchanged refusal after which an allocation is set aside: by then the view shows the state that the
 /// quorum had.
 pub(super) const REFUSED_FOR: Duration = Duration::from_secs(2);
-/// How long an allocation is set aside.
+/// Time for which an allocation is set aside.
 pub(super) const ASIDE: Duration = Duration::from_secs(30);
 
 /// Reason why a placed allocation is not assigned.
@@ -63,7 +63,7 @@ impl fmt::Display for UnassignedReason {
     }
 }
 
-/// How long an allocation is set aside, unless its record changes earlier.
+/// Time for which an allocation is set aside, unless its record changes earlier.
 #[derive(Debug, Clone, Copy)]
 enum SetAside {
     /// Until the record changes.
@@ -128,8 +128,8 @@ impl Unassigned {
             .retain(|id, known| known.aside.is_some() || placed.contains(id));
     }
 
-    /// Records that an allocation cannot be proposed now, or that the result of its proposal is unknown. Its refusal is
-    /// reset.
+    /// Records that an allocation cannot be proposed now, or that the result of its proposal is unknown. A recorded
+    /// refusal is reset.
     pub(super) fn hold_back(&mut self, of: Of<'_>, why: &UnassignedReason) {
         self.tell(of, not_assigned(of.placed, why), None, None);
     }
@@ -141,7 +141,7 @@ impl Unassigned {
         }
     }
 
-    /// Records that no quorum member accepts the assignment while the record stays as it is.
+    /// Records that the command is too large for the quorum. The allocation is set aside until its record changes.
     pub(super) fn is_too_long(&mut self, of: Of<'_>, blocker: Blocker) {
         self.tell(of, blocker, None, Some(SetAside::Changed));
     }

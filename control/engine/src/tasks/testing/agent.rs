@@ -1,4 +1,4 @@
-//! Simulated agent of the node `a` in these worlds: a real endpoint with answers set by the test.
+//! Simulated agent of the node `a` in a test world: a real endpoint with answers set by the test.
 
 use super::{id, world::NODE};
 use bytes::Bytes;
@@ -25,39 +25,43 @@ pub struct AgentAnswers {
     pub gate: Result<(), GateFailed>,
     pub digests: BTreeMap<String, [u8; 32]>,
     pub cohort: Option<Cohort>,
-    /// GPU counts in launches that name one.
+    /// GPU counts of the launches that request GPUs.
     pub gpus: Vec<u32>,
-    /// Walltime changes received, and the reason for refusing them, if any.
+    /// Walltime changes received.
     pub walltimes: Vec<SetWalltime>,
+    /// Reason for refusing walltime changes, if any.
     pub no_walltime: Option<String>,
-    /// Attempts that the agent was asked to end.
+    /// Attempts that the agent received a request to terminate.
     pub terminated: Vec<AttemptKey>,
-    /// Attempts started, each with the boot at that time. The agent has no record of another boot.
+    /// Attempts started, each with the boot id at that time. The agent has no record of attempts of an earlier boot.
     pub began: Vec<(AttemptKey, String)>,
-    /// Wipe orders received, and the state of each wipe; a wipe without a state does not start, and this error is
-    /// returned.
+    /// Wipe orders received.
     pub ordered: Vec<Wipe>,
+    /// State of each wipe by number. A wipe without a state does not start.
     pub wipes: BTreeMap<u64, WipeStatus>,
+    /// Error returned for a wipe that does not start.
     pub no_wipe: String,
     /// Answers to launches and wipes are lost.
     pub loses_replies: bool,
-    /// Inventory of the hardware, and the number of requests for a new reading.
+    /// Inventory of the hardware.
     pub inventory: Option<Inventory>,
+    /// Number of inventory requests.
     pub probed: usize,
-    /// Health answer, and the number of requests for a new pass.
+    /// Health answer.
     pub health: Result<serde_json::Value, String>,
+    /// Number of requests for a new pass of the health checks.
     pub looked: usize,
     /// The health checks never answer.
     pub hangs: bool,
     /// Records available by their digest.
     pub preimages: Vec<Vec<u8>>,
-    /// Journal, returned whatever part is requested.
+    /// Journal page, returned for every request.
     pub history: Option<HistoryPage>,
-    /// Processor load, millionths. The node has no GPUs.
+    /// Processor load in millionths. The node has no GPUs.
     pub works_ppm: u32,
     /// The agent answers no pings.
     pub silent: bool,
-    /// The agent reports another boot with each launch that it refuses.
+    /// The agent reports another boot id at each ping.
     pub flaps: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Simulated BMC of the node of a [`World`], read by the worker of control.
+//! Simulated BMC of the node of a [`World`], read by the BMC worker of control.
 
 use super::{
     id,
@@ -23,7 +23,7 @@ pub const FIRMWARE: &str = "iLO 5 v2.46";
 
 /// Site rule with which a BMC fault of the machine drains the node.
 pub const CRITICAL_DRAINS: &str = "bmc.system_critical: {severity: faulty}";
-/// Text of that fault.
+/// Drain reason for the fault of [`CRITICAL_DRAINS`].
 pub const NAMED: &str = "its BMC names bmc.system_critical on bmc: bmc.health is Critical, \
                                 which is a fault; inspect the hardware";
 
@@ -38,8 +38,8 @@ pub struct Bmc {
 }
 
 impl Bmc {
-    /// Creates a healthy BMC that has not been read yet. It is judged by the shipped table with this site rule. Unless
-    /// a test requests a reading, it is read once an hour.
+    /// Creates a healthy BMC that has not been read yet. The shipped table and the site rule `checks` judge it. Unless
+    /// a test requests a reading, the worker reads the BMC once an hour.
     pub async fn of(world: &World, checks: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures/redfish");
         let tree = Tree::load(&folder.join("hpe-dl325-ilo5.tar.gz")).unwrap();
@@ -100,10 +100,10 @@ impl Bmc {
         self.is_read_anew(world);
     }
 
-    /// Waits for the worker and performs a periodic reading.
+    /// Requests a reading and waits for its result.
     pub async fn is_looked_at(&self, world: &World) -> RequestedReading {
         loop {
-            // The previous worker may have just ended.
+            // The answer if the previous worker has just ended; the request is then repeated.
             let ended = RequestedReading::Silent {
                 why: bmc::BROKE_DOWN.to_owned(),
             };
@@ -115,12 +115,12 @@ impl Bmc {
         }
     }
 
-    /// Sets the health of the machine; null removes it.
+    /// Sets the health of the system; `null` means that the BMC does not report it.
     pub fn calls_it(&self, health: impl Into<serde_json::Value>) {
         assert!(self.fake.set(SYSTEM, "/Status/Health", health.into()));
     }
 
-    /// Removes the health of the parts.
+    /// Sets the health of the parts to `null`: the BMC does not report it.
     pub fn tells_nothing_of_parts(&self) {
         let rollup = "/Status/HealthRollup";
         assert!(self.fake.set(SYSTEM, rollup, serde_json::Value::Null));
@@ -139,7 +139,7 @@ impl Bmc {
         self.fake.heal();
     }
 
-    /// Number of readings.
+    /// Number of readings that the BMC has received.
     pub fn looks(&self) -> usize {
         let wanted = format!("GET {SYSTEM}");
         let log = self.fake.counters().log;

@@ -1,4 +1,4 @@
-//! Reconcilers with a real agent endpoint: their actions rest on its direct answers.
+//! Tests of reconcilers against a real agent endpoint: their actions depend on its direct answers.
 
 use super::{
     id,
@@ -29,7 +29,7 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// Allocation of an attempt with its only rank lost for this reason.
+/// Asserts that the only rank of the attempt is lost with this evidence, and returns the allocation.
 fn is_lost(world: &World, key: AttemptKey, evidence: &str) -> Allocation {
     let ended = world.allocation(key.allocation);
     let evidence = evidence.to_owned();
@@ -200,7 +200,7 @@ async fn node_joins_when_gate_passes() {
     assert!(world.node().is_assignable());
 }
 
-/// The node as an assignment names it, planned on this digest.
+/// Gossips this GPU digest for the node, and returns the node as an assignment names it.
 fn planned(world: &World, digest: u8) -> Vec<ExpectedNode> {
     let digest = Digest([digest; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
@@ -281,7 +281,7 @@ async fn varying_gate_text_is_written_once() {
     assert!(world.node().is_assignable());
 }
 
-/// The node changed while its gate was checked: the change is examined first.
+/// The node got another drain reason while its gate was checked, so it is not admitted on the old view.
 #[tokio::test]
 async fn a_node_that_changed_since_it_was_looked_at_is_not_let_in() {
     let world = World::new();

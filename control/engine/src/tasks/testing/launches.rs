@@ -1,5 +1,5 @@
-//! Launches against a real agent endpoint that reboots: an attempt that certainly never started does not count, and one
-//! that may have started does.
+//! Tests of launches on a node that reboots, with a real agent endpoint. An attempt that certainly never started does
+//! not count; an attempt that may have started does.
 
 use super::{
     id,
@@ -64,7 +64,7 @@ impl DispatcherFixture {
         self.world.says.lock().unwrap().began.len()
     }
 
-    /// The boot that the next assignment would name.
+    /// Boot id that the next assignment would name.
     fn shown_boot(&self) -> Option<String> {
         self.world.core.view().node(&id(NODE))?.boot.clone()
     }
@@ -164,7 +164,7 @@ async fn started_under_the_old_boot_and_answered_it_counts() {
     assert_eq!(ended.state, AllocationState::Failed);
 }
 
-/// Another dispatcher may have launched it: this one cannot exclude that.
+/// Another dispatcher may have launched the attempt before this dispatcher started.
 #[tokio::test]
 async fn what_was_assigned_before_this_dispatcher_looked_counts() {
     let mut fixture = DispatcherFixture::new().await;
@@ -191,7 +191,7 @@ async fn a_lease_that_was_granted_after_the_assignment_makes_nothing_certain() {
     assert_eq!(ended.state, AllocationState::Failed);
 }
 
-/// An unanswered ping starts nothing; the actions of another dispatcher meanwhile are unknown.
+/// An unanswered ping starts nothing. While another dispatcher holds the lease, its launches are unknown.
 #[tokio::test]
 async fn what_was_never_sent_is_certain_until_the_lease_changes_hands() {
     for (changes_hands, wanted) in [

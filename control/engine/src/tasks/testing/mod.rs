@@ -1,4 +1,4 @@
-//! Views for the tests of reconcilers.
+//! Views and simulated parties for the tests of reconcilers.
 #![expect(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 mod agent;
@@ -131,7 +131,7 @@ pub fn view_of(nodes: impl IntoIterator<Item = NodeEntry>, held: Allocation) -> 
     view
 }
 
-/// One rank on one node: the boot of its assignment, and the last boot that the node reported.
+/// View of one rank on one node, with the boot id of the assignment and the last boot id that the node reported.
 pub fn view_of_rank(
     name: &str,
     assigned_under: Option<&str>,

@@ -1,4 +1,4 @@
-//! Agents receive a walltime that changes while an allocation runs, each until it has accepted it.
+//! Tests of walltime changes of running allocations: each change is sent to the agent until the agent accepts it.
 
 use super::launches::DispatcherFixture;
 use lattice_agent_rpc::{AttemptKey, SetWalltime};
@@ -79,7 +79,7 @@ async fn early_change_travels_with_launch() {
     fixture.extend(waits, 90_000);
     let key = fixture.world.assign(id, "b1");
     fixture.round().await;
-    // Between the launch and its report.
+    // Changed between the launch and the report of the start.
     fixture.extend(key, 120_000);
     fixture.round().await;
     assert_eq!(fixture.told(), []);

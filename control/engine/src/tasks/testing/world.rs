@@ -46,10 +46,10 @@ use tokio::time::Instant;
 
 pub use super::agent::health;
 
-/// The only node.
+/// Name of the only node.
 pub const NODE: &str = "a";
 
-/// State machine, with the core that holds the view; the view follows as it would by a watch.
+/// State machine, with the core that holds the view. [`Self::fold`] updates the view; there is no watch.
 #[derive(Default)]
 struct StateCopy {
     state: Mutex<State>,
@@ -143,7 +143,7 @@ impl World {
         Self::with_agent(agent::router)
     }
 
-    /// The same with another agent on the node.
+    /// As [`World::new`], with another agent on the node.
     pub fn with_agent(
         router: impl FnOnce(Arc<Mutex<AgentAnswers>>, Credentials) -> Router,
     ) -> Self {
@@ -191,7 +191,7 @@ impl World {
         world
     }
 
-    /// Sets a baseline with the NIC firmware 28.41 for these nodes.
+    /// Sets a baseline that requires the NIC firmware 28.41 on the nodes of the given scope.
     pub fn asks_for_firmware(&self, policy: Policy, whom: Definition) {
         let constraint = Constraint {
             key: "nic.*.firmware".to_owned(),
@@ -248,13 +248,13 @@ impl World {
         self.confirm_boot("b1");
     }
 
-    /// As if a ping had just found the node alive under this boot.
+    /// Simulates a ping that just found the node alive under this boot.
     pub fn confirm_boot(&self, boot: &str) {
         self.fold();
         self.found(Liveness::Alive, boot);
     }
 
-    /// As if pings had this result.
+    /// Simulates pings with this result and the boot id `b1`.
     pub fn calls_it(&self, liveness: Liveness) {
         self.found(liveness, "b1");
     }
@@ -263,7 +263,7 @@ impl World {
         self.heard(liveness, boot, Instant::now());
     }
 
-    /// As if a ping answered at `at` were recorded now.
+    /// Records a simulated ping that was answered at `at`.
     pub fn heard_of_boot(&self, boot: &str, at: Instant) {
         self.heard(Liveness::Alive, boot, at);
     }
@@ -292,7 +292,7 @@ impl World {
             .unwrap();
     }
 
-    /// As if these marks were gossiped for the node.
+    /// Simulates gossip of these marks for the node.
     pub fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
         let seen = crate::view::GossipedNode {
             marks,
@@ -301,7 +301,7 @@ impl World {
         self.gossip_is(seen);
     }
 
-    /// As if this health were gossiped for the node, independent of its own answer.
+    /// Simulates gossip of this health for the node, independent of the agent's own health answer.
     pub fn verdict_is(&self, health: lattice_placement::Health, codes: &[&str]) {
         let view = self.core.view();
         let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
@@ -329,12 +329,12 @@ impl World {
         });
     }
 
-    /// As if the complete first reading of the node had been fetched.
+    /// Simulates that control has fetched the complete first reading of the node.
     pub fn is_read(&self) {
         self.is_read_as(lattice_conformance::Identity::default());
     }
 
-    /// The same, with this identity of the node.
+    /// As [`World::is_read`], with this identity of the node.
     pub fn is_read_as(&self, identity: lattice_conformance::Identity) {
         let marks = Class::ALL.into_iter().map(|c| (c, ClassMark::Disabled));
         self.gossips(marks.collect());
@@ -418,7 +418,7 @@ impl World {
         Fence { lease, epoch }
     }
 
-    /// Releases a lease of this control.
+    /// Releases a lease of the named control.
     pub fn gives_back(&self, lease: &LeaseName, control: &str) {
         let release = Command::ReleaseLease {
             lease: lease.clone(),
@@ -461,7 +461,7 @@ impl World {
         self.store.apply(&envelope).unwrap().outcome
     }
 
-    /// An allocation that waits.
+    /// Submits an allocation for one node.
     pub fn waits(&self, requeue: Requeue) -> AllocationId {
         self.waits_for(requeue, Constraints::default())
     }
@@ -515,12 +515,12 @@ impl World {
         }
     }
 
-    /// An allocation that runs on the node under this boot.
+    /// Submits an allocation and runs it on the node under this boot.
     pub fn runs_under(&self, boot: &str) -> AttemptKey {
         self.runs_on(boot, Terms::default())
     }
 
-    /// The same under these terms.
+    /// As [`World::runs_under`], with these terms.
     pub fn runs_on(&self, boot: &str, terms: Terms) -> AttemptKey {
         let allocation = self.waits_on(Requeue::Never, Constraints::default(), terms);
         let key = self.assign(allocation, boot);

@@ -44,7 +44,7 @@ impl Gpus {
         Self { file, known }
     }
 
-    /// Takes over the counts that nodes report now.
+    /// Stores the counts that nodes report now.
     pub(super) fn learn(&mut self, view: &View) {
         let mut has_news = false;
         for id in view.nodes.keys() {

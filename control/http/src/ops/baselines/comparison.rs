@@ -54,8 +54,8 @@ async fn other(core: &Core, text: &str) -> Result<ParsedBaseline, Problem> {
     })
 }
 
-/// Deviations of these records from the baseline, whether or not it applies to their node. A class without a record, or
-/// with a rule that this build cannot read, is unknown.
+/// Deviations of these records from the baseline, even if the baseline does not apply to their node. A class without a
+/// record, or with a rule that this build cannot read, is unknown.
 fn beside(baseline: &ParsedBaseline, records: &BTreeMap<Class, ClassRecord>) -> Vec<Deviation> {
     let mut deviations = Vec::new();
     for (class, rule) in baseline.classes() {

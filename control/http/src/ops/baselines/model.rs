@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Maximum number of distinct mark sets within a group that are tried before the group is given up.
+/// Maximum number of distinct mark sets of a group for which records are requested.
 const ALIKE_ASKED: usize = 4;
 
 /// Rules for each requested class, or for each class of the model.
@@ -173,11 +173,10 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
     })
 }
 
-/// Completes each record with the data of another source (BMC) for the same class, because other nodes must match that
-/// part as well.
+/// Completes each record with the data of the BMC for the same class, because other nodes must match that part as well.
 ///
-/// Three kinds of records cannot be a model: those that differ from the marks announced by the node, partial ones, and
-/// those of a class announced as incomplete.
+/// # Errors
+/// Rejects a node with a record that differs from the mark that the node publishes, and a class without the BMC's part.
 async fn whole(
     core: &Core,
     node: &NodeId,
@@ -216,15 +215,15 @@ async fn whole(
     Ok(records)
 }
 
-/// Error for a node that is changing; a retry may succeed.
+/// Error for a node that cannot be a model at present; a retry may succeed.
 fn no_model(node: &NodeId, classes: &[Class], why: &str) -> Problem {
     let classes: Vec<String> = classes.iter().map(Class::to_string).collect();
     let detail = format!("{} of {node}: {why}; try again", classes.join(", "));
     Problem::new(Kind::Unavailable, "node_changing", detail)
 }
 
-/// The only group with a digest that starts with this text: a group of the requested classes together, of one class, or
-/// of whole nodes.
+/// Finds the only group with a digest that starts with this text: a group by the requested classes together, by one
+/// class, or by fingerprint.
 fn group(
     core: &Core,
     beginning: &str,

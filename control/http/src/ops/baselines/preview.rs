@@ -17,7 +17,8 @@ use std::{
 /// Maximum number of known values listed for a cohort part without a match.
 const MOST_VALUES: usize = 8;
 
-/// Evaluates the definition on current data as if it were in force. Returns it with the version it would have.
+/// Evaluates the definition on current data as if it were in force. Returns the version that it would get, and the
+/// conformance of the nodes.
 pub(super) fn of(
     core: &Core,
     name: &BaselineName,

@@ -6,7 +6,8 @@ use lattice_engine::history::ReportedBmcEvent;
 use lattice_quorum_types::UnixMillis;
 use lattice_redfish::{BmcEventKind, BmcEventSeverity};
 
-/// Examples: `BIOS Update: completed in 7 min: Job completed successfully.`, `IML, critical: …`
+/// Text and fields of a BMC event. Examples of the text: `BIOS Update: completed in 7 min: Job completed
+/// successfully.`, `IML, critical: …`
 pub(super) fn did(did: &ReportedBmcEvent) -> (String, NodeEventView) {
     let deed = &did.deed;
     let at = |at: u64| time(UnixMillis(at));

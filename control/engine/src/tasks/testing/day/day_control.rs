@@ -1,4 +1,4 @@
-//! One control: its core over the day's state, and one pass of each of its reconcilers.
+//! One control of a simulated day: a core over the day's state, and one pass of each reconciler.
 
 use super::{
     mutable_view::MutableView,
@@ -39,13 +39,13 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Leases are renewed with each look: looks are further apart than a lease normally lasts, and no other control wants
-/// them.
+/// Lease duration, milliseconds. Each pass renews the leases. A lease may expire between two passes, but keeps its
+/// epoch, because no other control acquires it.
 const TTL_MS: u64 = 60_000;
-/// How long a node is unreachable before its allocation is stopped.
+/// Time for which a node is unreachable before its allocation is stopped.
 const STOP_AFTER: Duration = Duration::from_secs(60);
 
-/// Store over the day's state. A commit is in the view at once.
+/// Store over the day's state. A committed change is in the view at once.
 struct DayStore {
     site: Site,
     core: OnceLock<Weak<Core>>,
@@ -86,17 +86,18 @@ impl Store for DayStore {
     }
 }
 
-/// Maximum number of attestations for sensitive jobs handled per cycle; nodes answer at once.
+/// Maximum number of wake-ups of one scheduler handled per pass. Attestations for sensitive allocations cause them; the
+/// simulated nodes answer at once.
 const MOST_ANSWERS: usize = 8;
 
-/// One control of the day; see the module.
+/// One control of the simulated day; see the module.
 pub struct DayControl {
     core: Arc<Core>,
     desk: Arc<DayStore>,
     site: Site,
     clock: DayClock,
     looked_at: UnixMillis,
-    /// Leases, each with the epoch it was granted with.
+    /// Leases, each with the epoch of its grant: first `dispatch`, then one for each entry of `schedules`.
     leases: Vec<(LeaseName, u64)>,
     schedules: Vec<(Schedule, Scale)>,
     dispatch: Dispatch,
@@ -164,7 +165,7 @@ impl DayControl {
         hand
     }
 
-    /// Recorded inputs and decisions of its schedulers.
+    /// Recorded inputs and decisions of the schedulers.
     pub fn record(&self) -> Vec<u8> {
         let mut lines = self.core.decisions.since(UnixMillis(0)).unwrap();
         let mut record = Vec::new();
@@ -249,7 +250,7 @@ impl DayControl {
         self.moves.reconcile(&dispatch).await;
         self.checkpoints.reconcile(&dispatch).await;
         settled().await;
-        // Answers received meanwhile are handled.
+        // The second pass handles the answers that arrived meanwhile.
         self.checkpoints.reconcile(&dispatch).await;
         for place in 0..self.schedules.len() {
             let fence = self.fence(place + 1);

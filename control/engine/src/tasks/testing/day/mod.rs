@@ -1,6 +1,6 @@
-//! A day of [`lattice_replay::day`] decided by this crate. Every pass of every reconciler that moves jobs is the real
-//! one, over the real view, folded from the real state's events. Only the network is simulated: the day's agents answer
-//! in this process. The invariants are documented there.
+//! Simulated days of [`lattice_replay::day`] with the reconcilers of this crate. Every reconciler that moves jobs is
+//! the real one, over the real view, folded from the events of the real state machine. Only the network is simulated:
+//! the day's agents answer in this process. The module `lattice_replay::day` documents the invariants.
 
 mod day_control;
 mod mutable_view;
@@ -24,9 +24,9 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// Part of a day that the usual tests cover, hours: it takes seconds.
+/// Hours of a day that the usual tests simulate; the simulation takes seconds of real time.
 const MORNING: u64 = 2;
-/// Planted bugs that this part suffices to find.
+/// Planted bugs that a simulation of [`MORNING`] hours finds.
 const OF_A_MORNING: [PlantedBug; 4] = [
     PlantedBug::PromiseDropped,
     PlantedBug::CheckpointForgotten,
@@ -34,7 +34,7 @@ const OF_A_MORNING: [PlantedBug; 4] = [
     PlantedBug::NoGrace,
 ];
 
-/// Control, on a clock that stands still between looks.
+/// Control on a paused clock, which advances only at a pass.
 struct Live {
     runtime: Runtime,
     hand: DayControl,
@@ -62,7 +62,7 @@ fn day(site: &Site) -> Report {
     run(site, &mut Live::new(site, Decisions::default()))
 }
 
-/// Runs `count` seeds from `first` on, on two threads; ends early after some failures.
+/// Simulates one day for each of `count` seeds from `first` on, on two threads; starts no more days after 10 failures.
 fn days(first: u64, count: u64, site: impl Fn(u64) -> Site + Sync) -> Sum {
     let (next, sum) = (AtomicU64::new(first), Mutex::new(Sum::default()));
     let began = Instant::now();

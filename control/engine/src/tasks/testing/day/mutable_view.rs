@@ -1,4 +1,5 @@
-//! A view changed in place, as in a replay. Planners updated by its deltas must have the same input as new planners.
+//! A view changed in place, as in a replay. Planners updated by deltas of the view must have the same input as new
+//! planners.
 
 use lattice_placement::{NodeFacts, Planner};
 use lattice_quorum_types::{Event, NodeId, VclusterName, node::Node};
@@ -6,7 +7,7 @@ use lattice_replay::day::Site;
 use lattice_view::{BaseView, Changes, ViewNode, whole};
 use std::collections::BTreeMap;
 
-/// A node with its record alone.
+/// Node of the view without measured data: only the replicated record.
 #[derive(Clone, Default)]
 struct RecordOnly(Option<Node>);
 

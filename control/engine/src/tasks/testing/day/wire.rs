@@ -82,7 +82,7 @@ impl DayCertificates {
     }
 }
 
-/// Answer of a node's agent.
+/// Answer of a node's agent; `None` if the agent does not answer.
 pub fn answer(
     site: &Site,
     signers: &BTreeMap<NodeId, Credentials>,
@@ -130,7 +130,7 @@ pub fn answer(
     panic!("an agent of the day was asked something else")
 }
 
-/// The digest as gossiped.
+/// GPU record digest as gossiped.
 pub fn digest() -> Digest {
     Digest(GPUS)
 }
