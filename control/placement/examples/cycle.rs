@@ -121,7 +121,7 @@ fn scores_cycle(planner: &mut Planner, now: UnixMillis) -> Vec<(AllocationId, Sc
 const CHANGED_NODES: usize = 50;
 const CHANGED_JOBS: usize = 25;
 
-/// Keeps the machine equally busy and the queue equally long: placements are not applied.
+/// Measures warm cycles. The machine stays equally busy and the queue equally long, because placements are not applied.
 fn warm(
     view: &ClusterView,
     policy: Policy,

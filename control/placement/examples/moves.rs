@@ -4,8 +4,8 @@
 //! `cargo run --profile dist -p lattice-placement --example moves -- --nodes 10000 --pending 10000`
 //!
 //! - `room`: victims for one job of class 9 that requests 16 nodes, among all running jobs (class 0 to 6).
-//! - `lending`: loans and reclaims among vClusters of 500 nodes. Each has a fiftieth of the queue's jobs waiting for
-//!   nodes, and has lent a tenth of its own nodes.
+//! - `lending`: loans and reclaims among vClusters of 500 nodes. A fiftieth of the queue's jobs, spread over the
+//!   vClusters, wait for nodes. Each vCluster has lent a tenth of its own nodes.
 //! - `view`: one copy of a scheduler's view, with which a victim search begins.
 //!
 //! One core. `of_cycle` is the median relative to the median of a cold cycle in the same run.
@@ -55,12 +55,12 @@ struct Args {
     output: Output,
 }
 
-/// Nodes of one vCluster.
+/// Number of nodes of one vCluster.
 const VCLUSTER: usize = 500;
-/// The preemptor.
+/// Id of the preemptor.
 const LATE: AllocationId = AllocationId(9_000_000);
 
-/// All running jobs, as input of preemption and lending.
+/// Facts about all running jobs, as input of preemption and lending.
 fn work(view: &ClusterView, random: &mut Mmix) -> BTreeMap<AllocationId, HolderFacts> {
     let mut work_of = |id: &AllocationId| {
         let minutes = 1 + random.below(10);
@@ -132,7 +132,7 @@ fn timed<T>(times: usize, decide: impl Fn() -> T) -> Vec<Duration> {
     timed_of(times, || (), |()| decide())
 }
 
-/// Sorted durations of all repetitions. The input of each is prepared before it, outside the measured time.
+/// Sorted durations of all repetitions. `ready` prepares the input of each repetition outside the measured time.
 fn timed_of<P, T>(times: usize, ready: impl Fn() -> P, decide: impl Fn(P) -> T) -> Vec<Duration> {
     let once = |_| {
         let ready = ready();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 const WORD: usize = u64::BITS as usize;
 
-/// Members are below the size given at construction; every set of one index has the same size.
+/// Set of node numbers below the size given at construction. Every set of one index has the same size.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BitSet {
     words: Vec<u64>,

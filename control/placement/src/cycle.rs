@@ -56,7 +56,7 @@ pub(crate) struct Cycle<'a> {
     /// Number of changes at the time of the count, and number of nodes of a set within the power budget. The key is the
     /// set and the number of reservations that start before the job's end.
     paid: BTreeMap<(usize, usize), (usize, u32)>,
-    /// Number of nodes of each set within the power budget if nothing ran, where counted.
+    /// Number of nodes of each set within the power budget if no allocation ran, where counted.
     paid_at_all: Vec<Option<u32>>,
     power: Power,
     storage: Storage<'a>,
@@ -249,7 +249,7 @@ impl<'a> Cycle<'a> {
         {
             return blocker.into();
         }
-        // Nodes claimed by its user are counted already.
+        // Nodes claimed by the job's user already count against the limits.
         let own = eligible.own.as_ref().map(|own| own.and(&self.free));
         let more = self.min_additional_nodes(job, set);
         if let Err(blocker) = self.limits_allow(job, more) {
@@ -411,7 +411,7 @@ impl<'a> Cycle<'a> {
         job.nodes.saturating_sub(own.map_or(0, BitSet::count))
     }
 
-    /// Number of chosen nodes that are not claimed by its user, and so not yet counted.
+    /// Number of chosen nodes that the job's user has not claimed, and that do not count against the limits yet.
     fn beside(&self, chosen: &NodeSet, set: usize) -> u32 {
         let own = self.eligible(set).own.as_ref();
         let is_own = |n: &&usize| own.is_some_and(|own| own.contains(**n));
@@ -590,7 +590,8 @@ impl<'a> Cycle<'a> {
         Some(start)
     }
 
-    /// Estimated start of the job, given the reservations made so far, if it is the job for which one was requested.
+    /// Estimated start of the job, given the reservations made so far; `None` if no estimate was requested for this
+    /// job.
     fn estimate(&mut self, job: &Job, set: usize, blocker: &Blocker) -> Option<UnixMillis> {
         if self.given.estimated != Some(job.id) || !blocker.has_start() {
             return None;

@@ -22,9 +22,9 @@ pub struct Explanation {
     /// Start of the allocation's own reservation, if it has one. Otherwise, if an estimate was requested, the first
     /// time at which it gets all it requests despite the reservations of earlier jobs.
     pub estimated_start: Option<UnixMillis>,
-    /// Score that determined its place in the queue; `None` for an allocation that is not planned.
+    /// Score that determined the allocation's place in the queue; `None` for an allocation that is not planned.
     pub score: Option<Score>,
-    /// Number of queued allocations served before it, placed or not.
+    /// Number of queued allocations served before this one, placed or not.
     pub ahead: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct Step {
     pub constraint: Constraint,
     /// Nodes that the constraint dropped.
     pub removed: u32,
-    /// Nodes left after it.
+    /// Nodes left after the constraint.
     pub left: u32,
 }
 
@@ -59,7 +59,7 @@ pub enum Constraint {
     OfReservation,
     /// Lifecycle `ready`, without a drain reason.
     InService,
-    /// Is not promised to another allocation.
+    /// Is not promised to another allocation, and not reclaimed by its owner.
     NotPromised,
     /// Answers pings.
     Alive,
@@ -120,14 +120,14 @@ impl Constraint {
 pub enum Blocker {
     /// The allocation requests 0 nodes.
     NoNodesAsked,
-    /// A project on its path is unknown.
+    /// The allocation's project, or a project above it, is unknown.
     UnknownProject {
-        /// First unknown project, from the project up.
+        /// First unknown project, from the allocation's project up.
         path: ProjectPath,
     },
-    /// The allocation fitted at submission and does not fit under the limits any more.
+    /// The allocation does not fit under the limits at present.
     QuotaHeadroom {
-        /// Every level that it would violate, from the project up.
+        /// Every level with a limit that the allocation would exceed, from its project up.
         levels: Vec<Level>,
     },
     /// The allocation is sensitive and would exceed the cluster's limit of nodes in sensitive use.
@@ -151,7 +151,7 @@ pub enum Blocker {
         /// Number of missing nodes.
         short: u32,
     },
-    /// No conformance group that fits is large enough, even if all its nodes were free.
+    /// No conformance group has enough nodes that fit, even if all of them were free.
     NotConforming {
         /// Number of nodes missing in the largest group.
         short: u32,
@@ -210,7 +210,7 @@ pub enum Blocker {
     },
     /// Enough nodes are free, but the allocation would overlap a reservation that keeps some of them for others.
     KeptFor {
-        /// Reservation, the first of them to begin.
+        /// First of these reservations to begin.
         name: ReservationName,
         /// Start of the reservation.
         from: UnixMillis,
@@ -270,7 +270,7 @@ impl Blocker {
         self.passes() || matches!(self, Blocker::ReservationLater { .. })
     }
 
-    /// Whether both reasons appear the same in an explanation, times rounded to the minute.
+    /// Whether both reasons appear the same in an explanation, which shows times to the minute.
     pub(crate) fn is_told_as(&self, other: &Self) -> bool {
         use Blocker::{HeadroomReserved, Reserved};
         let minute = |blocker: &Self| match blocker {
@@ -429,7 +429,7 @@ fn without_a_walltime(unbounded: bool) -> &'static str {
     }
 }
 
-/// Minute to which an estimated time is rounded in explanations.
+/// Minute of an estimated time as explanations show it, counted from the Unix epoch.
 pub(crate) fn told_as(at: UnixMillis) -> u64 {
     at.0 / 60_000
 }

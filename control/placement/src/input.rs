@@ -1,4 +1,4 @@
-//! Input of a cycle: the view and what is derived from it for all jobs of one plan.
+//! Input of a cycle: the view, and the data derived from the view for all jobs of one plan.
 
 use crate::{
     eligibility::sets::EligibleSets, limits::headroom::Paths, machine::Machine,
@@ -6,7 +6,7 @@ use crate::{
 };
 use lattice_quorum_types::{AllocationId, UnixMillis};
 
-/// Input of a plan; planning changes none of it.
+/// Input of a plan, which planning does not change.
 #[derive(Clone, Copy)]
 pub(crate) struct CycleInput<'a> {
     pub(crate) view: &'a ClusterView,
@@ -18,6 +18,6 @@ pub(crate) struct CycleInput<'a> {
     pub(crate) now: UnixMillis,
     /// Job for which a start is estimated, with or without a reservation.
     pub(crate) estimated: Option<AllocationId>,
-    /// Whether the plan explains why other jobs wait.
+    /// Whether the plan contains explanations of the waiting jobs.
     pub(crate) tells: bool,
 }

@@ -1,7 +1,7 @@
 //! Placement solver: decides which pending allocations start now, on which nodes, and why the others wait.
 //!
-//! The solver is a function of a [`ClusterView`], a [`Policy`] and a time. The solver has no clock, randomness, files
-//! or network. The outcome of a plan reaches the solver only through the next view; the quorum judges every placement
+//! The solver is a function of a [`ClusterView`], a [`Policy`] and a time. It uses no clock, randomness, files or
+//! network. The outcome of a plan reaches the solver only through the next view; the quorum checks every placement
 //! again. The same solver runs live, in replay and in tests.
 //!
 //! A view covers one vCluster: its nodes, its queue, its running allocations, the limits above its projects, and the

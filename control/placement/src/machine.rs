@@ -1,5 +1,5 @@
-//! Machine: the present state of the nodes, which are fit, which are free, and when the others become free. Kept from
-//! plan to plan; an update costs only the changed nodes.
+//! Machine: present state of the nodes, that is, their condition, the free nodes, and the expected free times of the
+//! others. Kept from plan to plan; an update costs only the changed nodes.
 
 pub(crate) mod condition;
 pub(crate) mod index;
@@ -21,7 +21,7 @@ use windows::Windows;
 pub(crate) struct Machine {
     pub(crate) index: Index,
     pub(crate) condition: Condition,
-    /// Version of `condition` and the index: changes whenever one of them does.
+    /// Version of `condition` and `windows`; increases with each change that affects the eligibility of nodes.
     pub(crate) stamp: u64,
     pub(crate) versions: Vec<u64>,
     pub(crate) free: BitSet,
@@ -65,9 +65,9 @@ impl Loan {
 #[derive(Debug)]
 struct HeldNodes {
     nodes: Vec<usize>,
-    /// GPUs of its nodes that are not lent.
+    /// GPUs of the allocation's nodes that are not lent.
     gpus: u128,
-    /// Expected free time of its nodes; [`NEVER`] if unknown.
+    /// Expected free time of the allocation's nodes, Unix milliseconds; [`NEVER`] if unknown.
     at: u64,
 }
 
@@ -170,8 +170,8 @@ impl Machine {
         true
     }
 
-    /// Assigns nodes to an allocation with expected end `at`, which also applies to the nodes it has. Each node gets a
-    /// new version.
+    /// Assigns nodes to an allocation with expected end `at`, which also applies to the nodes that the allocation has
+    /// already. Each newly assigned node gets a new version.
     pub(crate) fn hold(
         &mut self,
         id: AllocationId,

@@ -16,11 +16,11 @@ use crate::{
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis};
 use std::collections::BTreeMap;
 
-/// Most unapplied changes of holder per node, on average, before the view is updated.
+/// Largest mean number of changes of holder per node that are not yet in the view; above it, the view is updated.
 const MOST_UNSETTLED: usize = 16;
 
-/// Holds a view and plans on it. Between plans, changes are applied as deltas. A plan is the same, byte for byte,
-/// whether its view was given whole or built from deltas.
+/// Holds a view and plans on that view. Between plans, changes are applied as deltas. A plan has the same bytes whether
+/// the view was given at once or built from deltas.
 #[derive(Debug)]
 pub struct Planner {
     view: ClusterView,
@@ -30,7 +30,7 @@ pub struct Planner {
     eligible: EligibilityCache,
     paths: Paths,
     last_order: Vec<u32>,
-    /// Nodes with another holder than in the view, by number; later entries override earlier ones.
+    /// Changes of holder that are not yet in the view, by node number; later entries override earlier ones.
     unsettled: Vec<(usize, Option<AllocationId>)>,
 }
 
@@ -40,7 +40,7 @@ impl Planner {
         Self::with_policy(view, Policy::default())
     }
 
-    /// Planner with a site's policy.
+    /// Planner with the given policy.
     pub fn with_policy(view: ClusterView, policy: Policy) -> Self {
         Self {
             machine: Machine::with_loans(&view),
@@ -72,7 +72,7 @@ impl Planner {
 
     /// Applies changes to the view.
     pub fn update(&mut self, delta: Delta) {
-        // Such changes may rebuild everything from the view.
+        // These changes may rebuild the machine from the view, so the view must be complete.
         if !delta.nodes.is_empty() || !delta.on_loan.is_empty() || !delta.power.is_empty() {
             self.settle();
         }
@@ -95,8 +95,8 @@ impl Planner {
         self.follow_queue(&before.pending);
     }
 
-    /// Applies the start of a pending job on these nodes, which were free. Same as an equivalent [`Delta`], at much
-    /// lower cost.
+    /// Applies the start of a pending job on these nodes, which must be free. Has the effect of an equivalent
+    /// [`Delta`], at much lower cost.
     pub fn follow_start(&mut self, id: AllocationId, nodes: &[NodeId], running: RunningView) {
         let ends_at = running.ends_at.map(|at| at.0);
         self.view.running.insert(id, running);
@@ -123,7 +123,7 @@ impl Planner {
     pub fn settle(&mut self) {
         let mut is_told = BitSet::empty(self.machine.index.size());
         for (n, holder) in std::mem::take(&mut self.unsettled).into_iter().rev() {
-            // The last entry of a node counts.
+            // Iteration is in reverse, so the last entry of a node is the first one found.
             if is_told.contains(n) {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Planner {
         });
     }
 
-    /// Scores of all pending jobs at `now`, by id: the order of the queue.
+    /// Scores of all pending jobs at `now`, in order of id. Scores determine the order of the queue.
     pub fn scores(&mut self, now: UnixMillis) -> Vec<(AllocationId, Score)> {
         self.with_scorer(now, |given, scorer, _| {
             let jobs = given.queue.jobs.iter().enumerate();
@@ -180,16 +180,15 @@ impl Planner {
         self.plan_estimating(now, None)
     }
 
-    /// Like [`Planner::plan`], with an estimated start for the given allocation if it waits without a reservation.
-    /// Earlier jobs in the queue without a reservation may start later than that, so the start is an estimate, and no
-    /// node is held back for it.
+    /// Like [`Planner::plan`], with an estimated start for the given allocation if it waits without a reservation. The
+    /// estimate ignores other waiting jobs without a reservation, and no node is held back for the allocation.
     pub fn plan_estimating(&mut self, now: UnixMillis, whose: Option<AllocationId>) -> Plan {
         self.plan_with_explanations(now, whose, true)
     }
 
     /// Like [`Planner::plan`], for callers that need only placements and reservations: [`Plan::waiting`] is empty. With
-    /// long queues and few reservations this is several times as fast. A job that gets no reservation and requests more
-    /// nodes than are free is skipped.
+    /// long queues and few reservations, this call is several times as fast, since it skips each job that gets no
+    /// reservation and requests more nodes than are free.
     pub fn plan_starts(&mut self, now: UnixMillis) -> Plan {
         self.plan_with_explanations(now, None, false)
     }
@@ -214,9 +213,9 @@ impl Planner {
         })
     }
 
-    /// Plans with `promised` added to the queue: jobs that wait for promised nodes. If as many other nodes are free,
-    /// such a job gets those. A job that is not placed is removed from the queue again: its promised nodes suffice, and
-    /// nothing more is reserved for it.
+    /// Plans with jobs that wait for promised nodes (`promised`) added to the queue. Such a job is placed if enough
+    /// other nodes are free. Otherwise it is removed from the queue again, and the queue is planned again: the job
+    /// keeps its promised nodes, and no others are reserved for it.
     pub fn plan_with_promised(
         &mut self,
         mut promised: BTreeMap<AllocationId, PendingView>,
@@ -238,7 +237,7 @@ impl Planner {
         self.plan(now)
     }
 
-    /// Computes the inputs common to all jobs, and calls `go_on` with them and the order of the previous cycle.
+    /// Computes the inputs common to all jobs, and calls `go_on` with these inputs and the order of the previous cycle.
     fn with_scorer<T>(
         &mut self,
         now: UnixMillis,

@@ -1,4 +1,5 @@
-//! Queue of jobs as rows: the fields that a cycle reads, with all names as numbers. Kept from plan to plan.
+//! Queue of jobs as rows: the fields that a cycle reads, with all names as numbers. The planner keeps the queue from
+//! plan to plan.
 
 pub(crate) mod interned;
 pub(crate) mod request;
@@ -18,7 +19,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// Largest duration in a request: one less than the value for unknown.
 const LONGEST: u64 = UNKNOWN - 1;
 
-/// One pending job, in one cache line: a cycle reads jobs in the order of their scores.
+/// One pending job, of the size of a cache line: a cycle reads jobs in the order of their scores, so almost at random.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) id: AllocationId,
@@ -28,12 +29,12 @@ pub(crate) struct Job {
     /// `u64::MAX` if unknown.
     checkpoint_ms: u64,
     pub(crate) nodes: u32,
-    /// Number of its node requirements.
+    /// Number of the job's node requirements in [`Queue::requests`].
     pub(crate) request: u32,
     pub(crate) project: u32,
-    /// Number of its user and project for a sensitive job; otherwise [`NONE`].
+    /// Number of the job's user and project in [`Queue::claimants`] for a sensitive job; otherwise [`NONE`].
     pub(crate) claimant: u32,
-    /// Number of the bandwidth it requests; [`NONE`] if it requests none.
+    /// Number of the requested bandwidth in [`Queue::storage`]; [`NONE`] if the job requests none.
     pub(crate) storage: u32,
     pub(crate) data_ready: Option<Fraction>,
     pub(crate) class: u8,
@@ -64,7 +65,7 @@ impl Job {
 
 const _: () = assert!(size_of::<Job>() == 64);
 
-/// Node-milliseconds requested; multiplied by GPUs if the request names their number, else without.
+/// Work requested by all jobs: GPU-milliseconds of jobs that request a number of GPUs, node-milliseconds of the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RequestedHours {
     pub(crate) gpu_ms: u128,
@@ -81,7 +82,7 @@ pub(crate) struct Project {
 /// The queue of a vCluster.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Jobs by id. A plan keeps them to explain the order of its jobs.
+    /// Jobs in order of id. Plans share these rows to explain the order of their jobs.
     pub(crate) jobs: Arc<Vec<Job>>,
     pub(crate) requests: Interned<Request>,
     pub(crate) projects: Interned<Project>,
@@ -102,9 +103,10 @@ impl Queue {
         queue
     }
 
-    /// Applies changes, sorted by id and one per job, with the former entries; `pending` already contains the new ones.
-    /// `order` contains positions in the former queue. `order` is updated to the same jobs in the same order, followed
-    /// by new ones. Returns `true` if all other numbers have changed.
+    /// Applies changes to the queue. `changes` has the former entry of each changed job, sorted by id, and `pending`
+    /// already contains the new entries. `order` contains positions in the former queue. It is updated to the positions
+    /// of the unchanged jobs in the same order, followed by new and changed jobs. Returns `true` if the queue was
+    /// rebuilt: `order` is then empty, and numbers from before are invalid.
     pub(crate) fn follow(
         &mut self,
         changes: &[(AllocationId, Option<PendingView>)],
@@ -158,7 +160,7 @@ impl Queue {
         false
     }
 
-    /// Whether entries of jobs that are gone outnumber those in use.
+    /// Whether one of the tables has many more entries than the queue has jobs, so that most entries are unused.
     fn needs_compaction(&self, jobs: usize) -> bool {
         let most = 2 * jobs + 1024;
         let names = [

@@ -1,4 +1,4 @@
-//! Queue order: by score, then by age, then by id.
+//! Queue order: by score, then by the time since when the job is eligible, then by id.
 
 use crate::{
     eligibility::{
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 const MINUTE_MS: f64 = 60_000.0;
 
-/// Inputs of scores other than the job itself. A plan keeps them: of a hundred thousand scores few are requested, and
-/// those are computed again.
+/// Inputs of scores other than the job itself. A plan keeps the inputs instead of the scores: of a hundred thousand
+/// scores few are requested, and those are computed on request.
 #[derive(Debug, Default)]
 pub(crate) struct Scorer {
     policy: Policy,
     now: UnixMillis,
-    /// By project: fair share factor and budget factor.
+    /// Fair share factor and budget factor of the tenant, by project number.
     tenants: Vec<(f64, f64)>,
     sets: Vec<OfSet>,
     backlog: f64,
@@ -43,7 +43,7 @@ struct OfSet {
 }
 
 impl Scorer {
-    /// `running_gpu_ms`: see [`crate::machine::Machine::running_gpu_ms`].
+    /// Computes the inputs of scores. `running_gpu_ms`: see [`crate::machine::Machine::running_gpu_ms`].
     pub(crate) fn new(given: &CycleInput<'_>, running_gpu_ms: u128) -> Self {
         let CycleInput {
             view,
@@ -69,7 +69,7 @@ impl Scorer {
                 checkpoint_minutes: eligible.gpu_memory_bytes.and_then(minutes),
             }
         };
-        // If a request names no number of GPUs, a node counts with the mean over all nodes.
+        // For a request without a number of GPUs, each node counts with the mean number of GPUs of all nodes.
         let gpus = u128::from(machine.index.all_gpus);
         let per_node = |node_ms: u128| {
             let nodes = machine.index.size() as u128;
@@ -108,7 +108,7 @@ impl Scorer {
             backlog: self.backlog,
             energy: self.energy,
             checkpoint: factors::checkpoint(of_request.or_else(of_memory)),
-            // Known only once nodes are chosen; until then all jobs have the same value.
+            // The value is known only once nodes are chosen; until then all jobs have the same one.
             conformance: 1.0,
         };
         Score {
@@ -121,7 +121,7 @@ impl Scorer {
 
 /// Queue positions in the order of service. `last` is the order of the previous plan, which seldom differs much.
 pub(crate) fn order(jobs: &[Job], totals: &[f64], last: &[u32]) -> Vec<u32> {
-    // No factor or weight is below 0, so the bits of totals order like the numbers.
+    // No factor or weight is below 0, so the bits of the totals have the same order as the numbers.
     let key = |place: u32| (u64::MAX - totals[place as usize].to_bits(), place);
     let mut keys: Vec<(u64, u32)> = match last.len() == jobs.len() {
         true => last.iter().copied().map(key).collect(),

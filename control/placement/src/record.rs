@@ -1,7 +1,7 @@
-//! Scheduling record: inputs and decisions of a scheduler, line by line, sufficient to repeat the decisions elsewhere.
+//! Scheduling record: inputs and decisions of a scheduler, one JSON value per line, sufficient to repeat the decisions.
 //!
-//! A control writes these lines as it plans. `lattice replay record` fetches them, and `lattice replay verify` plans
-//! again. The lines contain no programs or environments of jobs.
+//! A control writes these lines as it plans. `lattice replay record` fetches the lines, and `lattice replay verify`
+//! plans again from them. The lines contain no programs or environments of jobs.
 
 use crate::{
     plan::{Plan, placement::Placement},
@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Format of the lines. Other formats are not read.
+/// Version of the line format. A record in any other version is rejected.
 pub const RECORD_FORMAT: u32 = 1;
 
 /// One line of a record.
@@ -83,7 +83,7 @@ pub struct Cycle {
     pub policy: Policy,
     /// Changes of the view since the last plan. `None`: a [`Line::View`] precedes this line.
     pub delta: Option<Box<Delta>>,
-    /// Jobs that wait for promised nodes and were planned as part of the queue too.
+    /// Jobs that wait for promised nodes and were added to the queue for this plan.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub promised: BTreeMap<AllocationId, PendingView>,
     /// Placements, in order.
@@ -152,10 +152,10 @@ pub struct ChangedAllocation {
     pub attempt: u32,
     /// vCluster of the allocation.
     pub vcluster: VclusterName,
-    /// Request of the allocation; recorded on submission.
+    /// Request of the allocation; recorded only on submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<PendingView>,
-    /// Nodes in rank order; recorded on assignment.
+    /// Nodes in rank order; recorded only on assignment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeId>,
     /// Start of the first process, by the clock of the node.
@@ -189,7 +189,7 @@ impl Cycle {
 }
 
 impl ChangedAllocation {
-    /// Describes a record as a change has left it.
+    /// Describes an allocation after a change; `record` is the committed record with the change applied.
     pub fn new(change: AllocationChange, record: &Allocation, at: UnixMillis) -> Self {
         let is_new = change == AllocationChange::Submitted;
         let is_assigned = change == AllocationChange::Assigned;

@@ -16,21 +16,21 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything a plan depends on, apart from the time and the policy.
+/// Everything that a plan depends on, apart from the time and the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterView {
     /// Revision of the replicated state shown by the view.
     pub revision: Revision,
-    /// Age of the oldest part of the view when it was made, milliseconds. A stale view costs a rejected proposal, never
-    /// a breach: the quorum judges again.
+    /// Age of the oldest part of the view at its creation, milliseconds. A stale view may cause a rejected proposal,
+    /// but never a violated limit: the quorum checks every proposal.
     pub age_ms: u64,
     /// Nodes that this scheduler may use.
     pub nodes: BTreeMap<NodeId, NodeView>,
-    /// Nodes of this vCluster that another vCluster uses now. No job is placed on them; plans for later count on them
-    /// from their latest return. A node that is also in `nodes` is not lent.
+    /// Nodes of this vCluster that another vCluster uses now. No job is placed on these nodes. Planned reservations
+    /// count on each from its latest return. A node that is also in `nodes` is not lent.
     #[serde(default)]
     pub on_loan: BTreeMap<NodeId, LoanView>,
-    /// Reservation windows of operators: all of the site, also those of other nodes, since nodes change vCluster.
+    /// Reservation windows of operators: all windows of the site, since nodes change their vCluster.
     #[serde(default)]
     pub reserved: BTreeMap<ReservationName, ReservationSpec>,
     /// The queue: allocations that wait for nodes.
@@ -102,7 +102,7 @@ impl TenantView {
 /// Remaining capacity of a storage system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageView {
-    /// Bandwidth not in use or promised, MB/s; negative if overcommitted.
+    /// Bandwidth that is neither in use nor promised, MB/s; negative if overcommitted.
     pub left_mb_s: i64,
 }
 
@@ -111,7 +111,7 @@ pub struct StorageView {
 pub struct DomainView {
     /// Domain that contains this one and also limits it.
     pub parent: Option<String>,
-    /// Power not drawn or promised, milliwatts; negative if overcommitted.
+    /// Power that is neither drawn nor promised, milliwatts; negative if overcommitted.
     pub headroom_mw: i64,
 }
 
@@ -127,16 +127,17 @@ pub struct Charge {
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// Version that an assignment must name.
+    /// Version of the node record, which an assignment must contain.
     pub version: u64,
-    /// Whether the node accepts jobs: lifecycle `ready`, no drain reason, and not promised.
+    /// Whether the node accepts jobs: lifecycle `ready`, no drain reason, no ended claim before the wipe, not promised
+    /// and not recalled.
     pub in_service: bool,
     /// Whether only a promise to a preemptor or a recall by the home vCluster keeps the node from being in service.
     #[serde(default)]
     pub promised: bool,
     /// Allocation that holds the node.
     pub holder: Option<AllocationId>,
-    /// Claimant: a claimed node accepts only sensitive allocations of that user and project.
+    /// Claimant, if the node is claimed: it then accepts only sensitive allocations of that user and project.
     #[serde(default)]
     pub owner: Option<Owner>,
     /// Whether the node belongs to another vCluster and is lent to this one.
@@ -149,10 +150,10 @@ pub struct NodeView {
 /// A lent node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanView {
-    /// The node as its owner sees it: a recall does not put it out of service.
+    /// View of the node for its owner, in which a recall does not put the node out of service.
     pub node: NodeView,
-    /// Longest time from recall until the node is free, milliseconds; sooner if the borrower's job ends before. See
-    /// [`crate::movement::lend::loan_release_at`].
+    /// Longest time from recall until the node is free, milliseconds. The node is free sooner if the borrower's job
+    /// ends before. See [`crate::movement::lend::loan_release_at`].
     pub release_after_ms: u64,
     /// Time of the recall; `None`: not recalled, so plans assume a recall now.
     #[serde(rename = "recalled_at")]
@@ -164,7 +165,7 @@ pub struct LoanView {
 pub struct Owner {
     /// User that claimed the node.
     pub user: String,
-    /// Project with the limits that the node counts against.
+    /// Project for which the node is claimed; the node counts against its limits.
     pub project: ProjectPath,
 }
 
@@ -177,7 +178,7 @@ pub struct NodeFacts {
     pub health: Health,
     /// Whether the node is used only if no other suffices. A degraded node is treated the same.
     pub deprioritised: bool,
-    /// Topology (dragonfly) group; `None` if unknown: the node then shares a group with no other.
+    /// Topology (dragonfly) group; `None` if unknown: the node then counts as a group of its own.
     pub group: Option<String>,
     /// Conformance group.
     pub conformance: ConformanceKey,
@@ -212,19 +213,19 @@ pub enum Liveness {
     Unreachable,
 }
 
-/// Health of a node, best first: of several reports about one node, the greatest counts. Unknown counts as worse than
-/// degraded, since the unknown state may be worse than a fault that leaves the node usable.
+/// Health of a node, best first: of several reports about one node, the greatest counts. `Unknown` is worse than
+/// `Degraded`, since the true state may be worse than a fault that leaves the node usable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// All checks pass.
     Healthy,
-    /// Usable, but with a fault: it gets new jobs only if no other node suffices, and no sensitive ones.
+    /// Usable, but with a fault: the node gets new jobs only if no other node suffices, and no sensitive ones.
     Degraded,
-    /// Not known, or not completely: no new jobs.
+    /// Not known, or not completely: the node gets no new jobs.
     #[default]
     Unknown,
-    /// Must not be used.
+    /// Not usable: the node gets no new jobs.
     Faulty,
 }
 
@@ -256,7 +257,7 @@ pub struct PendingView {
     pub project: ProjectPath,
     /// Nodes requested, at least 1.
     pub nodes: u32,
-    /// Longest run time, milliseconds; `None`: unbounded.
+    /// Longest remaining run time, milliseconds; `None`: unbounded.
     pub walltime_ms: Option<u64>,
     /// Priority class 0-10.
     pub class: u8,
@@ -266,22 +267,22 @@ pub struct PendingView {
     pub constraints: Constraints,
     /// Time of submission.
     pub submitted_at: UnixMillis,
-    /// Time since when the job could have been placed.
+    /// Earliest time at which the job could have been placed (after dependencies and holds).
     pub eligible_at: UnixMillis,
     /// Part of the job's input data that is on the hot tier; `None` if unknown.
     #[serde(default)]
     pub data_ready: Option<Fraction>,
-    /// Duration of a checkpoint, milliseconds; `None`: derived from the memory of its GPUs.
+    /// Duration of a checkpoint, milliseconds; `None`: derived from the GPU memory of nodes that fit.
     #[serde(default)]
     pub checkpoint_ms: Option<u64>,
-    /// Bandwidth of storage systems during the run, MB/s for the whole job.
+    /// Bandwidth of storage systems during the run, MB/s for all nodes of the job together.
     #[serde(default)]
     pub storage_mb_s: BTreeMap<String, u64>,
     /// Reservation that the job names: the job uses only nodes of that reservation.
     #[serde(default)]
     pub reservation: Option<ReservationName>,
-    /// Whether the job must not be placed on borrowed nodes, since it could not be stopped for their owner. See
-    /// [`crate::movement::lend::may_borrow`].
+    /// Whether the job must not be placed on borrowed nodes, since the job could not be stopped for the owner of the
+    /// nodes. See [`crate::movement::lend::may_borrow`].
     #[serde(default)]
     pub home_only: bool,
 }
@@ -289,9 +290,9 @@ pub struct PendingView {
 /// One allocation that holds nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningView {
-    /// Latest end: start plus walltime. `None`: unbounded, so no plan can count on its nodes.
+    /// Latest end: start plus walltime. `None`: unbounded, so no plan can count on the nodes of the allocation.
     pub ends_at: Option<UnixMillis>,
-    /// Longest run time, milliseconds.
+    /// Walltime left at the start of the present attempt, milliseconds; `None`: unbounded.
     #[serde(default)]
     pub walltime_ms: Option<u64>,
     /// Bandwidth released at the end of the job, MB/s by storage system.
@@ -306,11 +307,11 @@ pub struct LevelView {
     pub limits: Limits,
     /// Usage of the project itself.
     pub own: Usage,
-    /// Usage of all projects below it.
+    /// Usage of all projects below the project, without its own.
     pub subtree: Usage,
 }
 
-/// Changes since the last view. `None` removes an entry.
+/// Changes since the last view. A value of `None` in a map removes the entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// Revision of the resulting view.
@@ -351,9 +352,9 @@ pub struct Delta {
 }
 
 impl ClusterView {
-    /// Builds the view of one vCluster from replicated records: nodes it uses now, its queue, all running allocations
-    /// of the cluster, and the project tree. `facts` returns the gossip facts of a node. The caller fills in the
-    /// revision, cluster-wide limits and all other fields.
+    /// Builds the view of one vCluster from replicated records: the nodes that the vCluster uses now, its queue, all
+    /// allocations of the cluster that hold nodes, and the project tree. `facts` returns the gossip facts of a node.
+    /// The caller fills in the revision, cluster-wide limits and all other fields.
     pub fn of_records<'a>(
         vcluster: &VclusterName,
         nodes: impl Iterator<Item = &'a Node>,
@@ -414,7 +415,7 @@ pub(crate) struct Before {
     /// Whether reservations have changed.
     pub(crate) reserved_differ: bool,
     pub(crate) pending: Vec<(AllocationId, Option<PendingView>)>,
-    /// Ids only, with or without a former entry.
+    /// Ids of all changed entries, whether or not they had a former one.
     pub(crate) running: Vec<AllocationId>,
     pub(crate) levels: Vec<(ProjectPath, Option<LevelView>)>,
     pub(crate) power: Vec<(String, Option<DomainView>)>,
@@ -443,11 +444,11 @@ fn differs<K: Ord, V: PartialEq>(before: &[(K, Option<V>)], now: &BTreeMap<K, V>
 impl NodeView {
     /// View of a committed node record, with its facts.
     pub fn new(node: &Node, facts: NodeFacts) -> Self {
-        // A released node belongs to no user, and accepts no job until it is wiped.
+        // A node with a released claim accepts no job until it is wiped.
         let is_sound = node.lifecycle == Lifecycle::Ready
             && node.drain.is_empty()
             && node.node_claim.as_ref().is_none_or(NodeClaim::is_open);
-        // The allocation to which it is promised gets the node without being planned again.
+        // A promised node is assigned to the allocation that holds the promise, without another plan.
         let is_promised = node.promised.is_some() || node.reclaimed_at.is_some();
         Self {
             version: node.version,
@@ -485,14 +486,14 @@ impl From<&Allocation> for PendingView {
             checkpoint_ms: a.spec.demand.checkpoint_ms,
             storage_mb_s: a.spec.demand.storage_mb_s.clone(),
             reservation: a.spec.terms.reservation.clone(),
-            // Depends on a rule of its vCluster, which is not known here.
+            // The value depends on a rule of the job's vCluster. The caller sets it.
             home_only: false,
         }
     }
 }
 
 impl LoanView {
-    /// View of an owner's node that is lent, with its facts. The borrower returns the node within `release_after_ms`
+    /// View of a lent node for its owner, with its facts. The borrower returns the node at most `release_after_ms`
     /// after a recall.
     pub fn new(node: &Node, facts: NodeFacts, release_after_ms: u64) -> Self {
         let home = Node {

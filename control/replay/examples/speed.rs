@@ -1,12 +1,13 @@
-//! Time and memory of replays: one row per kind, on one core, as text or JSON.
+//! Time and memory of replays: one row per kind of replay, on one core, as a table or JSON.
 //!
 //! `cargo run --profile dist -p lattice-replay --example speed -- --only easy`
 //!
-//! `ricc` is RICC's log (447,794 records) with EASY on its 8,192 cores. `easy`, `books` and `quorum` are a generated
-//! workload on 10,000 nodes in 80 groups: with EASY, with the product without a judge, and with the product and the
-//! quorum as judge. `vector` is one vector of a sweep: 100,000 jobs on 1,500 nodes in 12 groups. `reserving` is the
-//! same with four reservations instead of one. Bytes are the peak memory of the process above its initial memory, per
-//! job; therefore each row is a process of its own.
+//! `ricc` is the log of the RICC cluster (447,794 records) with EASY on its 8,192 cores. `easy`, `books` and `quorum`
+//! use a generated workload on 10,000 nodes in 80 groups. `easy` schedules with EASY, without groups. `books` schedules
+//! with the product and accepts every placement. With `quorum`, the replicated state machine checks every command.
+//! `vector` is one weight vector of a sweep: 100,000 jobs on 1,500 nodes in 12 groups. `reserving` is the same with
+//! four reservations instead of one. Bytes are the peak memory of the process above its initial memory, per job.
+//! Therefore each row is measured in a process of its own.
 //!
 //! `--swf FILE` writes the workload of `vector` as a log, for a sweep (`examples/sweep.sh`).
 
@@ -32,7 +33,7 @@ use std::{
     time::Instant,
 };
 
-/// The allocator of the `lattice` program.
+/// Allocator, the same as in the `lattice` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -50,7 +51,7 @@ struct Args {
     /// Number of jobs of generated workloads.
     #[arg(long, default_value_t = 1_000_000)]
     jobs: u32,
-    /// Work over the capacity of 10,000 nodes.
+    /// Offered load: requested work as a part of the capacity of 10,000 nodes.
     #[arg(long, default_value_t = LOAD)]
     load: f64,
     /// Print JSON.

@@ -1,4 +1,4 @@
-//! Invariants of every schedule. The checks do not depend on how a scheduler decides.
+//! Checks of invariants that hold for every schedule, whatever scheduler made it.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Largest number of reported faults of each kind; more are not useful to a reader.
+/// Largest number of described faults of each kind; further faults are only counted.
 const MOST: u64 = 5;
 
 /// Faults of a schedule.
@@ -47,14 +47,15 @@ impl Faults {
 pub struct ScheduleFacts<'a> {
     /// Nodes of each job.
     pub nodes: Option<&'a NodeSets>,
-    /// Promises to the first waiting job, in the order in which they were made.
+    /// Promised starts of the first waiting job, in the order in which they were made.
     pub promises: Option<&'a [Promise]>,
-    /// The first waiting job stays the first until it has started. Where factors other than age count, another job may
-    /// overtake it.
+    /// Whether the first waiting job stays the first until it has started. This is not so if factors other than age
+    /// order the queue.
     pub keeps_order: bool,
 }
 
-/// Checks a schedule on a machine of `size`.
+/// Checks a schedule on a machine of `size` processors or nodes. `served` has the entries of the workload's jobs, in
+/// the same order.
 pub fn check(
     workload: &Workload,
     served: &[Served],
@@ -83,7 +84,7 @@ pub fn check(
     faults
 }
 
-/// Checks that usage never exceeds the size of the machine.
+/// Checks that no more processors are in use at once than the machine has.
 fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults) {
     let pairs = workload
         .jobs
@@ -109,8 +110,9 @@ fn in_use(workload: &Workload, served: &[Served], size: u64, faults: &mut Faults
     }
 }
 
-/// Checks promises: as long as a job is the first, it starts no later than promised, and its promised start does not
-/// move to a later time. Where the order may change, a job that was served in turn meanwhile lifts the promise.
+/// Checks promised starts. As long as a job is the first, it must start no later than promised, and its promised start
+/// must not move to a later time. If the order may change, a promise no longer holds once another job was started in
+/// queue order.
 fn kept(
     workload: &Workload,
     served: &[Served],
@@ -124,7 +126,7 @@ fn kept(
         .map(|served| served.start_ms)
         .collect();
     in_turn.sort_unstable();
-    // Whether another job was served in turn in this period.
+    // Whether another job was started in queue order in this period; never so if the order is kept.
     let overtaken = |from: u64, until: u64| {
         let next = in_turn.partition_point(|at| *at < from);
         !keeps_order && in_turn.get(next).is_some_and(|at| *at <= until)
@@ -154,7 +156,7 @@ fn kept(
         .chain([u64::MAX]);
     for (promise, until) in promises.iter().zip(ends) {
         let start = start(promise);
-        // A promise holds as long as the job is the first. Where the order is kept, that is until the job starts.
+        // A promise holds as long as the job is the first. If the order is kept, the job is first until it starts.
         let is_first = keeps_order || start <= until;
         let earlier_in_turn = || overtaken(promise.at_ms, start.saturating_sub(1));
         if start > promise.starts_ms && is_first && !earlier_in_turn() {

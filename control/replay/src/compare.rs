@@ -1,8 +1,8 @@
-//! Comparison of policies: their differences, and which of them are noise.
+//! Comparison of policies: differences in each measure, and whether these are significant.
 //!
 //! Single replays are chaotic: a shift of one submit by a few seconds may change the mean slowdown by percents.
-//! Therefore each policy is replayed with shaken submits ([`crate::workload::shake`]), all policies with the same
-//! seeds. Differences are taken seed by seed.
+//! Therefore each policy is replayed with randomly shifted submits ([`crate::workload::jitter_submits`]), and all
+//! policies with the same seeds. Differences are taken seed by seed.
 
 use crate::metrics::Metrics;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub enum GoodDirection {
     Lower,
     /// Higher is better.
     Higher,
-    /// Neither: the measure only describes.
+    /// Neither: the measure does not rank policies.
     Neither,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Measure {
 }
 
 impl Measure {
-    /// Value of the measure for one schedule; `None` where the schedule does not have it.
+    /// Value of the measure for one schedule; `None` if the schedule has no such value.
     pub fn of(&self, metrics: &Metrics) -> Option<f64> {
         (self.of)(metrics)
     }
@@ -56,7 +56,7 @@ impl Measure {
 
 macro_rules! measures {
     ($($name:ident $title:literal $unit:literal $better:ident $of:expr;)*) => {
-        /// All measures: each is compared, and may be an objective.
+        /// All measures. Each is compared; one that ranks policies may be an objective of a sweep.
         pub const MEASURES: &[Measure] = &[$(Measure {
             name: stringify!($name),
             title: $title,
@@ -111,7 +111,7 @@ pub struct Difference {
     pub mean: f64,
     /// Half-width of the 95 % confidence interval of the mean (Student's t over the seeds); `None` for a single seed.
     pub within: Option<f64>,
-    /// Mean difference over the first policy's mean; `None` where that is 0.
+    /// Mean difference divided by the first policy's mean; `None` if that mean is 0.
     pub relative: Option<f64>,
     /// Conclusion from the difference.
     pub verdict: ComparisonResult,
@@ -129,7 +129,7 @@ pub enum ComparisonResult {
     OneSeed,
     /// The policies served different numbers of jobs, so measures of these jobs cannot be compared.
     OtherJobs,
-    /// There is a difference, and it is neither better nor worse.
+    /// There is a difference in a measure that does not rank policies.
     Other,
     /// Better than the first policy.
     Better,
@@ -158,7 +158,7 @@ pub struct Row {
 /// Compares policies. `sides` has the metrics of each policy by seed; all policies have the same seeds. Leaves out
 /// measures that are not known for all policies.
 pub fn compare(sides: &[Vec<Metrics>]) -> Vec<Row> {
-    // Equal numbers of served jobs show that the policies served the same jobs.
+    // If the numbers of served jobs are equal for each seed, the policies are assumed to have served the same jobs.
     let served =
         |side: &Vec<Metrics>| -> Vec<u64> { side.iter().map(|metrics| metrics.jobs).collect() };
     let first = sides.first().map(served).unwrap_or_default();
@@ -245,7 +245,7 @@ fn difference(first: &[f64], other: &[f64], better: GoodDirection) -> Difference
     }
 }
 
-/// The 97.5 % quantile of Student's t (any table; NIST/SEMATECH e-Handbook, 1.3.6.7.2).
+/// The 97.5 % quantile of Student's t by degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 fn student(freedom: usize) -> f64 {
     const QUANTILES: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,

@@ -1,8 +1,8 @@
-//! Workload generator from a seed: for machine sizes and kinds of traces that are not published.
+//! Workload generator from a seed, for machine sizes and kinds of workloads without a published trace.
 //!
 //! Sizes are powers of two with some sizes in between. Run times are log-uniform from a minute to a day. Estimates are
 //! one to five times as long and rounded up to usual values. Arrivals are a Poisson process with a daily cycle. The
-//! generator models no site; Lublin and Feitelson (JPDC 63(11), 2003) have a model.
+//! workload is not fitted to any site; Lublin and Feitelson (JPDC 63(11), 2003) give a fitted model.
 
 use crate::{
     request::Request,
@@ -36,7 +36,7 @@ pub struct Plan {
     pub jobs: u32,
     /// Nodes of the machine.
     pub nodes: u32,
-    /// Work over the capacity of the machine: at 1 the queue grows without end.
+    /// Offered load: work divided by the capacity of the machine. At 1 and above, the queue grows without end.
     pub load: f64,
     /// Size of the largest job, nodes.
     pub largest: u32,
@@ -95,7 +95,7 @@ pub fn generate(plan: Plan) -> Workload {
     }
 }
 
-/// Draws a size; three of four are powers of two.
+/// Draws a size; three of four are rounded down to a power of two.
 fn size(rng: &mut Rng, largest: u32) -> u32 {
     let size = rng
         .spread(1, u64::from(largest) + 1)

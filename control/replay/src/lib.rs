@@ -1,11 +1,11 @@
-//! Replay of workload traces against the product's own rules.
+//! Replay of workload traces with the product's own solver and state machine, and simulated days.
 //!
-//! The crate holds two parts. Readers turn a recorded workload into typed jobs. [`day`] runs the real state machine on
-//! a virtual clock, on a cluster that is generated from a seed, and checks invariants that hold for every scheduler. No
-//! module reads the wall clock or uses a network: readers take bytes and return records, and a simulated day has its
-//! own time.
+//! [`trace`] and [`swf`] read recorded workloads. [`run`] replays a workload with the product ([`live`]) or with a
+//! scheduler of the literature ([`textbook`]). [`compare`], [`sweep`] and [`report`] evaluate several replays.
+//! [`verify`] repeats the recorded plans of a control. [`day`] runs the real state machine on a virtual clock, on a
+//! cluster that is generated from a seed, and checks invariants. No module reads the wall clock or uses a network.
 //!
-//! Start with [`swf::Trace`], or with [`day::run`].
+//! Start with [`trace::open`] and [`run::run`], or with [`day::run`].
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! Line reader for plain, gzip and zstd files; the first bytes give the kind, not the file name.
+//! Line reader for plain, gzip and zstd files. The first bytes of a file determine its compression, not the file name.
 
 use flate2::bufread::MultiGzDecoder;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Longest stored line, bytes. A longer line is not a line of a trace and could fill 10 GB of memory.
+/// Longest stored line, bytes. A longer line is not a valid line of a trace, and could fill the memory.
 const MAX_LINE: u64 = 1 << 20;
 
 /// Error of a line reader.
@@ -47,7 +47,7 @@ pub struct Lines {
     packing: Option<&'static str>,
     number: u64,
     bytes: Vec<u8>,
-    /// Longest line, bytes; a longer one is cut.
+    /// Longest line, bytes; a longer line is cut.
     longest: u64,
 }
 
@@ -58,9 +58,9 @@ pub struct Line<'a> {
     pub number: u64,
     /// Text without the line end and surrounding white space.
     pub text: &'a str,
-    /// The line is not UTF-8; invalid bytes are replaced.
+    /// Whether the line is not UTF-8; invalid bytes are replaced.
     pub is_lossy: bool,
-    /// The line exceeds the longest line; `text` is its beginning.
+    /// Whether the line exceeds the limit; `text` is then its beginning.
     pub is_cut: bool,
 }
 
@@ -109,7 +109,7 @@ impl Lines {
         Self { longest, ..self }
     }
 
-    /// Returns the next line; `None` after the last one. `text` is the buffer for a line that is not UTF-8.
+    /// Returns the next line; `None` after the last line. `text` is the buffer for a line that is not UTF-8.
     ///
     /// # Errors
     /// When the file cannot be read, or its compressed stream is truncated or corrupt.
@@ -147,7 +147,7 @@ impl Lines {
         }))
     }
 
-    /// Returns the next line unchanged, with its line end; invalid UTF-8 is replaced.
+    /// Returns the next line with its white space and line end; invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// As for [`Lines::next`].

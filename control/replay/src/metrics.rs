@@ -1,4 +1,4 @@
-//! Metrics of a schedule, by the conventions of the field. Every report lists them; see [`CONVENTIONS`].
+//! Metrics of a schedule, by the conventions of the field. Every report lists these conventions; see [`CONVENTIONS`].
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Run times below this bound count as the bound in the bounded slowdown, seconds (Feitelson et al., JSSPP 1997).
 const BOUND_S: f64 = 10.0;
-/// Part of the makespan at either end that the utilization window leaves out: the machine fills up and drains there.
+/// Part of the makespan at each end that the utilization window leaves out, since the machine fills up or drains then.
 const DROPPED: f64 = 0.05;
 /// Period of the daily fairness, milliseconds.
 const DAY_MS: u64 = 86_400_000;
@@ -39,7 +39,7 @@ pub const CONVENTIONS: [&str; 9] = [
 pub struct Metrics {
     /// Jobs that started.
     pub jobs: u64,
-    /// Jobs that were taken and still waited at the end.
+    /// Jobs that were accepted and still waited at the end.
     pub never_started: u64,
     /// Jobs that were refused at submission: by a limit, or because no nodes match the request.
     pub refused: u64,
@@ -65,7 +65,7 @@ pub struct Metrics {
     pub weighted_bounded_slowdown: f64,
     /// Largest bounded slowdown.
     pub max_bounded_slowdown: f64,
-    /// Work over size times makespan, a fraction.
+    /// Work divided by (machine size × makespan), a fraction.
     pub utilization: f64,
     /// Utilization in the window, a fraction.
     pub utilization_window: f64,
@@ -79,13 +79,13 @@ pub struct Metrics {
     pub jain_fairness_by_day: f64,
     /// Largest deficit of a party; see [`CONVENTIONS`].
     pub largest_deficit: f64,
-    /// Fraction of jobs that started within the target of their class; `None` where no class has a target.
+    /// Fraction of jobs that started within the target of their class; `None` if no class has a target.
     pub qos_met_fraction: Option<f64>,
     /// Jobs that started ahead of a job with a reservation.
     pub backfilled: u64,
     /// Number of preemptions.
     pub preempted: u64,
-    /// Mean number of topology groups of a job with more than one node; `None` where nodes have no place.
+    /// Mean number of topology groups of a job with more than one node; `None` if nodes are not in groups.
     pub group_span_mean: Option<f64>,
     /// Longest wait by size class, seconds.
     pub starvation: Vec<SizeClass>,
@@ -106,7 +106,7 @@ pub struct SizeClass {
     pub max_wait_s: f64,
 }
 
-/// Terms by which a schedule is measured.
+/// Inputs of the metrics other than workload and schedule: machine size, groups, shares and targets.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Terms {
     /// Size of the machine, in the workload's unit.
@@ -115,9 +115,9 @@ pub struct Terms {
     pub has_groups: bool,
     /// Parties between which shares are compared; empty: the workload's tenants.
     pub parties: Vec<Party>,
-    /// Index of the party, by tenant of the workload.
+    /// Index of the party of each tenant of the workload; a missing entry means the tenant's own index.
     pub party_of: Vec<u32>,
-    /// Target of the wait, milliseconds, by request of the workload.
+    /// Target wait by request of the workload, milliseconds; `None`: no target.
     pub targets_ms: Vec<Option<u64>>,
 }
 
@@ -157,7 +157,7 @@ pub fn bounded_slowdown(wait_ms: u64, run_ms: u64) -> f64 {
     ((wait + run) / run.max(BOUND_S)).max(1.0)
 }
 
-/// Measures a schedule; `served` is by job.
+/// Measures a schedule; `served` has the entry of each job, in the order of the workload.
 pub fn measure(workload: &Workload, served: &[Served], terms: &Terms) -> Metrics {
     let started = || {
         let pairs = workload.jobs.iter().zip(served);
@@ -282,8 +282,8 @@ pub(crate) fn meant(workload: &Workload, terms: &Terms) -> Vec<f64> {
         .collect()
 }
 
-/// Jain's fairness index (Jain, Chiu, Hawe 1984): (sum of x)^2 / (n x sum of x^2) with x = used / meant. The index is 1
-/// where all parties get the same part of their shares, and where no party used anything.
+/// Jain's fairness index (Jain, Chiu, Hawe 1984): (Σx)² / (n·Σx²) with x = used / meant. The index is 1 if all parties
+/// get the same part of their shares, and if no party used anything.
 fn jain(used: &[f64], meant: &[f64]) -> f64 {
     let ratios: Vec<f64> = used
         .iter()
@@ -322,7 +322,7 @@ fn by_day(
     (begin, end): (u64, u64),
 ) -> f64 {
     let days = (end - begin).div_ceil(DAY_MS).max(1);
-    // Work by day and party. An entry of 0 is a party with waiting jobs only.
+    // Work by day and party. An entry of 0 is a party that had only waiting jobs on that day.
     let mut used: BTreeMap<(u64, u32), f64> = BTreeMap::new();
     for (job, served) in workload.jobs.iter().zip(served) {
         if !served.has_started() {
@@ -364,7 +364,7 @@ fn qos(workload: &Workload, served: &[Served], terms: &Terms) -> Option<f64> {
     (of > 0).then(|| met as f64 / of as f64)
 }
 
-/// Waits by size class; classes are powers of two.
+/// Waits by size class; each class begins at a power of two.
 fn starvation(workload: &Workload, served: &[Served]) -> Vec<SizeClass> {
     let mut classes: BTreeMap<u32, SizeClass> = BTreeMap::new();
     for (job, served) in workload.jobs.iter().zip(served) {

@@ -5,11 +5,11 @@ use lattice_quorum_types::scheduler::WorkloadKind;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// Profile in which no factor counts: first come, first served.
+/// Profile with all weights 0: jobs are served in order of arrival.
 const NONE: &str = "none";
 const ALL: &str = "all";
 
-/// A policy as text. An absent field has its default.
+/// Policy in a file. An absent field has its default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyText {
@@ -157,7 +157,8 @@ pub fn read_policy(text: &PolicyText) -> Result<Policy, PolicyError> {
     Ok(policy)
 }
 
-/// Returns the policy of a profile, or of a file (YAML or JSON) in the form of [`PolicyText`].
+/// Returns the policy with the weights of a profile, or the policy of a file (YAML or JSON) in the form of
+/// [`PolicyText`].
 ///
 /// # Errors
 /// When there is neither such a profile nor such a file, or the file is not valid.

@@ -1,4 +1,4 @@
-//! Request of a recorded job.
+//! Request of a recorded job: queue, quality of service, class and constraints.
 
 use lattice_quorum_types::spec::Constraints;
 
@@ -9,7 +9,7 @@ pub struct Request {
     pub queue: Option<String>,
     /// Quality of service.
     pub qos: Option<String>,
-    /// Priority class; `None` where the trace has none.
+    /// Priority class; `None` if the trace does not give it.
     pub class: Option<u8>,
     /// Constraints on the nodes.
     pub constraints: Constraints,

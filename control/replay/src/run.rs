@@ -1,4 +1,4 @@
-//! One replay: a workload, a machine and a decider; the result is a schedule and its metrics.
+//! One replay of a workload on a machine with a scheduler. The result is a schedule and its metrics.
 
 use crate::{
     check::{Faults, ScheduleFacts, check},
@@ -14,7 +14,7 @@ use lattice_quorum_types::VclusterName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Decider: the scheduler of a replay.
+/// Scheduler of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Decider {
     /// A scheduler of the literature, on identical processors.
@@ -27,7 +27,7 @@ pub enum Decider {
 }
 
 impl Decider {
-    /// Name of the decider in reports and on the command line.
+    /// Name of the scheduler in reports and on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Textbook(Textbook::Fcfs) => "fcfs",
@@ -73,20 +73,20 @@ impl Machine {
 /// Options of a replay.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayOptions {
-    /// Order of events of one instant. `None`: one by one for schedulers of the literature. The product always takes
-    /// them together.
+    /// Order of events of one instant for schedulers of the literature; `None`: one by one. The product always takes
+    /// such events together.
     pub order: Option<SameInstant>,
-    /// vCluster that gets the decider's policy; `None`: all vClusters.
+    /// vCluster that gets the policy of [`Decider::Lattice`]; `None`: all vClusters.
     pub vcluster: Option<VclusterName>,
     /// Longest time between two plans of the product, milliseconds.
     pub every_ms: Option<u64>,
-    /// Judge of the product's placements.
+    /// Component that accepts or refuses the product's placements.
     pub judge: Judge,
-    /// Treatment of submits that are refused for now.
+    /// Treatment of submits that are refused because a limit is reached.
     pub refused: OverLimitPolicy,
-    /// Record the nodes of each job.
+    /// Whether to record the nodes of each job.
     pub keeps_nodes: bool,
-    /// Check the schedule against the invariants of every schedule.
+    /// Whether to check the schedule against the invariants of every schedule.
     pub checks: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// Jobs that were not replayed.
     pub skipped: SkippedLines,
-    /// Other actions of the product; `None` for other deciders.
+    /// Counts of other actions of the product; `None` for other schedulers.
     pub deeds: Option<ActionCounts>,
     /// Order in which events of one instant were taken.
     pub order: SameInstant,
@@ -135,7 +135,7 @@ pub fn run(
     let mut order = how.order.unwrap_or(SameInstant::OneByOne);
     match decider {
         Decider::Textbook(policy) => {
-            // [`Machine::cluster`] rejects a size beyond this.
+            // No machine has 2^32 processors.
             let size = u32::try_from(machine.size()).unwrap_or(u32::MAX);
             textbook::run(*policy, size, order, &workload.jobs, &mut schedule);
         }
@@ -197,7 +197,7 @@ pub fn run(
     })
 }
 
-/// Whether the first waiting job stays the first until it starts. This holds where only age counts.
+/// Whether the first waiting job stays the first until it starts. This is so if no factor but the wait time counts.
 fn keeps_order(decider: &Decider) -> bool {
     match decider {
         Decider::Textbook(_) => true,
@@ -213,7 +213,7 @@ fn keeps_order(decider: &Decider) -> bool {
     }
 }
 
-/// Returns the terms by which a schedule on this machine is measured.
+/// Returns the inputs with which a schedule on this machine is measured.
 pub fn terms(workload: &Workload, machine: &Machine) -> Terms {
     let size = machine.size();
     match machine {
@@ -261,8 +261,8 @@ fn parties(workload: &Workload, cluster: &Cluster) -> (Vec<Party>, Vec<u32>) {
     (parties, party_of)
 }
 
-/// Text that names no valid decider. Valid are `easy`, `conservative`, `fcfs`, `sjbf`, `recorded`, `lattice`, and
-/// `lattice:` followed by a profile or a policy file.
+/// Error of a text that does not name a valid scheduler. Valid are `easy`, `conservative`, `fcfs`, `sjbf`, `recorded`,
+/// `lattice`, and `lattice:` followed by a profile or a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unknown {
     /// Text as given.
@@ -277,10 +277,10 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Parses a decider. `weights` is the policy of `lattice` where `text` names none.
+/// Parses a scheduler. `weights` is the profile or policy file for a `lattice` without one of its own.
 ///
 /// # Errors
-/// When `text` names no decider, or the policy is not valid.
+/// When `text` does not name a scheduler, or the policy is not valid.
 pub fn decider(text: &str, weights: Option<&str>) -> Result<Decider, Unknown> {
     let unknown = |reason: String| Unknown {
         text: text.to_owned(),

@@ -5,16 +5,16 @@ use lattice_placement::{ClusterView, Delta, Plan, Policy};
 use lattice_quorum_types::{AllocationId, NodeId, UnixMillis, VclusterName, hostlist};
 use serde::{Deserialize, Serialize};
 
-/// Service of one job. Lists are in the order of the workload's jobs.
+/// Start of one job. Lists of these are in the order of the workload's jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// Start, milliseconds; [`UNKNOWN`] where the job never started.
+    /// Start, milliseconds; [`UNKNOWN`] if the job never started.
     pub start_ms: u64,
-    /// The job started ahead of a waiting job with a reservation.
+    /// Whether the job started ahead of a waiting job with a reservation.
     pub is_backfilled: bool,
     /// Number of preemptions.
     pub preempted: u32,
-    /// Topology groups of the job's nodes; 0 where nodes have no place.
+    /// Number of topology groups of the job's nodes; 0 if nodes are not known.
     pub span: u32,
 }
 
@@ -35,7 +35,7 @@ impl Served {
         self.start_ms != UNKNOWN
     }
 
-    /// End of the job, milliseconds; [`UNKNOWN`] where it never started.
+    /// End of the job, milliseconds; [`UNKNOWN`] if the job never started.
     pub fn end_ms(&self, job: &Job) -> u64 {
         self.start_ms.saturating_add(job.run_ms)
     }
@@ -71,7 +71,7 @@ impl SameInstant {
     }
 }
 
-/// Promise of a scheduler to the first waiting job: its latest start, as long as it stays the first.
+/// Promised start: the latest start of the first waiting job, as long as that job stays the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
     /// Index of the job in the workload.
@@ -87,12 +87,12 @@ pub trait Watch {
     /// A job starts.
     fn started(&mut self, job: u32, served: Served);
 
-    /// Nodes of a job that starts, where nodes have names.
+    /// Nodes of a job that starts. Not called for schedulers on identical processors.
     fn placed(&mut self, job: u32, nodes: &[NodeId]) {
         let _ = (job, nodes);
     }
 
-    /// A scheduler of the product starts with this view.
+    /// A scheduler of the product begins with this view.
     fn began(&mut self, vcluster: &VclusterName, view: &ClusterView) {
         let _ = (vcluster, view);
     }
@@ -124,7 +124,7 @@ pub trait Watch {
         let _ = (vcluster, at, id);
     }
 
-    /// The first waiting job is promised a start. The scheduler repeats the promise at each decision.
+    /// The first waiting job gets a promised start. The scheduler reports the promise again with each decision.
     fn promised(&mut self, promise: Promise) {
         let _ = promise;
     }
@@ -175,14 +175,14 @@ impl NodeSets {
     }
 }
 
-/// A whole schedule.
+/// Schedule of all jobs of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Service of each job.
+    /// Start of each job.
     pub served: Vec<Served>,
-    /// Promises; `None` where they are not recorded.
+    /// Promised starts; `None` if they are not recorded.
     pub promises: Option<Vec<Promise>>,
-    /// Nodes of each job; `None` where they are not recorded.
+    /// Nodes of each job; `None` if they are not recorded.
     pub nodes: Option<NodeSets>,
 }
 

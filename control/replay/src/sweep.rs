@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[cfg(test)]
 mod tests;
 
-/// Largest number of combinations that a user would wait for.
+/// Largest number of combinations in a sweep. More would take too long.
 pub const MAX_VECTORS: usize = 100_000;
 
 /// Search space, as written in YAML:
@@ -31,11 +31,11 @@ pub const MAX_VECTORS: usize = 100_000;
 pub struct Space {
     /// Settings that are not varied.
     pub base: PolicyText,
-    /// Values by name of the weight.
+    /// Values to try, by name of the weight.
     pub over: BTreeMap<String, Values>,
-    /// Numbers of blocked jobs that get a reservation.
+    /// Numbers of reservations to try; empty: that of `base`.
     pub reservations: Vec<ReservationsText>,
-    /// Waits after which the wait time factor is ln 2, seconds.
+    /// Reference waits to try, seconds: the wait time factor is ln 2 after this wait. Empty: that of `base`.
     pub reference_wait_s: Vec<f64>,
     /// Number of combinations to draw; `None`: all.
     pub sample: Option<usize>,
@@ -75,7 +75,7 @@ pub enum SpaceError {
     /// No weight to vary.
     #[error("over: name at least one weight and its values; one of {}", Weights::NAMES.join(", "))]
     Empty,
-    /// A weight without values, or a range with too few steps.
+    /// Weight without values, or range with too few steps.
     #[error("over.{name}: {reason}")]
     Values {
         /// Name of the weight.
@@ -96,7 +96,7 @@ pub enum SpaceError {
     TooMany,
 }
 
-/// One combination.
+/// One combination of varied settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vector {
     /// Text of the combination, with all nine weights.
@@ -119,7 +119,7 @@ impl Space {
         self.over.keys().map(String::as_str)
     }
 
-    /// Returns all combinations to try, without duplicates.
+    /// Returns all combinations to try, without duplicates. `seed` determines the sample, if the space requests one.
     ///
     /// # Errors
     /// When there is no combination, there are too many, or a combination is not valid.
@@ -181,7 +181,7 @@ impl Space {
                 }
                 Values::Range(Range { from, to, steps }) => {
                     let step = (to - from) / (*steps - 1) as f64;
-                    // Rounded to what a user would write: 0.30000000000000004 is 0.3.
+                    // Rounded, so that reports show 0.3 instead of 0.30000000000000004.
                     let round = |value: f64| (value * 1e9).round() / 1e9;
                     (0..*steps).map(|n| round(from + n as f64 * step)).collect()
                 }
@@ -211,7 +211,7 @@ impl Space {
             }
         }
         let policy = read_policy(&text)?;
-        // All nine weights, so that the effect of applying the text does not depend on the previous settings.
+        // The text has all nine weights, so that its effect does not depend on the settings to which it is applied.
         let weights = Weights::NAMES.into_iter().zip(policy.weights.to_array());
         text.weights = weights
             .map(|(name, weight)| (name.to_owned(), weight))
@@ -238,9 +238,9 @@ impl Axis<'_> {
     }
 }
 
-/// Returns the Pareto front: vectors that no other vector dominates. A vector dominates another one if it is at least
-/// as good in every objective and better in one. `values` are by vector and objective; of equal vectors the first is
-/// kept.
+/// Returns the Pareto front: the indices of vectors that no other vector dominates. A vector dominates another one if
+/// it is at least as good in every objective and better in one. `values` are by vector and objective. Of equal vectors,
+/// the first is kept.
 pub fn pareto(values: &[Vec<f64>], objectives: &[&Measure]) -> Vec<usize> {
     let costs: Vec<Vec<f64>> = values
         .iter()
@@ -265,15 +265,15 @@ fn costs(values: &[f64], objectives: &[&Measure]) -> Vec<f64> {
     let cost = |(value, measure): (&f64, &&Measure)| match measure.better {
         GoodDirection::Lower => *value,
         GoodDirection::Higher => -value,
-        // An objective is never of this kind.
+        // The command line rejects such a measure as objective.
         GoodDirection::Neither => 0.0,
     };
     values.iter().zip(objectives).map(cost).collect()
 }
 
-/// Returns the vector of the `front` that is nearest to the best value in every objective at once. Each objective is
-/// scaled from the best to the worst of the front. Of equally near vectors, the better one in the first objective is
-/// returned.
+/// Returns the vector of the `front` that is nearest to the ideal point, which has the best value of the front in each
+/// objective. Each objective is scaled from the best to the worst value of the front. Of equally near vectors, the one
+/// that is better in the first objective is returned.
 pub fn best(values: &[Vec<f64>], front: &[usize], objectives: &[&Measure]) -> Option<usize> {
     let of = |place: &usize| costs(&values[*place], objectives);
     let all: Vec<Vec<f64>> = front.iter().map(of).collect();
@@ -309,13 +309,13 @@ pub struct ParetoPoint {
     pub policy: PolicyText,
     /// Value by objective.
     pub values: BTreeMap<&'static str, f64>,
-    /// Values with the quorum as judge, where they differ.
+    /// Values of a replay with the quorum; `None` if they do not differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_quorum: Option<BTreeMap<&'static str, f64>>,
-    /// The point is the chosen one.
+    /// Whether the point is the chosen one ([`best`]).
     pub is_best: bool,
-    /// The point is the base of the space.
+    /// Whether the point is the base of the space.
     pub is_base: bool,
-    /// The replay with the quorum as judge gave the same starts.
+    /// Whether a replay with the quorum gave the same starts.
     pub confirmed: bool,
 }

@@ -1,4 +1,4 @@
-//! Preparation of a workload for a replay: fit to a machine's size, valid estimates, shaken submits.
+//! Preparation of a workload for a replay: fit to a machine's size, valid estimates, randomly shifted submits.
 
 use crate::trace::{SkipReason, UNKNOWN, Unit, Workload};
 use lattice_rng::Rng;
@@ -20,12 +20,12 @@ pub enum Overrun {
 pub struct FitChanges {
     /// Jobs that ran longer than their estimate; either the run time was cut or the estimate was extended.
     pub overran: u64,
-    /// Jobs without an estimate; their run time takes its place.
+    /// Jobs without an estimate; the run time is used instead.
     pub without_estimate: u64,
 }
 
 impl FitChanges {
-    /// Descriptions of the changes, for reports; empty where nothing was changed.
+    /// Descriptions of the changes, for reports; empty if nothing was changed.
     pub fn told(self) -> Vec<String> {
         let mut told = Vec::new();
         if self.overran > 0 {
@@ -41,7 +41,7 @@ impl FitChanges {
     }
 }
 
-/// Removes jobs larger than a machine of `size`, and makes run times fit the estimates.
+/// Removes jobs larger than a machine of `size`. Cuts run times that exceed the estimate, or extends the estimate.
 pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> FitChanges {
     let mut fitted = FitChanges::default();
     let Workload { jobs, skipped, .. } = workload;
@@ -64,8 +64,8 @@ pub fn fit(workload: &mut Workload, size: u64, overrun: Overrun) -> FitChanges {
     fitted
 }
 
-/// Converts sizes from processors to nodes with `per_node` processors each, rounded up. Jobs that shared nodes no
-/// longer do.
+/// Converts sizes from processors to nodes with `per_node` processors each, rounded up. Jobs that shared a node get
+/// separate nodes.
 pub fn count_in_nodes(workload: &mut Workload, per_node: u32) {
     if workload.unit == Unit::Nodes || per_node == 0 {
         return;
@@ -83,7 +83,8 @@ pub fn count_in_nodes(workload: &mut Workload, per_node: u32) {
     ));
 }
 
-/// Divides the gaps between submits by `times`: the same jobs as a higher (or lower) load.
+/// Divides the gaps between submits by `times`: the same jobs form a higher load, or a lower load if `times` is below
+/// 1.
 pub fn speed_up(workload: &mut Workload, times: f64) {
     let first = workload.jobs.first().map_or(0, |job| job.submit_ms);
     for job in &mut workload.jobs {
@@ -97,8 +98,8 @@ pub fn speed_up(workload: &mut Workload, times: f64) {
         .push(format!("submits arrive {times} times as fast as recorded"));
 }
 
-/// Moves each submit by up to `most_ms` to either side, in whole seconds. Differences between such replays are noise
-/// (Tsafrir, Ouaknine, Feitelson, MASCOTS 2007).
+/// Moves each submit to an earlier or later time by up to `most_ms`, in full seconds. Differences between such replays
+/// are noise (Tsafrir, Ouaknine, Feitelson, MASCOTS 2007).
 pub fn jitter_submits(workload: &Workload, seed: u64, most_ms: u64) -> Workload {
     let mut rng = Rng::new(seed, "shake");
     let mut shaken = workload.clone();

@@ -1,11 +1,11 @@
-//! Cluster view for scheduling: the committed records, what the site's sources report, and the solver input derived
-//! from both.
+//! Cluster view for scheduling: committed records, values from the site's sources, and the solver input derived from
+//! both.
 //!
-//! `control` and `replay` build the same [`BaseView`] from the same events and derive solver input from it by the same
-//! functions: [`whole`] for a new planner, [`Changes::delta`] for a running one. What is known of a node apart from its
-//! record differs between the two, so the node type is a parameter ([`ViewNode`]).
+//! `control` and `replay` build the same [`BaseView`] from the same events, and derive solver input from the view by
+//! the same functions: [`whole`] for a new planner, [`Changes::delta`] for a running one. The two have different facts
+//! about a node apart from its record, so the node type is a parameter ([`ViewNode`]).
 //!
-//! The crate reads no clock and no file, and knows neither gossip nor REST types. Begin with [`BaseView`], then
+//! The crate reads no clock and no file, and uses neither gossip nor REST types. Begin with [`BaseView`], then
 //! [`Changes`].
 #![forbid(unsafe_code)]
 

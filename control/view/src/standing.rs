@@ -1,4 +1,4 @@
-//! Tenant standing: usage of shares and budgets, as the solver weighs it and as it is shown.
+//! Tenant standing: usage of shares and budgets, for the solver and for display.
 
 use crate::state::{
     BaseView, ViewNode,
@@ -15,27 +15,27 @@ use std::{
     sync::Arc,
 };
 
-/// A budget of which everything is used.
+/// Exhausted budget.
 const NOTHING_LEFT: Budget = Budget {
     granted_ms: 0,
     used_ms: 0,
 };
 
-/// See the module.
+/// Usage of a tenant's share and budgets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TenantStanding {
-    /// Its share, burst allowance and budgets.
+    /// Share, burst allowance and budgets of the tenant.
     pub soft: SoftLimits,
-    /// What it has used of its budgets.
+    /// Used part of the budgets.
     pub hours: Hours,
-    /// Nodes it holds now, with those it has claimed.
+    /// Number of nodes that the tenant holds now, including claimed ones.
     pub nodes_held: u64,
-    /// Nodes of the cluster.
+    /// Number of nodes of the cluster that are not retired.
     pub nodes_in_all: u64,
 }
 
 impl TenantStanding {
-    /// The part of the cluster that it holds.
+    /// Part of the cluster's nodes that the tenant holds.
     pub fn share(&self) -> f64 {
         match self.nodes_in_all {
             0 => 0.0,
@@ -43,30 +43,31 @@ impl TenantStanding {
         }
     }
 
-    /// How many nodes its share is; `None` without one.
+    /// Share of the tenant as a number of nodes; `None` without a share.
     pub fn share_nodes(&self) -> Option<f64> {
         let share = self.soft.fair_share_ppm?;
         Some(part(share) * self.nodes_in_all as f64)
     }
 
-    /// Whether it holds more than its share.
+    /// Whether the tenant holds more nodes than its share.
     pub fn is_above_share(&self) -> bool {
         let share = self.share_nodes();
         share.is_some_and(|share| self.nodes_held as f64 > share)
     }
 
-    /// Whether it holds as much as its burst allowance lets it, or more.
+    /// Whether the tenant holds at least as many nodes as its burst allowance permits.
     pub fn is_beyond_burst(&self) -> bool {
         let most = self.share_nodes().zip(self.soft.burst_ppm);
         most.is_some_and(|(share, burst)| self.nodes_held as f64 >= share * part(burst))
     }
 
-    /// What scores of its work are multiplied by.
+    /// Budget factor by which the scores of the tenant's allocations are multiplied.
     pub fn factor(&self) -> f64 {
         budget_factor(self.solved().budget_used())
     }
 
-    /// As the solver sees it. What is to be put behind the others has nothing left.
+    /// Standing in solver input. If the tenant's allocations must rank behind those of others, its GPU budget counts as
+    /// exhausted.
     pub fn solved(&self) -> TenantView {
         let behind = self.hours.downscaled || self.is_beyond_burst();
         let Hours { gpu, node, .. } = self.hours;
@@ -90,7 +91,7 @@ fn part(ppm: u64) -> f64 {
     ppm as f64 / WHOLE_PPM as f64
 }
 
-/// How tenants stand in a view.
+/// Standings of the tenants in a view.
 #[derive(Debug)]
 pub struct TenantStandings<'a, N> {
     view: &'a BaseView<N>,
@@ -98,7 +99,7 @@ pub struct TenantStandings<'a, N> {
 }
 
 impl<'a, N: ViewNode> TenantStandings<'a, N> {
-    /// Of every tenant of a view.
+    /// Standings of all tenants of a view.
     pub fn new(view: &'a BaseView<N>) -> Self {
         let records = view.nodes.values().filter_map(|entry| entry.record());
         let in_use = records.filter(|record| record.lifecycle != Lifecycle::Retired);
@@ -108,7 +109,7 @@ impl<'a, N: ViewNode> TenantStandings<'a, N> {
         }
     }
 
-    /// One tenant.
+    /// Standing of one tenant.
     pub fn of(&self, tenant: &ProjectPath) -> TenantStanding {
         let view = self.view;
         let soft = view.budgets.get(tenant).map(|budget| budget.soft);
@@ -122,7 +123,7 @@ impl<'a, N: ViewNode> TenantStandings<'a, N> {
     }
 }
 
-/// Every tenant of which there is something to weigh, as the solver sees it.
+/// Tenants with a share, budget or credit, in solver input.
 pub fn tenants<N: ViewNode>(view: &BaseView<N>) -> BTreeMap<ProjectPath, TenantView> {
     if view.budgets.is_empty() {
         return BTreeMap::new();
@@ -134,8 +135,7 @@ pub fn tenants<N: ViewNode>(view: &BaseView<N>) -> BTreeMap<ProjectPath, TenantV
         .collect()
 }
 
-/// Allocations that are what their tenants hold above their shares: those that began last. They are the first to make
-/// room.
+/// Allocations that form the excess of tenants over their shares: those that began last. They are preferred as victims.
 pub fn bursts<N: ViewNode>(view: &BaseView<N>) -> BTreeSet<AllocationId> {
     let mut bursts = BTreeSet::new();
     let has_share = view

@@ -1,4 +1,4 @@
-//! The Lattice planner on the same queue.
+//! Planning cycle of Lattice on the same queue as Slurm.
 
 use crate::{Job, Row};
 use lattice_placement::{
@@ -16,10 +16,10 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const GROUP: u32 = 125;
 const CYCLES: usize = 11;
 
-/// Measures with a reservation for every blocked job, as Slurm makes them, and with a single one.
+/// Measures one cycle with a reservation for every blocked job, as Slurm makes them, and one with a single reservation.
 pub(crate) fn rows(nodes: u32, jobs: &[Job]) -> anyhow::Result<Vec<Row>> {
     let view = view(nodes, jobs)?;
-    // Order of submission.
+    // Only the wait time counts, so jobs are served in order of submission.
     let first_come = Weights::new(RawWeights {
         wait_time: 1.0,
         ..no_weights()

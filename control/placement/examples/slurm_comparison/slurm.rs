@@ -118,7 +118,7 @@ fn configuration(
     select: Select,
     depth: Depth,
 ) -> anyhow::Result<String> {
-    // The port is free at this moment, and no other process here takes ports.
+    // The port is free at this time, and no other process of the benchmark takes ports.
     let port = || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let folder = folder.display();
     let mut text = format!(
@@ -185,7 +185,7 @@ fn backfill(text: &str) -> Backfill {
     }
 }
 
-/// Fills the queue while the partition is down, then sets the partition to UP.
+/// Fills the queue while the partition is down, sets the partition to UP, and measures the first backfill cycle.
 pub(crate) fn row(
     folder: &Path,
     nodes: u32,

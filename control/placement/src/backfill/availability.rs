@@ -1,10 +1,11 @@
-//! Counts of open nodes for thousands of jobs in a row. Within a plan, nodes are only taken. A count is made once for
-//! all jobs with the same possible nodes, and updated with the nodes taken since.
+//! Counts of open nodes: free nodes that no reservation holds back. Within a plan, nodes are taken and never released.
+//! A count is therefore computed once for all jobs with the same possible nodes, and updated with the nodes taken
+//! since.
 
 use super::{hold_sets::ReservationPositions, holds::Holds};
 use crate::{bits::BitSet, eligibility::sets::EligibleSets, machine::index::Index};
 
-/// Count for all jobs of one set of nodes that end before the same reservations start.
+/// Count for all jobs of one set of nodes that end after the same reservations have started.
 #[derive(Debug)]
 struct Open {
     /// Number of entries of `taken` already subtracted.
@@ -12,7 +13,7 @@ struct Open {
     count: u32,
     /// Count by known conformance group.
     by_key: Vec<u32>,
-    /// Largest of these counts.
+    /// Largest count in `by_key`.
     alike: u32,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct OpenCount {
 /// Counts of one set of nodes.
 #[derive(Debug, Default)]
 struct OfSet {
-    /// By number of reservations that start before the job's end.
+    /// Counts for jobs with an end, by number of reservations that start before it.
     bounded: Vec<Option<Open>>,
     /// Count for jobs without an end.
     unbounded: Option<Open>,
@@ -58,7 +59,7 @@ impl OpenCounts {
         self.taken.push(n);
     }
 
-    /// Notes a reservation, at its position in the order of starts for each set.
+    /// Discards the counts that a new reservation changes. `place` is its position in the order of starts for each set.
     pub(crate) fn reserved(&mut self, place: &ReservationPositions<'_>) {
         for (set, of_set) in self.of_set.iter_mut().enumerate() {
             of_set.bounded.truncate(place.of(set) + 1);

@@ -14,7 +14,7 @@ struct StartBound {
 #[derive(Debug, Default)]
 pub struct StartBounds(Vec<StartBound>);
 
-/// Most bounds kept; a dropped bound only costs a search.
+/// Maximum number of bounds kept. A dropped bound costs only a search.
 const MOST: usize = 64;
 
 impl StartBounds {

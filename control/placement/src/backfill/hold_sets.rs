@@ -10,7 +10,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 pub(crate) struct HoldSets<'a> {
     /// Index into `each`, by set of nodes; empty if all sets use the first entry.
     of_set: Vec<usize>,
-    /// The first entry is for jobs that name no reservation. Jobs kept off by the same windows share one.
+    /// Reservations of each group. The first entry is for jobs that name no reservation; jobs kept off the same windows
+    /// share an entry.
     each: Vec<Holds<'a>>,
 }
 

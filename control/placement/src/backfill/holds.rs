@@ -1,4 +1,4 @@
-//! Nodes held back from jobs, and from when: by reservations of blocked jobs made so far in a plan, and by reservation
+//! Nodes held back from jobs, and the times: by reservations of blocked jobs made so far in a plan, and by reservation
 //! windows of operators.
 
 use crate::{bits::BitSet, machine::windows::Windows, queue::interned::NONE, walltime::NEVER};
@@ -45,12 +45,13 @@ pub(crate) struct Holds<'a> {
     spans: Vec<Spans>,
     /// Nodes that are held back at any time.
     held_nodes: BitSet,
-    /// Every node that a job with a reservation could use: jobs without an end are kept off all of them.
+    /// Every node that is held back, or that a job with a reservation could use. Jobs without an end are kept off all
+    /// of these nodes.
     contested: BitSet,
-    /// Sets of nodes that fit such jobs, by number, each with the latest start of such a job.
+    /// Sets of nodes that fit jobs with reservations: latest start of such a job, number of the set, and nodes.
     contests: Vec<(u64, usize, Cow<'a, BitSet>)>,
-    /// Latest start of such a job for each node, 0 for none. Valid as of the last call of [`Holds::settle`]; empty
-    /// before the first.
+    /// For each node, the latest start of a job with a reservation that could use the node, or 0. Valid as of the last
+    /// call of [`Holds::settle`]; empty before the first call.
     contested_until: Vec<u64>,
     is_settled: bool,
     /// Nodes that windows hold back now; `None`: no node.
@@ -105,7 +106,7 @@ impl<'a> Holds<'a> {
         self.made.is_empty()
     }
 
-    /// Number of reservations that start before `end`. Two jobs with the same number may have the same nodes.
+    /// Number of reservations that start before `end`. Two jobs with the same number may use the same nodes.
     pub(crate) fn starting_before(&self, end: u64) -> usize {
         self.made.partition_point(|made| made.starts_at < end)
     }

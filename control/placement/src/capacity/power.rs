@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Power {
     domains: Vec<ResourceCurve>,
-    /// Remaining power if no node ran anything.
+    /// Remaining power if no allocation ran.
     at_all: PowerLeft,
 }
 
@@ -53,7 +53,7 @@ impl Power {
         self.domains.is_empty()
     }
 
-    /// Remaining power if nothing ran.
+    /// Remaining power if no allocation ran.
     pub(crate) fn at_all(&self) -> PowerLeft {
         self.at_all.clone()
     }
@@ -63,7 +63,7 @@ impl Power {
         PowerLeft(self.domains.iter().map(|d| d.most(from)).collect())
     }
 
-    /// Power that remains during the whole time from `from` until `until`.
+    /// Power that remains at every time from `from` until `until`.
     pub(crate) fn left(&self, from: u64, until: Option<u64>) -> PowerLeft {
         PowerLeft(
             self.domains
@@ -95,7 +95,7 @@ impl Power {
 pub(crate) struct PowerLeft(Vec<i128>);
 
 impl PowerLeft {
-    /// Subtracts the power of the node, if every domain has enough.
+    /// Subtracts the power of the node if every domain has enough, and returns whether that was so.
     pub(crate) fn pay(&mut self, index: &Index, n: usize) -> bool {
         let Some(payer) = index.payers[n] else {
             return true;

@@ -9,7 +9,7 @@ pub(crate) struct ResourceCurve {
 }
 
 impl ResourceCurve {
-    /// `left` now, with the amounts returned later, in any order.
+    /// Creates a curve with the amount `left` now; `returns` are the amounts returned later, in any order.
     pub(crate) fn new(left: i64, mut returns: Vec<(u64, i128)>) -> Self {
         returns.sort_unstable();
         let mut steps: Vec<(u64, i128)> = Vec::with_capacity(returns.len());
@@ -25,7 +25,7 @@ impl ResourceCurve {
         }
     }
 
-    /// Least remaining amount from `from` until `until`; `None`: for ever.
+    /// Least remaining amount from `from` until `until`; `None` means for ever.
     pub(crate) fn least(&self, from: u64, until: Option<u64>) -> i128 {
         let begins = self.steps.partition_point(|(at, _)| *at <= from);
         let (before, after) = self.steps.split_at(begins);

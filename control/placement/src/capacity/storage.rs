@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Storage<'a> {
     systems: Vec<(&'a str, ResourceCurve)>,
-    /// By number of the jobs' bandwidth request: rationed systems, and MB/s of each.
+    /// Requested systems with limited bandwidth, and MB/s of each; indexed by the number of the bandwidth request.
     asked: Vec<Vec<(usize, u64)>>,
 }
 

@@ -130,8 +130,8 @@ impl Cycle<'_> {
             starts.clear();
             starts.extend(gaps.iter().map(|gap| gap.start));
             starts.sort_unstable();
-            // Before the last of the fewest gaps that suffice there are too few. Gaps that have begun by then may not
-            // last.
+            // `next` is the start of the last gap that the job needs: before it, too few nodes are open. Gaps that
+            // began earlier may end before `next`, so the count is then repeated at `next`.
             let (mut next, mut began) = (at, 0);
             while found + began < job.nodes {
                 let start = starts.get(began as usize).copied();

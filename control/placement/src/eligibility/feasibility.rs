@@ -9,7 +9,7 @@ use std::{
     fmt,
 };
 
-/// Most kinds listed in a reason.
+/// Maximum number of kinds listed in a reason.
 const MOST_KINDS: usize = 8;
 
 /// Error of a request that no set of a vCluster's nodes could satisfy.
@@ -18,7 +18,7 @@ const MOST_KINDS: usize = 8;
 pub struct Infeasible {
     /// First field that, together with earlier ones, leaves too few nodes.
     pub field: &'static str,
-    /// What the request needs and what the vCluster has.
+    /// Text with the requested and the available resources.
     pub reason: String,
 }
 
@@ -34,7 +34,7 @@ pub struct RequestedReservation<'a> {
 /// Checks that `needed` nodes can satisfy `wanted`; see [`check_possible_within`].
 ///
 /// # Errors
-/// Same as [`check_possible_within`].
+/// Returns the errors of [`check_possible_within`].
 pub fn check_possible<'a, T: Copy>(
     vcluster: &VclusterName,
     nodes: impl Iterator<Item = (&'a NodeId, T)> + Clone,
@@ -120,8 +120,8 @@ impl<'a> NodeRequirements<'a> {
         facts.memory_bytes.is_none_or(|has| has >= least)
     }
 
-    /// A feature that a node does not report may be one that could not be read. A node with all properties known has a
-    /// fingerprint.
+    /// Whether the node may have the feature. A node without a fingerprint has properties that could not be read,
+    /// possibly this feature.
     fn feature(feature: &str, facts: &NodeFacts) -> bool {
         facts.features.contains(feature) || facts.conformance == ConformanceKey::Unknown
     }
@@ -177,8 +177,8 @@ impl Sieve<'_> {
         self.names(wanted)
     }
 
-    /// Keeps the nodes that satisfy `may`. `has` completes "no node has"; `there_is` describes the nodes before the
-    /// filter.
+    /// Keeps the nodes that satisfy `may`. `has` completes the text "no node …"; `there_is` describes the nodes before
+    /// the filter.
     fn keep(
         &mut self,
         field: &'static str,
@@ -294,7 +294,7 @@ impl Sieve<'_> {
     }
 }
 
-/// `; it has a (3), b (1)`.
+/// Text with the kinds of the nodes: `; it has a (3), b (1)`.
 fn available_text(nodes: &[(&NodeId, &NodeFacts)], kind: impl Fn(&NodeFacts) -> String) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for (_, facts) in nodes {
@@ -321,7 +321,7 @@ impl<K: fmt::Display> fmt::Display for Kinds<K> {
     }
 }
 
-/// `1 node`, `2 nodes`.
+/// Number of nodes as text: `1 node`, `2 nodes`.
 struct Nodes(usize);
 
 impl fmt::Display for Nodes {

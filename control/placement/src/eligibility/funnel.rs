@@ -9,8 +9,8 @@ use crate::{
 };
 use lattice_quorum_types::NodeId;
 
-/// Nodes that fit a request. `own` are nodes claimed by its user, which may be used too; `named` are the windows of the
-/// reservation that it names.
+/// Nodes that fit a request. `own` are nodes claimed by the user of the request, which also fit; `named` are the
+/// windows of the reservation that the request names.
 pub(super) fn fitting(
     machine: &Machine,
     memory: &mut Memory,
@@ -138,7 +138,7 @@ fn union<'a>(size: usize, sets: impl Iterator<Item = &'a BitSet>) -> BitSet {
     all
 }
 
-/// An unknown model matches no node.
+/// Nodes with one of the wanted GPU models; nodes with an unknown model are left out.
 fn with_gpu_model(index: &Index, wanted: &[String]) -> BitSet {
     let wanted = GpuModels::new(wanted);
     let models = index.gpu_models.iter();

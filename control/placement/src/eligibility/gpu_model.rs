@@ -13,8 +13,8 @@ impl GpuModels {
         self.0.is_empty()
     }
 
-    /// Whether the model's name contains a requested name, ignoring case. A match begins at the start of a word and
-    /// ends with the whole number. "L4" does not match an L40S, and "H200" does not match a GH200.
+    /// Whether the model's name contains a requested name, ignoring case. A match must begin at the start of a word and
+    /// must not end inside a number: "L4" does not match an L40S, and "H200" does not match a GH200.
     pub(crate) fn has(&self, model: &str) -> bool {
         let model = model.to_lowercase();
         self.0.iter().any(|wanted| is_in(wanted, &model))

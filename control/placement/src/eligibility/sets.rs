@@ -12,8 +12,8 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Set of nodes that fits requests. Requests with the same nodes share it; sensitive ones share only among themselves,
-/// and so do those with the same result of a named reservation.
+/// Set of nodes that fit some requests. Requests with the same nodes share a set if all or none of them are sensitive,
+/// and if the same reservation windows apply to them.
 #[derive(Debug)]
 pub(crate) struct Eligible {
     pub(crate) nodes: BitSet,
@@ -91,7 +91,7 @@ pub(crate) struct EligibleSets {
 /// One request, with its funnel for explanations.
 #[derive(Debug)]
 pub(crate) struct EligibleRequest {
-    /// Number of its set of nodes.
+    /// Number of the request's set of nodes.
     set: u32,
     /// Nodes dropped by each constraint.
     pub(crate) steps: Arc<[Step]>,

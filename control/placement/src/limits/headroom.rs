@@ -61,10 +61,11 @@ impl ClusterView {
     }
 }
 
-/// Levels of a project, from its own up, or the first unknown level.
+/// Levels of a project, from the project up, or the first unknown level.
 type Path = Result<Vec<usize>, ProjectPath>;
 
-/// Levels above each project. Unchanged from plan to plan while no project is created or deleted.
+/// Levels of each project: the project and all projects above it. Unchanged from plan to plan while no project is
+/// created or deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     of_project: Vec<Path>,
@@ -112,7 +113,7 @@ impl Paths {
     }
 }
 
-/// Headroom kept from a time on for the job with a reservation.
+/// Headroom kept for a job with a reservation, from the job's planned start on.
 #[derive(Debug, Clone, Copy)]
 struct ReservedHeadroom {
     by: AllocationId,
@@ -123,7 +124,7 @@ struct ReservedHeadroom {
 /// Headroom of a project over all its levels.
 #[derive(Debug, Clone, Copy)]
 struct PathHeadroom {
-    /// Number of placements in its tenant when this headroom was computed.
+    /// Number of placements in the project's tenant when this headroom was computed.
     changes: u32,
     nodes: u64,
     allocations: u64,

@@ -3,7 +3,7 @@
 use crate::explain::Blocker;
 use lattice_quorum_types::{AllocationId, UnixMillis, limit::SensitivePool};
 
-/// Headroom kept from a time on for the job with a reservation.
+/// Headroom kept for a job with a reservation, from the job's planned start on.
 #[derive(Debug)]
 struct ReservedPool {
     by: AllocationId,

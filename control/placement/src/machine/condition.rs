@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) in_service: BitSet,
-    /// In service apart from being promised.
+    /// Promised or reclaimed, and otherwise in service.
     pub(crate) promised: BitSet,
     pub(crate) alive: BitSet,
     pub(crate) usable: BitSet,
-    /// Additional condition for sensitive jobs.
+    /// Healthy, which only sensitive jobs require.
     pub(crate) healthy: BitSet,
     /// Not claimed by any user.
     pub(crate) unclaimed: BitSet,
-    /// Home vCluster is this one, so not lent to it.
+    /// Not borrowed: the home vCluster is that of the plan.
     pub(crate) home: BitSet,
     /// Nodes claimed for sensitive jobs, by user and project.
     pub(crate) claimed: BTreeMap<Owner, BitSet>,

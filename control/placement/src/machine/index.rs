@@ -19,7 +19,8 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) name: String,
-    /// Parent domain, its parent, and so on: their budgets are charged too. A cycle is cut where it closes.
+    /// Parent domain, the parent of that domain, and so on: their budgets are charged too. A cycle is cut where it
+    /// closes.
     pub(crate) ancestors: Vec<usize>,
 }
 
@@ -182,7 +183,7 @@ impl Index {
     }
 }
 
-/// Groups in name order, then single nodes; and the position of each number in the order of the view.
+/// Returns the groups, in name order with single nodes last, and for each node number the node's position in the view.
 fn lay_out(nodes: &BTreeMap<NodeId, NodeView>) -> (Vec<Group>, Vec<usize>) {
     let size = nodes.len();
     let mut named = Kinds::new(size);
@@ -312,7 +313,7 @@ fn domains(power: &BTreeMap<String, DomainView>) -> Vec<Domain> {
     power.keys().map(domain).collect()
 }
 
-/// Known keys are numbered in key order.
+/// Returns the conformance group of each node, and the members of each group. Known keys are numbered in key order.
 fn conformance_groups(
     keys: impl ExactSizeIterator<Item = ConformanceKey>,
 ) -> (Vec<Option<usize>>, Vec<BitSet>) {

@@ -24,7 +24,7 @@ pub use request::{
 use lattice_quorum_types::{AllocationState, UnixMillis};
 use serde::{Deserialize, Serialize};
 
-/// When an allocation writes checkpoints, and on which initiative.
+/// Occasions on which an allocation writes checkpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timing {
@@ -33,7 +33,7 @@ pub enum Timing {
     Never,
     /// On request of its user, and on preemption.
     OnRequest,
-    /// Also when [`decide`] finds that a checkpoint pays.
+    /// On request, on preemption, and when [`decide`] finds that a checkpoint pays.
     WhenItPays,
 }
 
@@ -66,15 +66,15 @@ pub struct Input<'a> {
     pub now: UnixMillis,
     /// State of the allocation.
     pub state: AllocationState,
-    /// When the allocation writes checkpoints.
+    /// Occasions on which the allocation writes checkpoints.
     pub timing: Timing,
-    /// Whether the allocation is sensitive: it then has its own bounds and is never preempted.
+    /// Whether the allocation is sensitive. Sensitive allocations have bounds of their own and are never preempted.
     pub sensitive: bool,
     /// Priority class 0-10.
     pub class: u8,
     /// Nodes, GPUs and checkpoint size.
     pub holding: HeldResources,
-    /// Duration of a checkpoint as given by its user, milliseconds.
+    /// Duration of a checkpoint as given by the allocation's user, milliseconds.
     pub checkpoint_ms: Option<u64>,
     /// Start of the present run; `None`: not started.
     pub started_at: Option<UnixMillis>,
@@ -82,11 +82,11 @@ pub struct Input<'a> {
     pub ends_at: Option<UnixMillis>,
     /// Start of the last complete checkpoint, in any run.
     pub last_at: Option<UnixMillis>,
-    /// Failures since then.
+    /// Failed attempts since the last complete checkpoint.
     pub failures: Option<Failures>,
     /// State of the storage.
     pub storage: Storage,
-    /// Urgency of the jobs waiting in its vCluster.
+    /// Urgency of the jobs that wait in the allocation's vCluster.
     pub waiting: &'a WaitingUrgency,
     /// Whether preemption may choose the allocation at all.
     pub preemptible: bool,
@@ -107,7 +107,7 @@ pub enum Decision {
         /// Trigger of the checkpoint.
         trigger: Trigger,
     },
-    /// Do not write one, for this reason.
+    /// Do not write a checkpoint, for this reason.
     Wait(CheckpointObstacle),
 }
 
@@ -169,7 +169,7 @@ fn can_write(input: &Input<'_>) -> Result<(), CheckpointObstacle> {
 }
 
 /// Time since the last checkpoint, or since the start if that is later: progress lost by an earlier run cannot be
-/// saved. A clock that lags counts as no time passed.
+/// saved. Returns an obstacle for a time below the shortest interval. A clock that lags counts as no time passed.
 fn time_since_checkpoint(input: &Input<'_>, bounds: Bounds) -> Result<u64, CheckpointObstacle> {
     let started_at = input.started_at.ok_or(CheckpointObstacle::NotStarted)?;
     let least_ms = bounds.min_interval_ms;
@@ -183,8 +183,8 @@ fn time_since_checkpoint(input: &Input<'_>, bounds: Bounds) -> Result<u64, Check
     }
 }
 
-/// After each consecutive failure, the pause doubles, up to the longest interval: a job that cannot write is not
-/// interrupted every half minute.
+/// Rejects a checkpoint during the pause after a failed attempt. The pause doubles with each consecutive failure, up to
+/// the longest interval, so that a job that cannot write is not interrupted every half minute.
 fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), CheckpointObstacle> {
     let newer = |failures: &Failures| input.last_at.is_none_or(|last| failures.last_at >= last);
     let Some(failures) = input.failures.filter(newer).filter(|f| f.times > 0) else {
@@ -204,8 +204,8 @@ fn not_failed_just_now(input: &Input<'_>, bounds: Bounds) -> Result<(), Checkpoi
     Ok(())
 }
 
-/// Rejects a checkpoint that would not finish before the walltime or the deadline of the request. If the duration is
-/// only assumed, it is tried despite the deadline.
+/// Rejects a checkpoint that would not finish before the end of the walltime or the deadline of the request. If the
+/// duration is only assumed, the checkpoint is tried despite the deadline.
 fn in_time(input: &Input<'_>, policy: &Policy, takes_ms: u64) -> Result<(), CheckpointObstacle> {
     let done_at = input.now.after(takes_ms);
     if let Some(ends_at) = input.ends_at.filter(|ends_at| *ends_at <= done_at) {

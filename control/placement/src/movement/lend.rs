@@ -3,12 +3,12 @@
 //! [`decide`] considers all vClusters at once: jobs that wait for nodes, and nodes to spare. The decision has four
 //! steps, in this order:
 //!
-//! 1. **Own nodes.** A job that would fit on its vCluster's own nodes without any loans gets them. These are nodes that
-//!    are idle at home, lent and idle, or already on their way back. Missing nodes are reclaimed from borrowers at the
-//!    lowest cost. All such jobs are served before anything is lent.
+//! 1. **Own nodes.** A job that would fit on its vCluster's own nodes without any loans gets own nodes. These are idle
+//!    at home, lent and idle, or already reclaimed. Missing nodes are reclaimed from borrowers at the lowest cost. All
+//!    such jobs are served before any node is lent.
 //! 2. **Alternatives.** Such a job may be able to start at once on unused borrowed nodes of its vCluster, or on further
-//!    borrowed ones. Then no job is stopped for it.
-//! 3. **Loans.** A job that does not fit on its vCluster's own nodes gets what is there and borrows the rest. The
+//!    borrowed nodes. Then no other job is stopped.
+//! 3. **Loans.** A job that does not fit on its vCluster's own nodes uses the available ones and borrows the rest. The
 //!    vCluster with the smallest backlog lends first, and either all missing nodes are lent or none.
 //! 4. **Returns.** Borrowed nodes that are idle and of no use to the borrower are returned.
 //!
@@ -38,13 +38,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Policy {
     /// Whether the vCluster lends nodes.
     pub allow_lending: bool,
-    /// Most nodes lent at once; `None`: all idle nodes.
+    /// Maximum number of nodes lent at once; `None`: all idle nodes.
     pub lending_limit: Option<u32>,
     /// Whether the vCluster borrows nodes.
     pub allow_borrowing: bool,
-    /// Most nodes borrowed at once; `None`: any number.
+    /// Maximum number of nodes borrowed at once; `None`: any number.
     pub borrowing_limit: Option<u32>,
-    /// Grace before the job on a reclaimed node is stopped, milliseconds.
+    /// Grace before the job on a reclaimed node of this vCluster is stopped, milliseconds.
     pub return_grace_ms: u64,
 }
 
@@ -94,16 +94,16 @@ pub struct Timing {
     /// Longest time from a checkpoint request to its end, milliseconds. The time includes deferrals and extensions if
     /// jobs on reclaimed nodes are granted any.
     pub checkpoint_timeout_ms: u64,
-    /// Jobs this close to their end are not stopped, milliseconds.
+    /// Remaining time of a job, milliseconds, below which the job is not stopped.
     pub near_completion_ms: u64,
     /// Shortest time that a lent node stays with the borrower although idle, milliseconds. The time equals the longest
     /// scheduling cycle, so that the borrower has planned with the node once. The owner may reclaim the node earlier. A
-    /// recall that no job needs any more also stays for this time.
+    /// reclaim that no job needs any more also stays in force for this time.
     pub settle_ms: u64,
 }
 
 impl Default for Timing {
-    /// 10 min, 5 min, 30 s.
+    /// Checkpoint timeout 10 min, near completion 5 min, settling time 30 s.
     fn default() -> Self {
         Self {
             checkpoint_timeout_ms: 600_000,
@@ -113,7 +113,7 @@ impl Default for Timing {
     }
 }
 
-/// Location of a node.
+/// Owner and present user of a node, with its part in plans.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeOwnership {
     /// vCluster that owns the node.
@@ -122,24 +122,24 @@ pub struct NodeOwnership {
     pub current: VclusterName,
     /// Pending job of the current vCluster for which the node is promised or planned, by a placement or a reservation.
     pub planned_for: Option<AllocationId>,
-    /// Whether the node is promised to that job: victims are being preempted, there and on all nodes that the job waits
-    /// for.
+    /// Whether the node is promised to the job `planned_for`: victims are being preempted on this node, or on other
+    /// nodes that the job waits for.
     pub is_promised: bool,
     /// Time of the last loan or return.
     pub moved_at: UnixMillis,
-    /// Time of the recall, if the node is recalled. A recalled node counts as usable although the view has it out of
+    /// Time of the reclaim, if the node is reclaimed. A reclaimed node counts as usable although the view has it out of
     /// service, so there must be no other reason against its use.
     pub reclaimed_at: Option<UnixMillis>,
 }
 
-/// One vCluster.
+/// Lending policy and waiting jobs of one vCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Lending policy.
     pub policy: Policy,
-    /// GPU time requested by its queue, in milliseconds of one GPU.
+    /// GPU time requested by the queue of the vCluster, in milliseconds of one GPU.
     pub backlog_gpu_ms: u128,
-    /// Jobs that wait for nodes and nothing else, in queue order.
+    /// Jobs that wait only for nodes, in queue order.
     pub wanting: Vec<WaitingJob>,
 }
 
@@ -161,7 +161,7 @@ pub struct Input<'a> {
     pub view: &'a ClusterView,
     /// Settings for choosing node sets and for the weight of waiting.
     pub solver: &'a Solver,
-    /// Location of each node. A node without an entry stays where it is.
+    /// Owner and present user of each node. A node without an entry is not moved.
     pub places: &'a BTreeMap<NodeId, NodeOwnership>,
     /// All vClusters that lend or borrow.
     pub vclusters: &'a BTreeMap<VclusterName, Member>,
@@ -182,7 +182,7 @@ pub struct LendingMoves {
     pub returns: Vec<NodeReturn>,
     /// Nodes in use to reclaim.
     pub reclaims: Vec<Reclaim>,
-    /// Recalled nodes that are still in use and that no job needs any more.
+    /// Reclaimed nodes that are still in use and that no job needs any more.
     pub withdrawn: Vec<NodeId>,
     /// Jobs for which nothing was borrowed, with the reason.
     pub refused: BTreeMap<AllocationId, BorrowRefusal>,
@@ -235,7 +235,7 @@ pub struct Reclaim {
     pub nodes: Vec<NodeId>,
     /// Jobs of the owner that need the nodes.
     pub jobs: BTreeSet<AllocationId>,
-    /// How the nodes become free.
+    /// Manner in which the nodes become free.
     pub how: ReleaseManner,
     /// Cost of the reclaim, GPU-seconds.
     pub cost: f64,
@@ -243,11 +243,11 @@ pub struct Reclaim {
     pub back_by: UnixMillis,
 }
 
-/// How nodes in use become free.
+/// Manner in which nodes in use become free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseManner {
-    /// The job ends by then anyway and is not stopped.
+    /// The job is not stopped: it ends before the nodes must be back, or is already being stopped.
     LetEnd,
     /// After the grace, the job writes a checkpoint, if it can, and is stopped.
     Stop,
@@ -267,7 +267,7 @@ pub enum BorrowRefusal {
     Short {
         /// Walltime of the job.
         walltime_ms: u64,
-        /// Walltime that it must exceed.
+        /// Walltime that the job must exceed.
         least_ms: u64,
     },
     /// The job must run on nodes of its own vCluster.
@@ -298,9 +298,9 @@ pub enum BorrowRefusal {
     },
 }
 
-/// Time from which a planner of the owner may count a lent node as free if it were recalled at `now`. This time is
-/// `now` plus the borrower's grace plus the longest time for a checkpoint ([`Timing::checkpoint_timeout_ms`]). Both in
-/// milliseconds.
+/// Time from which a planner of the owner may count a lent node as free if it were reclaimed at `now`. This time is
+/// `now` plus the owner's grace ([`Policy::return_grace_ms`]) plus the longest time for a checkpoint
+/// ([`Timing::checkpoint_timeout_ms`]), both in milliseconds.
 pub fn loan_release_at(now: UnixMillis, grace_ms: u64, checkpoint_timeout_ms: u64) -> UnixMillis {
     now.after(grace_ms).after(checkpoint_timeout_ms)
 }

@@ -1,12 +1,12 @@
 //! Preemption: victim selection for a pending job of a higher class.
 //!
-//! Preemption is the last resort. The caller has established that the job waits, that it fits no gap and can borrow
-//! nothing, and that its planned start is too far away.
+//! Preemption is the last resort. The caller has established that the job waits, that it cannot be backfilled and can
+//! borrow nothing, and that its planned start is too late.
 //!
 //! [`choose`] considers one pending job. [`Protection`] lists the reasons for which a running job is not a candidate.
-//! Of the candidates, [`choose`] seeks the one to three with the lowest [`Cost`]. The solver then decides, on the
-//! machine without them, whether and where the job would start. The loss must be less than what the job gains
-//! ([`value`]), both in GPU-seconds.
+//! Of the candidates, [`choose`] seeks the one to three with the lowest [`Cost`]. The solver then plans the job as if
+//! those were gone, and decides whether and where the job would start. The cost must be less than the job's gain
+//! ([`value`]); both are in GPU-seconds.
 
 mod answer;
 mod cost;
@@ -40,20 +40,20 @@ use what_if::WhatIf;
 pub struct Policy {
     /// Whether preemption is enabled.
     pub enabled: bool,
-    /// Most victims of one job; values above [`MOST_VICTIMS`] count as that.
+    /// Most victims of one job; at most [`MOST_VICTIMS`], whatever the value.
     pub max_victims: u32,
     /// Jobs this close to their end are not preempted, milliseconds.
     pub near_completion_ms: u64,
     /// Jobs preempted or resumed this recently are not preempted, milliseconds: one checkpoint interval.
     pub thrash_interval_ms: u64,
-    /// Number of preemptions after which a job counts as one class higher; 0: never.
+    /// Number of preemptions after which a job counts as one class higher; 0 disables this.
     pub thrash_count: u32,
-    /// Whether only jobs that hold nothing but borrowed nodes may be preempted, as for services.
+    /// Whether only jobs that hold nothing but borrowed nodes may be preempted. The default of a vCluster for services.
     pub only_borrowed: bool,
 }
 
 impl Default for Policy {
-    /// Three victims, 5 min, 15 min, three times.
+    /// Enabled, three victims, 5 min before the end, 15 min after a move, one class higher after three preemptions.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -66,7 +66,7 @@ impl Default for Policy {
     }
 }
 
-/// Facts about an allocation that holds nodes, in addition to those of the view.
+/// Facts about an allocation that holds nodes, in addition to its [`RunningView`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderFacts {
     /// Priority class 0-10.
@@ -77,11 +77,11 @@ pub struct HolderFacts {
     pub state: AllocationState,
     /// Start of the present attempt; for an attempt that has not begun to run, the time of its assignment.
     pub since: UnixMillis,
-    /// Run time before that, as its walltime counts it, milliseconds.
+    /// Run time before the present attempt that counts against the walltime, milliseconds.
     pub ran_before_ms: u64,
     /// Time of the request for the last complete checkpoint, in any attempt: later progress is not in that checkpoint.
     pub checkpointed_at: Option<UnixMillis>,
-    /// Whether the allocation can write a checkpoint now.
+    /// Ability of the allocation to write a checkpoint now.
     pub saves: CheckpointAbility,
     /// Number of preemptions so far.
     pub preempted: u32,
@@ -113,8 +113,8 @@ impl HolderFacts {
         }
     }
 
-    /// Time for writing a checkpoint before leaving its nodes, milliseconds. An allocation that has not begun has
-    /// nothing to write.
+    /// Time for writing a checkpoint before the allocation leaves its nodes, milliseconds. An allocation that has not
+    /// begun to run has nothing to write.
     fn saved_after_ms(&self) -> u64 {
         match self.saves {
             CheckpointAbility::In { write_ms } if self.state != AllocationState::Starting => {
@@ -125,7 +125,7 @@ impl HolderFacts {
     }
 }
 
-/// Input of a choice.
+/// Input of a preemption choice.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     /// View of the job's vCluster: nodes, queue, running jobs.
@@ -138,7 +138,7 @@ pub struct Input<'a> {
     pub planned_start: Option<UnixMillis>,
     /// Allocations that hold nodes of the view. An allocation without an entry is not preempted.
     pub work: &'a BTreeMap<AllocationId, HolderFacts>,
-    /// Nodes held for others: by reservations, committed or planned, and for maintenance.
+    /// Nodes that the job must not use: placed or reserved for others by the plan, or taken by another preemption.
     pub reserved: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
     pub borrowed: &'a BTreeSet<NodeId>,
@@ -174,7 +174,7 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
         most: input.policy.max_victims.min(MOST_VICTIMS),
     };
     let all: Vec<&Candidate> = candidates.iter().collect();
-    // The nodes of some candidates alone may become free sooner than those of all.
+    // Tested at the present time, not after the checkpoints of all candidates: fewer candidates may be gone sooner.
     if let Err(blocker) = what_if.without(&all, input.now) {
         return Err(NoVictims::Shortfall {
             needed: job.nodes,
@@ -187,7 +187,8 @@ pub fn choose(input: Input<'_>) -> Result<Victims, NoVictims> {
     settle(&input, &mut what_if, &candidates, &goal, &prospect)
 }
 
-/// Tries sets, the best first, until the solver accepts one.
+/// Tries sets, the best first, until the solver accepts one. Of equally good sets, chooses the one with a placement on
+/// the fewest topology groups.
 fn settle(
     input: &Input<'_>,
     what_if: &mut WhatIf<'_>,
@@ -234,7 +235,7 @@ fn settle(
     })
 }
 
-/// Candidates that would help, by id; and the number of protected allocations by reason.
+/// Candidates that would help, in order of id; and the number of protected allocations by reason.
 fn candidates(
     input: &Input<'_>,
     job: &PendingView,
@@ -243,7 +244,8 @@ fn candidates(
     let mut kept = BTreeMap::new();
     let mut candidates = Vec::new();
     let unknown = RunningView::default();
-    // If only nodes can be missing, a job without fitting nodes does not help.
+    // Without limits of power or bandwidth, only nodes can be missing. A victim without fitting nodes does not help
+    // then.
     let is_rationed = !input.view.power.is_empty() || !input.view.storage.is_empty();
     for (id, held) in what_if.held() {
         let gains = what_if.gains(held);

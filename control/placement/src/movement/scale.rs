@@ -1,9 +1,9 @@
 //! Service scaling: when a service gets another node or releases one.
 //!
-//! [`decide`] is called every 30 to 60 s for each service that scales. A metric that stays above its target adds a
-//! node, and one that stays well below removes one. An unknown metric changes nothing. The caller keeps a
-//! [`ScaleState`] between calls, and passes the outcome of each proposal to it ([`ScaleState::answered`]). [`choose`]
-//! selects the nodes.
+//! [`decide`] may be called at any time for a service that scales, and evaluates the metric at the interval of the
+//! policy. A metric that stays above its target adds a node, and one that stays well below removes one. An unknown
+//! metric changes nothing. The caller keeps a [`ScaleState`] between calls, and passes the outcome of each proposal to
+//! that state ([`ScaleState::answered`]). [`choose`] selects the nodes.
 
 mod grow;
 mod policy;
@@ -45,7 +45,7 @@ pub struct Input<'a> {
     pub now: UnixMillis,
     /// State of the allocation.
     pub state: AllocationState,
-    /// Start of the present run; a changed value means that the service was away.
+    /// Start of the present attempt; a changed value means that the service was stopped or suspended in between.
     pub started_at: Option<UnixMillis>,
     /// Nodes that the service holds.
     pub nodes: &'a [HeldNode],
@@ -89,13 +89,13 @@ pub enum Decision {
     Wait(NoScalingReason),
 }
 
-/// Permitted source of nodes. At least `min_nodes` nodes are of the service's own vCluster.
+/// Permitted source of added nodes. At least `min_nodes` nodes must belong to the service's own vCluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Own nodes of its vCluster.
+    /// Nodes that the service's vCluster owns.
     Home,
-    /// Own nodes of its vCluster first, then borrowed ones.
+    /// Nodes that the service's vCluster owns first, then borrowed ones.
     Any,
 }
 
@@ -103,15 +103,15 @@ pub enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The metric.
+    /// The metric was above or below its target for long enough.
     Metric,
     /// The service has fewer nodes than its minimum: some were reclaimed or lost.
     BelowMin,
-    /// The service has more nodes than its maximum, which was lowered since.
+    /// The service has more nodes than its maximum: the maximum was lowered.
     AboveMax,
 }
 
-/// Reason for which a service does not change.
+/// Reason why a service gets no node and releases none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoScalingReason {
@@ -122,7 +122,7 @@ pub enum NoScalingReason {
     },
     /// The last evaluation or proposal is too recent.
     NotDue {
-        /// Time of the next one.
+        /// Earliest time of the next evaluation or proposal.
         at: UnixMillis,
     },
     /// The metric is missing.
@@ -166,14 +166,14 @@ pub enum Alert {
     },
     /// The service has fewer nodes than its minimum.
     BelowMin {
-        /// Nodes that stay.
+        /// Number of nodes that are not leaving.
         nodes: u32,
         /// Minimum of nodes.
         min_nodes: u32,
     },
     /// The service alternates between growing and shrinking.
     Oscillating {
-        /// Number of turns.
+        /// Number of consecutive changes in the opposite direction to the one before.
         turns: u32,
     },
 }
@@ -201,7 +201,7 @@ fn judge(
     let now = input.now;
     let held = ServiceNodes::of(input.nodes);
     state.follow(input, policy, alerts)?;
-    // A sample is taken also while nothing may be proposed, so that windows continue.
+    // A sample is taken even while nothing may be proposed, so that windows have no gap.
     let evaluated = state.evaluate(input, policy, alerts);
     let below_min = state.is_below_min(held.staying, policy, alerts);
     state.may_propose(now, policy)?;
@@ -236,7 +236,7 @@ struct ServiceNodes {
     all: u32,
     /// Nodes that stay.
     staying: u32,
-    /// Nodes of its own vCluster that stay.
+    /// Staying nodes that the service's own vCluster owns.
     home: u32,
 }
 
@@ -254,7 +254,7 @@ impl ServiceNodes {
     }
 }
 
-/// Adds `nodes` nodes, or as many as allowed.
+/// Decides to add `nodes` nodes, or as many as the maximum and the limits allow.
 fn grow(
     input: &Input<'_>,
     policy: &ScalePolicy,
@@ -277,7 +277,7 @@ fn grow(
     Ok(Decision::Grow { nodes, from, cause })
 }
 
-/// Releases the node with the least load, if the load of all candidates is known; otherwise the node added last.
+/// Decides to release the node with the least load, or the node added last if the load of any candidate is unknown.
 fn shrink(
     input: &Input<'_>,
     policy: &ScalePolicy,
@@ -287,7 +287,7 @@ fn shrink(
     if held.staying <= policy.min_nodes {
         return Err(NoScalingReason::AtMin);
     }
-    // At least `min_nodes` nodes must stay of its own vCluster.
+    // At least `min_nodes` nodes of the service's own vCluster must stay.
     let may_go = |node: &&HeldNode| {
         let spare = node.borrowed || held.home > policy.min_nodes;
         !node.leaving && spare

@@ -13,7 +13,7 @@ pub struct Placement {
     pub nodes: Vec<ExpectedNode>,
     /// Layout of the nodes.
     pub layout: Layout,
-    /// Score that determined its place in the queue.
+    /// Score that determined the allocation's position in the queue.
     pub score: Score,
     /// Whether the allocation starts ahead of a job with a reservation, without delaying that job.
     pub backfilled: bool,
@@ -38,7 +38,7 @@ pub struct Layout {
     pub ungrouped: u32,
     /// f4 of these nodes: 1 - groups touched / groups with nodes that fit.
     pub topology: f64,
-    /// f9 of these nodes: nodes of their largest conformance group / all of them.
+    /// f9 of these nodes: size of their largest conformance group / number of all these nodes.
     pub conformance: f64,
 }
 
@@ -51,13 +51,13 @@ impl Layout {
     }
 }
 
-/// Nodes reserved for a blocked allocation from a time on, for as long as it may run. No job that runs past that time
-/// is placed on them.
+/// Nodes reserved for a blocked allocation from a time on, for as long as the allocation may run. A job that may run
+/// past that time is not placed on these nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedReservation {
     /// Allocation that holds the reservation.
     pub id: AllocationId,
-    /// Time from which nodes, power and bandwidth are expected to be available for its whole run.
+    /// Time from which nodes, power and bandwidth are expected to be available for the full run of the allocation.
     pub starts_at: UnixMillis,
     /// Nodes in rank order.
     pub nodes: Vec<NodeId>,

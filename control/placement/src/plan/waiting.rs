@@ -1,5 +1,5 @@
-//! Waiting jobs of a plan, with explanations. There may be a hundred thousand of them, and few explanations are ever
-//! read. Common parts are therefore stored once, and explanations are built on request.
+//! Waiting jobs of a plan, with explanations. A plan may have a hundred thousand waiting jobs, and few explanations are
+//! ever read. Common parts are therefore stored once, and explanations are built on request.
 
 use super::placement::Placement;
 use crate::{
@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Explanation data of one waiting job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WaitExplanation {
-    /// Nodes left after each further step, as far as the steps were reached.
+    /// Fitting nodes that are free. The next two counts are the nodes left after further steps; `None` if the step was
+    /// not reached.
     pub(crate) free: u32,
     pub(crate) not_reserved: Option<u32>,
     pub(crate) conforming: Option<u32>,
@@ -30,18 +31,18 @@ pub struct WaitingJobs {
     total: u32,
     /// Every pending job, by id.
     rows: Arc<Vec<Job>>,
-    /// Turn of each job, in the order of ids.
+    /// Queue position of each job, in the order of `rows`.
     turns: Vec<u32>,
-    /// Jobs by turn; `None` for a placed job.
+    /// Explanation data by queue position; `None` for a placed job.
     jobs: Vec<Option<WaitExplanation>>,
     scorer: Arc<Scorer>,
-    /// Requests of the jobs.
+    /// Requests of the jobs, with the nodes that fit.
     sets: EligibleSets,
     len: usize,
 }
 
 impl WaitingJobs {
-    /// `order` contains positions in `rows`; `jobs` are in that order.
+    /// Creates the waiting jobs of a plan. `order` contains positions in `rows`; `jobs` are in that order.
     pub(crate) fn new(
         total: usize,
         rows: Arc<Vec<Job>>,
@@ -80,7 +81,7 @@ impl WaitingJobs {
         self.len == 0
     }
 
-    /// Explanation of a waiting allocation; `None` if it does not wait.
+    /// Explanation of a waiting allocation; `None` if the allocation does not wait.
     pub fn get(&self, id: AllocationId) -> Option<Explanation> {
         self.explain(self.place(id)?)
     }
@@ -98,8 +99,8 @@ impl WaitingJobs {
     }
 
     /// Jobs with another reason or other numbers than in `before`. Changes of score and queue position are ignored.
-    /// Changes of times within the displayed minute are ignored too: jobs past their end move such times with every
-    /// plan.
+    /// Changes of times within the displayed minute are ignored too: running jobs that are past their end shift such
+    /// times with every plan.
     pub fn news<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = AllocationId> + 'a {
         fn told<'a>(
             of: &'a WaitingJobs,
@@ -127,7 +128,7 @@ impl WaitingJobs {
         self.rows.binary_search_by_key(&id, |row| row.id).ok()
     }
 
-    /// Job by position among the rows.
+    /// Explanation data of the job at this position in `rows`; `None` if the job is placed.
     fn job(&self, place: usize) -> Option<&WaitExplanation> {
         self.jobs[self.turns[place] as usize].as_ref()
     }

@@ -1,5 +1,4 @@
-//! The nine factors of a job's score, and the budget factor. Each implements one line of the scheduling algorithm's
-//! document; comments state what the document leaves open.
+//! The nine factors of a job's score, and the budget factor. Each function computes one factor from its inputs.
 
 use super::policy::Weights;
 use crate::fraction::Fraction;
@@ -21,7 +20,7 @@ pub struct Factors {
     pub priority: f64,
     /// f2: time in the queue.
     pub wait_time: f64,
-    /// f3: how far the tenant is below its share.
+    /// f3: distance of the tenant below its share.
     pub fair_share: f64,
     /// f4: few topology groups.
     pub topology: f64,
@@ -31,7 +30,7 @@ pub struct Factors {
     pub backlog: f64,
     /// f7: energy price.
     pub energy: f64,
-    /// f8: cheap to checkpoint.
+    /// f8: short duration of a checkpoint.
     pub checkpoint: f64,
     /// f9: one conformance group.
     pub conformance: f64,
@@ -60,7 +59,7 @@ impl Factors {
     }
 }
 
-/// Score that orders the queue: the weighted sum times the budget factor.
+/// Score that orders the queue: the weighted sum of the factors times the budget factor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Factors as of the time when the queue was ordered.
@@ -104,7 +103,7 @@ pub fn data_ready(on_hot_tier: Option<Fraction>) -> f64 {
     on_hot_tier.map_or(NEUTRAL, Fraction::get)
 }
 
-/// f6 = min(1, queued / running GPU-hours). With nothing running: 1 if any job waits, else 0.
+/// f6 = min(1, GPU-hours queued / GPU-hours running); 0 if nothing is queued, 1 if jobs are queued and none runs.
 pub fn backlog(queued: u128, running: u128) -> f64 {
     match (queued, running) {
         (0, _) => 0.0,

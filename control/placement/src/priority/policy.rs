@@ -12,7 +12,7 @@ pub struct Policy {
     pub weights: Weights,
     /// Wait after which the wait time factor is ln 2, milliseconds; at least 1.
     pub reference_wait_ms: u64,
-    /// Which blocked jobs get a reservation.
+    /// Blocked jobs that get a reservation.
     pub reservations: Reservations,
     /// Bandwidth of checkpoint storage for all nodes together, bytes per second; determines the duration of a
     /// checkpoint that the request does not give. `None`: unknown; 0: no storage.
@@ -53,7 +53,7 @@ pub struct RawWeights {
     pub priority: f64,
     /// w2: time in the queue.
     pub wait_time: f64,
-    /// w3: how far the tenant is below its share.
+    /// w3: distance of the tenant below its share.
     pub fair_share: f64,
     /// w4: few topology groups.
     pub topology: f64,
@@ -63,7 +63,7 @@ pub struct RawWeights {
     pub backlog: f64,
     /// w7: energy price.
     pub energy: f64,
-    /// w8: cheap to checkpoint.
+    /// w8: short duration of a checkpoint.
     pub checkpoint: f64,
     /// w9: one conformance group.
     pub conformance: f64,
@@ -79,7 +79,7 @@ pub struct InvalidWeight {
     pub value: f64,
 }
 
-/// The five weight profiles of the scheduling algorithm's document, one per kind of workload.
+/// Weight profiles, one per kind of workload. The balanced kind has none: its weights are the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
@@ -96,7 +96,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All profiles, in the order of the document's table.
+    /// All profiles, in the order of their declaration.
     pub const ALL: [Self; 5] = [
         Self::HpcBatch,
         Self::MlTraining,
@@ -110,7 +110,7 @@ impl Profile {
         WorkloadKind::from(self).name()
     }
 
-    /// Weights, verbatim from the document.
+    /// Weights of the profile, w1 to w9.
     pub fn weights(self) -> Weights {
         Weights::row(match self {
             Self::HpcBatch => [0.15, 0.20, 0.20, 0.15, 0.10, 0.05, 0.00, 0.05, 0.10],
@@ -138,7 +138,7 @@ impl From<WorkloadKind> for Weights {
     fn from(kind: WorkloadKind) -> Self {
         let mut profiles = Profile::ALL.into_iter();
         let profile = profiles.find(|profile| WorkloadKind::from(*profile) == kind);
-        // `balanced` has no profile.
+        // The kind `balanced` has no profile.
         profile.map_or_else(Weights::default, Profile::weights)
     }
 }

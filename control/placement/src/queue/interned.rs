@@ -1,11 +1,11 @@
-//! Interned values: each distinct value of the queue once, by number.
+//! Interned values: each distinct value of the queue is stored once and has a number.
 
 use std::cmp::Ordering;
 
-/// Number that stands for no entry.
+/// Number that means "no entry".
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Interned values by number.
+/// Table of distinct values, each with a number.
 #[derive(Debug)]
 pub(crate) struct Interned<T> {
     things: Vec<T>,
@@ -23,7 +23,7 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T> Interned<T> {
-    /// Number of the value that `compare` finds equal; a missing value is added.
+    /// Number of the value for which `compare` returns `Equal`. If there is none, the value from `make` is added.
     pub(super) fn number(
         &mut self,
         compare: impl Fn(&T) -> Ordering,
@@ -35,7 +35,7 @@ impl<T> Interned<T> {
         match found {
             Ok(place) => self.order[place],
             Err(place) => {
-                // At most one per job, and there are fewer than 2^32 jobs.
+                // The queue is rebuilt long before a table has 2^32 entries.
                 let number = self.things.len() as u32;
                 self.things.push(make());
                 self.order.insert(place, number);

@@ -3,15 +3,15 @@
 use crate::machine::windows::{ReservationChoice, ReservationRequester, Windows};
 use lattice_quorum_types::{NodeId, spec::Constraints};
 
-/// Node requirements shared by jobs with equal constraints; sensitive jobs share only among themselves. The layout is
-/// not part of the requirements.
+/// Node requirements shared by jobs with equal constraints. Sensitive jobs share requirements only among themselves.
+/// The requested spread is not part of the requirements.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) constraints: Constraints,
     pub(crate) sensitive: bool,
     /// Whether lent nodes are excluded.
     pub(crate) home_only: bool,
-    /// The reservation that the jobs name, with their user and project.
+    /// Reservation that the jobs name, with the user and project of the jobs.
     pub(crate) naming: Option<ReservationRequester>,
 }
 
@@ -29,7 +29,7 @@ impl Request {
     }
 }
 
-/// All fields of a request, as a comparison key.
+/// All fields of a request except the spread, as a comparison key.
 pub(crate) type Key<'a> = (
     (bool, bool),
     &'a [String],

@@ -1,6 +1,6 @@
-//! Choice of the node set of a job among free nodes: few topology groups against one conformance group.
+//! Choice of the node set of a job among free nodes. Weighs few topology groups against one conformance group.
 //!
-//! `w4·f4 + w9·f9` weighs node sets of two kinds: one over all candidates, and one inside each conformance group that
+//! `w4·f4 + w9·f9` compares node sets of two kinds: one from all candidates, and one from each conformance group that
 //! is large enough. If power does not suffice for all candidates, each set must fit the power budget.
 
 use super::power_fit;
@@ -21,11 +21,11 @@ use std::{
 pub(crate) struct NodeSetRequest {
     pub(crate) nodes: u32,
     pub(crate) spread: Spread,
-    /// All nodes must share one known conformance key.
+    /// Whether all nodes must share one known conformance key.
     pub(crate) one_conformance_group: bool,
-    /// Topology groups with nodes that fit, free or not: the divisor of f4.
+    /// Number of topology groups with nodes that fit, free or not: the divisor of f4.
     pub(crate) groups: usize,
-    /// Nodes that fit, free or not.
+    /// Number of nodes that fit, free or not.
     pub(crate) fit: u32,
 }
 
@@ -52,13 +52,13 @@ impl NodeSet {
     }
 }
 
-/// Number of open nodes in each group, which measures how large a gap a node set breaks.
+/// Number of open nodes (all candidates of the job) in each group: the size of the gap that a node set would break up.
 struct GroupGaps<'a> {
     index: &'a Index,
     open: &'a BitSet,
     /// Nodes preferred among equally good ones.
     first: Option<&'a BitSet>,
-    /// Open nodes by group, counted on first use: of all nodes, and of each conformance group.
+    /// Open nodes by group, counted on first use: all of them here, and those of each conformance group in `of_key`.
     of_all: Option<Vec<u32>>,
     of_key: Vec<Option<Vec<u32>>>,
 }
@@ -74,8 +74,8 @@ impl<'a> GroupGaps<'a> {
         }
     }
 
-    /// Nodes to choose from in each group. `nodes` are open and of the conformance group `key`. If they are all such
-    /// nodes (`are_all`), those nodes are counted only once.
+    /// Number of nodes to choose from in each topology group. `nodes` are open, and of the conformance group `key` if
+    /// one is given. `are_all` means that `nodes` are all such nodes; their counts are then those of the gaps.
     fn rooms(&mut self, nodes: &BitSet, key: Option<usize>, are_all: bool) -> Vec<GroupNodes> {
         let counts = self.index.group_counts(nodes);
         let known = match key {
@@ -120,7 +120,7 @@ struct CandidateNodes<'a> {
     nodes: &'a BitSet,
     /// Conformance group of these nodes, if one was selected.
     key: Option<usize>,
-    /// Whether these are all open nodes, apart from those of other conformance groups.
+    /// Whether these are all open nodes, or all open nodes of the conformance group.
     are_all: bool,
 }
 
@@ -176,16 +176,17 @@ fn choose(
 /// Tie-breaks between equally good node sets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TieBreak<'a> {
-    /// Nodes that fit rarer requests, left to those if possible. Each set contains the previous one.
+    /// Nodes that fit rarer requests: a node set avoids them if possible. Each set contains the previous one.
     pub(crate) wanted: &'a [BitSet],
-    /// Nodes taken first from a group that is not taken whole.
+    /// Nodes that are taken first from a group of which only some nodes are taken.
     pub(crate) first: Option<&'a BitSet>,
 }
 
 /// Best node set within `candidates` and `power` (`None`: power is not limited).
 ///
-/// Of equally good sets, one with the least hardware is chosen, and of those, one that leaves nodes which fit rarer
-/// requests. A set that already has the least hardware stays: another would break a larger gap without benefit.
+/// Of equally good sets, one of nodes with the least hardware is chosen, and of those, one that leaves the nodes that
+/// fit rarer requests. The first choice is kept if its nodes already have the least hardware: another set would break
+/// up a larger gap without benefit.
 pub(crate) fn choose_modest(
     index: &Index,
     candidates: &BitSet,
@@ -199,7 +200,7 @@ pub(crate) fn choose_modest(
     let mut best = choose(&mut gaps, candidates, ask, weights, power)?;
     let mut as_good = |best: &NodeSet, among: &BitSet| {
         let set = choose(&mut gaps, among, ask, weights, power)?;
-        // Both must be as good, not only the weighted sum: the number of groups stays minimal.
+        // Span and conformance must both be as good, not only their weighted sum: the number of groups stays minimal.
         let by_span = by_span(&set, best, ask.spread);
         (by_span.is_ge() && set.conformance >= best.conformance).then_some(set)
     };
@@ -219,7 +220,8 @@ pub(crate) fn choose_modest(
             break;
         }
     }
-    // The more is left to others, the less there is to choose from: binary search for the most that can be left.
+    // The more nodes are left to rarer requests, the fewer remain to choose from. So a binary search finds the largest
+    // set that can be left.
     let (mut can, mut cannot) = (0, wanted.len() + 1);
     let mut next = wanted.len();
     while can < next {
@@ -239,7 +241,8 @@ pub(crate) fn choose_modest(
     Some(best)
 }
 
-/// Greater is better. The last criterion is the node numbers, so two different sets never compare equal.
+/// Compares two node sets; the greater one is better. The last criterion is the node numbers, so two different sets
+/// never compare equal.
 fn compare(a: &NodeSet, b: &NodeSet, spread: Spread, weights: &Weights) -> Ordering {
     let weights = weights.get();
     let value = |set: &NodeSet| {
@@ -257,7 +260,7 @@ fn compare(a: &NodeSet, b: &NodeSet, spread: Spread, weights: &Weights) -> Order
         .then_with(|| b.nodes.cmp(&a.nodes))
 }
 
-/// Greater matches the requested spread better.
+/// Compares two node sets by their number of groups; the greater one matches the requested spread better.
 fn by_span(a: &NodeSet, b: &NodeSet, spread: Spread) -> Ordering {
     match spread {
         Spread::Tight => b.span.cmp(&a.span),
@@ -266,8 +269,8 @@ fn by_span(a: &NodeSet, b: &NodeSet, spread: Spread) -> Ordering {
     }
 }
 
-/// One node set of an offer, in the requested layout. `power` is given only if it does not suffice for all nodes. The
-/// affordable nodes of a group are then its gap.
+/// Chooses one node set from the offered nodes, in the requested layout. `power` is given only if it does not suffice
+/// for all of them.
 fn pick(
     gaps: &mut GroupGaps<'_>,
     offer: CandidateNodes<'_>,
@@ -282,8 +285,8 @@ fn pick(
             let tight = (ask.spread == Spread::Tight)
                 .then(|| power_fit::in_fewest_groups(index, candidates, ask.nodes, power))
                 .flatten();
-            // For other layouts, or if costly nodes of a group leave too little power for the rest: use the cheapest
-            // nodes.
+            // For other layouts, or if nodes with high power leave too little for the others, the nodes that need least
+            // power are used.
             let cheapest = || {
                 let paid = power.clone().affordable(index, candidates.iter());
                 let paid = BitSet::collect(index.size(), paid);
@@ -347,9 +350,9 @@ struct NodesToTake {
     partial: bool,
 }
 
-/// Taking the largest groups first minimises their number: exchanging a taken group for a larger one never needs more
-/// groups. The last group is the smallest gap that still holds the rest, so large gaps stay for large jobs. If one
-/// group holds all nodes, the choice is the tightest fit.
+/// Takes the largest groups first, which minimises the number of groups: exchanging a taken group for a larger one
+/// never needs more groups. The last group is the smallest gap that still holds the rest, so large gaps stay for large
+/// jobs. If one group can hold all nodes, the tightest fit is chosen.
 fn fewest_groups(rooms: &[GroupNodes], needed: u32) -> Vec<NodesToTake> {
     let tightest = |rooms: &[GroupNodes], rest: u32| {
         let fits = rooms.iter().filter(|room| room.nodes >= rest);
@@ -382,7 +385,7 @@ fn fewest_groups(rooms: &[GroupNodes], needed: u32) -> Vec<NodesToTake> {
     takes
 }
 
-/// Takes one node from each group in turn, largest groups first.
+/// Takes one node from each group in turn, largest groups first, until there are enough.
 fn most_groups(rooms: &[GroupNodes], needed: u32) -> Vec<NodesToTake> {
     let mut largest_first = rooms.to_vec();
     largest_first.sort_unstable_by_key(|room| (Reverse(room.nodes), room.group));
@@ -413,7 +416,7 @@ fn most_groups(rooms: &[GroupNodes], needed: u32) -> Vec<NodesToTake> {
         .collect()
 }
 
-/// Candidates in a range, with those in `first` before the others.
+/// Candidates in a range of node numbers, with those in `first` before the others.
 fn in_order<'a>(
     index: &Index,
     candidates: &'a BitSet,
@@ -449,8 +452,8 @@ fn take_first(
     nodes
 }
 
-/// Like [`take_first`], but chooses nodes of a partial group so that the whole set has the largest possible conformance
-/// group, and then few others.
+/// Like [`take_first`], but chooses the nodes of the partial group so that the resulting set has the largest possible
+/// conformance group, and few others.
 fn take_alike(
     index: &Index,
     candidates: &BitSet,
@@ -491,7 +494,7 @@ fn take_alike(
     nodes
 }
 
-/// Size of the largest conformance group. A node of unknown conformance is alone in its group.
+/// Size of the largest conformance group among `nodes`. A node of unknown conformance counts as a group of one.
 fn largest_conformance_group(index: &Index, nodes: &[usize]) -> u32 {
     let mut keys = Vec::with_capacity(nodes.len());
     keys.extend(nodes.iter().filter_map(|n| index.conformance[*n]));

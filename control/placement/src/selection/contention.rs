@@ -1,4 +1,4 @@
-//! Nodes that rarer requests in the queue need: among equally good sets, a job gets one without them.
+//! Contention: nodes that rarer requests in the queue need. Among equally good node sets, a job gets one without these.
 
 use crate::{bits::BitSet, eligibility::sets::EligibleSets};
 
@@ -25,7 +25,8 @@ impl Contention {
         Self { counts, wanted }
     }
 
-    /// Nodes that fit requests with fewer than `count` fitting nodes; each set contains the previous one.
+    /// Cumulative sets of nodes that fit requests with fewer than `count` fitting nodes; each contains the previous
+    /// one.
     pub(crate) fn nodes_with_contention_below(&self, count: u32) -> &[BitSet] {
         let rarer = self.counts.partition_point(|known| *known < count);
         &self.wanted[..rarer]

@@ -1,17 +1,17 @@
 //! Node choice under a power budget that does not suffice for all: nodes in the fewest groups within the budget.
 //!
 //! Groups are taken one after the other, each time the group with the most affordable nodes. This gives the fewest
-//! groups if all nodes of a domain cost the same and no group spans two domains. Each further group of a domain then
-//! adds fewer nodes. Otherwise it may not, since a group of costly nodes may use the power that two others need. Sets
-//! of fewer groups are then tried, exhaustively if there are few groups.
+//! groups if all nodes of a domain need the same power and no group spans two domains: each further group of a domain
+//! then adds fewer nodes. In other cases the number of groups may not be the smallest, since a group of nodes with high
+//! power may use what two others need. Therefore sets of fewer groups are tried, exhaustively if there are few groups.
 
 use crate::{bits::BitSet, capacity::power::PowerLeft, machine::index::Index};
 use std::cmp::Reverse;
 
-/// Most sets of groups tried for one set of nodes: all sets of 8 groups.
+/// Most sets of groups tried in one search: enough for all sets of 8 groups.
 const MOST_TRIES: u32 = 256;
 
-/// Chooses `needed` of the `candidates`, by number.
+/// Chooses `needed` of the `candidates`, in the fewest groups found; ascending. `None` if power does not suffice.
 pub(crate) fn in_fewest_groups(
     index: &Index,
     candidates: &BitSet,
@@ -32,7 +32,7 @@ struct GroupCandidates {
     group: usize,
     /// Number of nodes affordable if no other group is used.
     paid: usize,
-    /// Domain and power of each node, sorted: groups with equal lists are equivalent.
+    /// Power domain and power in milliwatts of each node, sorted: groups with equal lists are equivalent.
     prices: Vec<Option<(usize, u64)>>,
 }
 
@@ -91,8 +91,8 @@ impl<'a> Search<'a> {
         groups.len()
     }
 
-    /// Takes the group with the most affordable nodes each time. The last group is the smallest that holds the rest, so
-    /// large gaps stay for large jobs.
+    /// Takes the group with the most affordable nodes each time. The last group is the one with the fewest affordable
+    /// nodes that suffices for the rest, so large gaps stay for large jobs.
     fn largest_first(&self) -> Option<Vec<usize>> {
         let mut power = self.power.clone();
         let mut groups: Vec<usize> = self.offers.iter().map(|offer| offer.group).collect();
@@ -119,15 +119,16 @@ impl<'a> Search<'a> {
         Some(nodes)
     }
 
-    /// Tries fewer groups than `span`, the fewest first, up to the limit of tries.
+    /// Tries sets of fewer than `span` groups, the smallest first, up to [`MOST_TRIES`] sets.
     fn fewer(&self, span: usize) -> Option<Vec<usize>> {
         let mut tries = MOST_TRIES;
         let mut chosen = Vec::new();
         (1..span).find_map(|groups| self.try_sets(groups, 0, 0, &mut chosen, &mut tries))
     }
 
-    /// Tries every set of `groups` groups from position `from` in addition to the `chosen` ones, which afford at most
-    /// `paid` nodes. Each branch entered leads to a tried set, so the search takes no longer than the tries.
+    /// Tries every set of `groups` groups from position `from` on, in addition to the `chosen` groups. At most `paid`
+    /// nodes of the chosen groups are affordable. Each branch leads to a tried set, so [`MOST_TRIES`] bounds the
+    /// search.
     fn try_sets(
         &self,
         groups: usize,
@@ -144,7 +145,8 @@ impl<'a> Search<'a> {
             return (paid.len() == self.needed).then_some(paid);
         }
         for (at, offer) in self.offers.iter().enumerate().skip(from) {
-            // A set affords no more nodes than its groups alone, and later groups no more than the next ones.
+            // The affordable nodes of a set are at most the sum over its groups, and later groups have no more than
+            // these.
             let next = self.sums.get(at + groups)? - self.sums[at];
             if *tries == 0 || paid + next < self.needed {
                 return None;

@@ -6,7 +6,7 @@
 //!     nodes: "gpu[001-128]"      # a hostlist
 //!     model: gh200               # one of `models`
 //!     conformance: a             # name of the conformance group; default: one group per model
-//!     vcluster: batch            # one of `vclusters`; `default` when there is none
+//!     vcluster: batch            # one of `vclusters`; optional if there is at most one
 //!     power_domain: row1         # one of `power_domains`
 //! models:
 //!   gh200: {gpus: 4, gpu_model: "NVIDIA GH200 120GB", gpu_memory_gib: 384, memory_gib: 480, features: [nvlink], work_w: 2200}
@@ -355,7 +355,7 @@ impl Reading {
         }
     }
 
-    /// Where any node has a hardware description, absent hardware counts as 0.
+    /// Sets an unknown number of GPUs to 0 if any node has a number, and likewise for memory.
     fn hardware(&mut self) {
         let facts = || self.cluster.nodes.values().map(|host| &host.facts);
         let (gpus, memory) = (
@@ -394,7 +394,7 @@ impl Reading {
             };
             self.cluster.projects.insert(path, limits);
         }
-        // Tolerates rounding: ten times 0.1 is 1.
+        // Tolerates rounding: ten shares of 0.1 add up to slightly less or more than 1.
         if shares > 1.0 + 1e-9 {
             self.wrong(
                 "projects",

@@ -1,12 +1,11 @@
-//! Real dragonfly machines by name, with the sizes that their operators publish:
-//! `fixtures/captures/dragonfly-machines.json`.
+//! Real dragonfly machines by name, with published sizes from `fixtures/captures/dragonfly-machines.json`.
 
 use super::{Cluster, ClusterError};
 use serde::{Deserialize, Serialize};
 
 const MACHINES: &str = include_str!("../../../../fixtures/captures/dragonfly-machines.json");
 
-/// A real machine. Of several node types, the one with the most GPUs counts.
+/// A real machine. If it has several node types, only the GPU nodes are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Machine {
@@ -14,7 +13,7 @@ pub enum Machine {
     Frontier,
     /// The GPU nodes of Perlmutter at NERSC, one group per cabinet.
     Perlmutter,
-    /// The GH200 nodes of Alps at CSCS. The source does not give the size of groups; a group is a cabinet here.
+    /// The GH200 nodes of Alps at CSCS. The source does not give the size of groups, so each cabinet is one group.
     Alps,
 }
 

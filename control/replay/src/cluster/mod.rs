@@ -1,7 +1,7 @@
 //! Machine on which a workload is replayed: nodes with their topology, vClusters, projects and limits.
 //!
 //! A cluster comes from a YAML description (`file.rs` documents the form) or from a size alone. Other sources are the
-//! sizes of real dragonfly machines and Alibaba's list of nodes.
+//! sizes of real dragonfly machines, Alibaba's list of nodes, and the views in a scheduling record.
 
 mod file;
 mod machines;
@@ -36,19 +36,19 @@ pub struct Cluster {
     pub nodes: BTreeMap<NodeId, Host>,
     /// vClusters, each with a scheduler of its own.
     pub vclusters: BTreeMap<VclusterName, Queue>,
-    /// Projects with their limits. A tenant of the trace that is not among them has no limits.
+    /// Projects with their limits. A tenant of the trace that is not among these projects has no limits.
     pub projects: BTreeMap<ProjectPath, Limits>,
-    /// Meaning of limits.
+    /// Limit policy of the project tree.
     pub limit_policy: LimitPolicy,
     /// Power domains with a budget.
     pub power: BTreeMap<String, Domain>,
-    /// Project of a tenant of the trace; by default the project of the same name.
+    /// Project by account of the trace; by default the project with the name of the account.
     pub accounts: BTreeMap<String, ProjectPath>,
     /// Intended shares of the machine by project.
     pub shares: BTreeMap<String, f64>,
     /// Priority classes of queues and qualities of service.
     pub classes: BTreeMap<String, u8>,
-    /// Target of the wait by class, milliseconds.
+    /// Target wait by class, milliseconds.
     pub targets_ms: BTreeMap<u8, u64>,
 }
 
@@ -61,10 +61,10 @@ pub struct Host {
     pub facts: NodeFacts,
 }
 
-/// vCluster of a cluster.
+/// vCluster of a cluster, with its policy and the queues of the trace that belong to it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Queue {
-    /// Policy of the scheduler; `None`: the common policy.
+    /// Policy of the scheduler; `None`: the policy of the replay.
     pub policy: Option<Policy>,
     /// Queues of the trace that belong to the vCluster. Jobs of other queues go to the first vCluster without queues.
     pub queues: BTreeSet<String>,
@@ -73,9 +73,9 @@ pub struct Queue {
 /// Power domain with a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// Parent domain.
+    /// Domain that contains this one; `None` for an outermost domain.
     pub parent: Option<String>,
-    /// Budget of its nodes above idle power, milliwatts.
+    /// Budget for all nodes of the domain above their idle power, milliwatts.
     pub budget_mw: u64,
 }
 
@@ -115,7 +115,7 @@ pub enum ClusterError {
     Name(#[from] InvalidId),
 }
 
-/// Largest number of nodes, above any real machine. A typing error would otherwise use all memory.
+/// Largest number of nodes, above any real machine. Without this bound, a mistyped size could use all memory.
 pub const MAX_NODES: u64 = 200_000;
 
 impl Cluster {
@@ -127,7 +127,7 @@ impl Cluster {
         Self::dragonfly(1, nodes)
     }
 
-    /// Creates a dragonfly of `groups` groups with `each` nodes, otherwise identical.
+    /// Creates a dragonfly of `groups` groups with `each` nodes in every group; all nodes are identical.
     ///
     /// # Errors
     /// When the number of nodes is 0 or above [`MAX_NODES`].
@@ -254,7 +254,7 @@ impl Cluster {
         known.copied().unwrap_or(AllocationSpec::CLASS)
     }
 
-    /// Returns the vCluster for a request's queue; `None` where there is none.
+    /// Returns the vCluster for a request's queue; `None` if no vCluster accepts the queue.
     pub fn vcluster_of(&self, request: &Request) -> Option<&VclusterName> {
         let named = |(_, queue): &(&VclusterName, &Queue)| {
             let asked = request.queue.as_ref();
@@ -266,7 +266,7 @@ impl Cluster {
         found.map(|(name, _)| name)
     }
 
-    /// Targets of the wait by request, milliseconds.
+    /// Target wait of each request, milliseconds; `None`: no target.
     pub fn targets_of(&self, requests: &[Request]) -> Vec<Option<u64>> {
         let target = |request: &Request| self.targets_ms.get(&self.class_of(request)).copied();
         requests.iter().map(target).collect()
@@ -283,7 +283,7 @@ fn text_of(path: &Path) -> Result<String, InputError> {
     Ok(text)
 }
 
-/// Facts of a healthy node; all such nodes are alike.
+/// Facts of a healthy node. All such nodes are in one conformance group.
 fn sound() -> NodeFacts {
     NodeFacts {
         liveness: Liveness::Alive,

@@ -1,4 +1,4 @@
-//! State of schedulers, rebuilt from a record of their decisions.
+//! Schedulers' views and policies, rebuilt from a record of their decisions.
 
 use super::Cluster;
 use lattice_placement::{ClusterView, Planner, Policy, record::Line};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Schedulers(BTreeMap<VclusterName, Planner>);
 
 impl Schedulers {
-    /// Applies a line of a record.
+    /// Applies a line of a record: a view, or the changes and policy of a cycle. Other lines are ignored.
     ///
     /// # Errors
     /// When the line is not valid.
@@ -33,7 +33,7 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Returns the cluster as the schedulers have it now.
+    /// Returns the cluster that consists of the schedulers' present views.
     pub fn cluster(&self) -> Cluster {
         let views = self.0.iter();
         let of = |(name, planner)| -> (&VclusterName, &ClusterView, Policy) {

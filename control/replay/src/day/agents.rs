@@ -1,4 +1,5 @@
-//! Simulated agents: launches, checkpoint requests and GPU utilization, as over the network. `None`: no answer arrives.
+//! Simulated agents: launches, checkpoint requests and GPU utilization. As over a network, an answer may not arrive:
+//! the result is then `None`.
 
 use super::{
     event::Event,
@@ -16,12 +17,12 @@ use lattice_agent_rpc::{
 use lattice_quorum_types::{AllocationId, NodeId};
 use std::f64::consts::TAU;
 
-/// Time that a rank takes to start, and to end after a request, milliseconds.
+/// Range of the time that a rank takes to start (`STARTS_MS`), and to end after a request (`ENDS_MS`), milliseconds.
 const STARTS_MS: (u64, u64) = (500, 3_000);
 const ENDS_MS: (u64, u64) = (500, 25_000);
 
 impl Site {
-    /// Boot id that the node's agent reports.
+    /// Boot id that the node's agent reports; `None` if the node is down.
     pub fn ping(&self, node: &NodeId) -> Option<String> {
         let inner = self.inner();
         let machine = inner.machines.get(node).filter(|of| of.is_up);
@@ -46,7 +47,7 @@ impl Site {
         self.inner().terminate(node, key)
     }
 
-    /// Requests a checkpoint of a rank, or the status of the checkpoint.
+    /// Requests a checkpoint of a rank. A repeated request returns the status of the checkpoint.
     pub fn checkpoint(
         &self,
         node: &NodeId,
@@ -55,7 +56,7 @@ impl Site {
         self.inner().checkpoint(node, asked)
     }
 
-    /// Utilization of a node's GPUs, millionths.
+    /// Utilization of a node's GPUs by a service, millionths.
     pub fn usage(&self, node: &NodeId) -> Option<Result<u32, String>> {
         self.inner().usage(node)
     }
@@ -117,7 +118,8 @@ impl Inner {
         Some(Ok(status(key)))
     }
 
-    /// A rank resumes from this checkpoint, 0 for none. The checkpoint must be the last usable one.
+    /// Records that a rank resumes from checkpoint `number`, 0 for none. Checks that this is the last usable
+    /// checkpoint, and that the remaining walltime matches it.
     fn goes_on(
         &mut self,
         launch: &Launch,
@@ -157,8 +159,9 @@ impl Inner {
                 ..Attempt::default()
             };
         }
-        // The used walltime is at most the run time in the checkpoint, and hardly less. Control counts up to the
-        // request of each checkpoint, and the processes receive the request in the next pass.
+        // The used walltime may be less than the run time in the checkpoint by at most one pass of control for each
+        // checkpoint. Control counts up to the request of a checkpoint, and the processes receive the request in the
+        // next pass.
         let held = self.state.allocation(id);
         let asked_ms = held.and_then(|held| held.spec.walltime_ms);
         if let (Some(asked_ms), Some(given_ms)) = (asked_ms, walltime_ms) {
@@ -236,13 +239,14 @@ impl Inner {
             writes,
             ..Content::default()
         });
-        // The checkpoint holds the progress that all ranks had reached.
+        // The checkpoint contains only the progress that all ranks had reached.
         content.ran_ms = content.ran_ms.min(ran_ms);
         content.asked.insert(rank);
         Some(Ok(status))
     }
 
-    /// The nodes of a service share its load: low at night, more than one node can serve during the day.
+    /// Utilization of a node's GPUs. The nodes of a service share its load, which is low at night and exceeds one node
+    /// during the day.
     fn usage(&mut self, node: &NodeId) -> Option<Result<u32, String>> {
         let machine = self.machines.get(node).filter(|of| of.is_up)?;
         let serves = |(key, process): (&AttemptKey, &Process)| {
@@ -264,7 +268,7 @@ impl Inner {
         Some(Ok((load.clamp(0.0, 1.0) * 1e6) as u32))
     }
 
-    /// Load of a service, in fully used nodes.
+    /// Load of a service, as a number of fully used nodes.
     fn load(&self, id: AllocationId) -> f64 {
         let of_day = self.now.since(START) as f64 / DAY_MS as f64;
         let shift = (id.0 % 4) as f64 / 16.0;

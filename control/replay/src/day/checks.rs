@@ -1,6 +1,6 @@
-//! Invariants of every simulated day, for any deciding side. The checks read the state by its public functions and
-//! compare the state with the one before. They share no rule with the deciding side: each rule is written again here,
-//! from the documented promises.
+//! Invariants of every simulated day, for any implementation of control. The checks read the state by its public
+//! functions and compare the state with the one before. They share no rule with control or the state machine: each rule
+//! is written again here, from the documented guarantees.
 
 mod jobs;
 mod nodes;
@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-/// Largest number of reported violations; more give no further insight.
+/// Largest number of reported violations; the day ends when it is reached.
 const MOST: usize = 20;
 
 /// Invariant checks of one day.
@@ -35,11 +35,11 @@ pub(super) struct Checks {
     nodes: BTreeMap<NodeId, Node>,
     /// Allocations before the current command.
     seen: BTreeMap<AllocationId, AllocationSnapshot>,
-    /// Silent nodes, or the end of the silence of a node that answers again.
+    /// Nodes that did not answer pings: `None` while a node is silent, afterwards the time of its first new answer.
     silent: BTreeMap<NodeId, Option<UnixMillis>>,
-    /// Time since which a vCluster has nodes for every waiting allocation.
+    /// Time since when a vCluster has enough nodes for every waiting allocation.
     idle: BTreeMap<VclusterName, UnixMillis>,
-    /// Violations that were reported; a lasting violation is reported once.
+    /// Violations that were reported: a lasting violation is reported only once.
     told: BTreeSet<String>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Checks {
 struct AllocationSnapshot {
     record: Arc<Allocation>,
     submitted_at: UnixMillis,
-    /// Number of preemptions and reclaims.
+    /// Number of preemptions and reclaims of the allocation.
     moves: u32,
     /// Time of the last preemption or reclaim.
     moved_at: Option<UnixMillis>,
@@ -68,7 +68,7 @@ impl Checks {
         }
     }
 
-    /// Adds a violation.
+    /// Adds a violation, with the time since the start of the day.
     pub(super) fn add(&mut self, now: UnixMillis, what: String) {
         if self.found.len() < MOST && self.told.insert(what.clone()) {
             let s = now.since(super::START) / 1000;
@@ -98,13 +98,14 @@ impl Checks {
         }
     }
 
-    /// Whether a node was silent at any time since then.
+    /// Whether a node was silent at any time from `since` on.
     fn was_silent(&self, node: &NodeId, since: UnixMillis) -> bool {
         let until = self.silent.get(node);
         until.is_some_and(|until| until.is_none_or(|until| until >= since))
     }
 
-    /// Checks a committed command; the records from before the command are still present.
+    /// Checks a committed command. `state` is the state after the command, and `self` still holds the records from
+    /// before.
     pub(super) fn committed(
         &mut self,
         state: &State,
@@ -141,7 +142,7 @@ impl Checks {
         }
     }
 
-    /// Checks after a pass of control.
+    /// Runs the checks that follow each pass of control.
     pub(super) fn looked(
         &mut self,
         state: &State,
@@ -152,7 +153,7 @@ impl Checks {
         self.waiting(state, machines, now);
     }
 
-    /// Checks the end of the day, after the time for all remaining jobs.
+    /// Checks the final state: all jobs must have ended, all nodes must be free and back home.
     pub(super) fn ended(&mut self, state: &State, now: UnixMillis) {
         let mut left = Vec::new();
         for held in state.live_allocations() {
@@ -186,7 +187,7 @@ impl Checks {
     }
 }
 
-/// Whether these nodes are for sensitive allocations only.
+/// Whether this is the vCluster for sensitive allocations.
 fn is_sensitive(vcluster: &VclusterName) -> bool {
     vcluster.as_str() == SENSITIVE
 }

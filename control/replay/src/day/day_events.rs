@@ -18,14 +18,14 @@ use lattice_quorum_types::{
 };
 
 const ADMIN: &str = "root";
-/// Silence after which control suspects a node, and after which a node is unreachable, milliseconds.
+/// Time without ping answers after which a node is suspect (`SUSPECT_MS`) or unreachable, milliseconds.
 const SUSPECT_MS: u64 = 3_000;
 const UNREACHABLE_MS: u64 = 32_000;
 /// Time from a boot to the report of the agent's journal, milliseconds.
 const JOURNAL_MS: u64 = 3_000;
 
 impl Inner {
-    /// Creates projects, vClusters and nodes.
+    /// Creates the projects, vClusters and nodes of the scene, and schedules its events.
     pub(super) fn furnish(&mut self) {
         let scene = self.scene.clone();
         for (path, limits) in scene.projects {
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     fn deed(&mut self, deed: DayEvent) {
-        // A refusal concerns the user alone: a limit is reached.
+        // The refusal of a user's command is not a violation: a limit may be reached.
         match deed {
             DayEvent::Submit { user, spec } => {
                 let _ = self.propose(&user, Privilege::User, Command::Submit { spec });
@@ -223,7 +223,7 @@ impl Inner {
         };
         let on = self.machines.iter().filter(runs);
         let on: Vec<NodeId> = on.map(|(node, _)| node.clone()).collect();
-        // A job that lost a rank waits for the rank until control ends it.
+        // A job that lost a rank does not finish: it runs until control stops it.
         if on.len() < work.attempt.ranks {
             return;
         }
@@ -243,14 +243,14 @@ impl Inner {
         }
     }
 
-    /// Ends a process; its agent reports the end.
+    /// Ends a process, and reports its end as the agent of the node.
     fn end_process(&mut self, node: &NodeId, key: AttemptKey, exit: RankExit) {
         let outage = self.scene.outage;
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|of| of.is_up) else {
             return;
         };
-        // With this bug the process continues, and the agent reports its end.
+        // With this bug, the agent reports the end of a process that continues to run.
         let stays = self.plant == Some(PlantedBug::EndedTooSoon) && exit == RankExit::Stopped;
         let process = match stays {
             true => None,

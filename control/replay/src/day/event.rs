@@ -1,4 +1,4 @@
-//! Events of the simulation, by what they concern.
+//! Events of the simulation.
 
 use super::scene::DayEvent;
 use lattice_agent_rpc::AttemptKey;
@@ -16,7 +16,7 @@ pub(super) enum Event {
     Overdue(NodeId, AttemptKey),
     /// A process that received a request to end has ended.
     Gone(NodeId, AttemptKey),
-    /// The agent reports an attempt that never started there as stopped.
+    /// The agent reports an attempt that never started on its node as stopped.
     NeverHere(NodeId, AttemptKey),
     Suspected(NodeId, u64),
     Unreachable(NodeId, u64),

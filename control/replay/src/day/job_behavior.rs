@@ -1,5 +1,5 @@
-//! Behavior of a simulated job, encoded in its launch arguments. An agent of the day derives the behavior from the
-//! launch alone.
+//! Behavior of a simulated job, encoded in its launch arguments. A simulated agent derives the behavior from the launch
+//! request alone.
 
 use lattice_quorum_types::spec::Workload;
 
@@ -43,7 +43,7 @@ impl Answers {
 pub struct JobBehavior {
     /// Total run time, milliseconds; `None`: until the job is ended.
     pub work_ms: Option<u64>,
-    /// Time in which a rank writes its part of a checkpoint, milliseconds.
+    /// Time that a rank needs to write its part of a checkpoint, milliseconds.
     pub write_ms: u64,
     /// Reaction to a checkpoint request.
     pub answers: Answers,
@@ -68,7 +68,7 @@ impl JobBehavior {
         }
     }
 
-    /// Parses the behavior of a workload; `None` where the workload is not one of the simulation.
+    /// Parses the behavior from the arguments of a workload; `None` if they are not those of a simulated job.
     pub(super) fn of(workload: &Workload) -> Option<Self> {
         let [program, work, write, answers, code] = &workload.argv[..] else {
             return None;

@@ -1,4 +1,4 @@
-//! Simulated node: power state, boot, and processes of its agent.
+//! Simulated node: whether it is up, its boot number, and the processes and journal of its agent.
 
 use super::job_behavior::{Answers, JobBehavior};
 use lattice_agent_rpc::{AttemptKey, CheckpointOrder, CheckpointStatus};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Deferral of a job that defers its checkpoint, milliseconds.
 const PUT_OFF_MS: u64 = 60_000;
-/// Size of a rank's part, bytes.
+/// Size of a rank's part of a checkpoint, bytes.
 const PART_BYTES: u64 = 80_000_000_000;
 
 /// Simulated node.
@@ -23,7 +23,7 @@ pub(super) struct Machine {
     pub(super) turned_at: UnixMillis,
     /// Processes that run or are about to start.
     pub(super) runs: BTreeMap<AttemptKey, Process>,
-    /// Attempts in the journal, also those of earlier boots. The agent never starts one again.
+    /// Attempts in the agent's journal, including those of earlier boots. The agent never starts such an attempt again.
     pub(super) known: BTreeSet<AttemptKey>,
     /// Attempts that ran when the node failed; their end is not reported yet.
     pub(super) lost: Vec<AttemptKey>,
@@ -56,9 +56,9 @@ pub(super) struct Process {
     pub(super) since: Option<UnixMillis>,
     /// Time limit from the start on, milliseconds.
     pub(super) walltime_ms: Option<u64>,
-    /// The launch prepared the process for checkpoint requests.
+    /// Whether the launch prepared the process for checkpoint requests.
     pub(super) is_prepared: bool,
-    /// The process received a request to end.
+    /// Whether the process received a request to end.
     pub(super) is_ending: bool,
     /// Last requested checkpoint.
     pub(super) write: Option<Write>,
@@ -76,7 +76,7 @@ pub(super) struct Write {
 impl Write {
     pub(super) fn new(order: CheckpointOrder, nature: &JobBehavior, now: UnixMillis) -> Self {
         let takes_ms = match nature.answers {
-            // From slightly to far too slow: some parts are done within the extension.
+            // 1.1 to 2 times the timeout: some parts are written within the extension, others are too late.
             Answers::TooSlow => order.timeout_ms * (11 + nature.write_ms % 10) / 10,
             _ => nature.write_ms,
         };
@@ -88,7 +88,7 @@ impl Write {
         }
     }
 
-    /// Status of the part while its process is alive. `outage`: period without storage.
+    /// Status of the part while its process is alive. `outage` is the period without storage.
     pub(super) fn status(
         &self,
         outage: (UnixMillis, UnixMillis),

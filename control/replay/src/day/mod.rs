@@ -2,10 +2,10 @@
 //! scales. Meanwhile nodes fail, and checkpoint storage is unavailable for an hour.
 //!
 //! The state machine is the real one, and every change of the state is a real command. Nodes, agents and processes are
-//! simulated from a seed. The deciding side is an implementation of [`Control`]: it proposes commands to the [`Site`]
-//! and calls the site's agents. Invariants are checked with every committed command, by code that shares no rule with
-//! the deciding side. Only the simulated processes hold their true progress; the checks compare the progress with the
-//! recorded state.
+//! simulated from a seed. The decisions come from an implementation of [`Control`], which proposes commands to the
+//! [`Site`] and calls the site's agents. Invariants are checked with every committed command, by code that shares no
+//! rule with control. The simulation keeps the true progress of each job, and the checks compare it with the recorded
+//! state.
 //!
 //! Start with [`run`]; [`Scene`] lists the events of a day.
 
@@ -34,21 +34,21 @@ use lattice_quorum_types::UnixMillis;
 
 /// Shortest time between two passes of control after a change, milliseconds.
 const SOONEST_MS: u64 = 10_000;
-/// Longest time between two passes of control, milliseconds. Evaluations are a minute apart, and scaling weighs half a
-/// minute.
+/// Longest time between two passes of control, milliseconds: half of the interval at which services are evaluated.
 const OFTEN_MS: u64 = 30_000;
-/// Time after the last submit within which everything must end, milliseconds.
+/// Time after the last submit within which all allocations must end, milliseconds.
 const DRAIN_MS: u64 = 2 * DAY_MS;
-/// Time after the last end within which lent nodes must return, milliseconds.
+/// Time after the end of the last allocation within which lent nodes must return, milliseconds.
 const HOME_MS: u64 = 20 * 60_000;
 
-/// Deciding side: one pass of each reconciler of a control service.
+/// Control service under test, run pass by pass.
 pub trait Control {
-    /// Reads the state and proposes the resulting commands.
+    /// Runs one pass of each reconciler: reads the state and proposes the resulting commands.
     fn look(&mut self, now: UnixMillis);
 }
 
-/// Runs the whole day, and continues until its allocations have ended.
+/// Runs the day, and continues until its allocations have ended and lent nodes had time to return. Ends early after too
+/// many violations, or if allocations do not end in time.
 pub fn run(site: &Site, control: &mut dyn Control) -> Report {
     let mut looked_at = START;
     let mut empty_since = None;

@@ -1,4 +1,4 @@
-//! Deliberate bugs of the deciding side or of the committed commands. Each checks that the invariant checks find it.
+//! Deliberate bugs of control, agents or committed commands. Each bug proves that the invariant checks detect it.
 
 use super::scene::{SENSITIVE, Scene};
 use lattice_quorum_types::scheduler::Setting;
@@ -6,7 +6,7 @@ use lattice_quorum_types::scheduler::Setting;
 /// A deliberate bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// A promise is withdrawn as soon as victims are preempted for it.
+    /// A promise is withdrawn as soon as its victims are preempted.
     PromiseDropped,
     /// A rank's failed part of a checkpoint counts as written.
     LostWorkCredited,
@@ -49,7 +49,7 @@ impl PlantedBug {
         Self::NoGrace,
     ];
 
-    /// Part of the text of the violation that the bug causes.
+    /// Part of the text of the violation by which the checks report the bug.
     pub fn told_as(self) -> &'static str {
         match self {
             Self::PromiseDropped => "is promised no more",

@@ -18,7 +18,7 @@ pub(super) struct Counts {
     pub(super) failures: u64,
     pub(super) launches: u64,
     pub(super) lost_ms: u64,
-    /// Counts by kind.
+    /// Counts by kind of event; the key is the text in the report.
     pub(super) of: BTreeMap<&'static str, u64>,
 }
 
@@ -103,16 +103,16 @@ pub struct Report {
     /// Violated invariants, each with its time.
     pub violations: Vec<String>,
     pub(super) counts: Counts,
-    /// Digest of the final state: the same for the same seed and deciding side.
+    /// Digest of the final state. Equal for the same seed and the same implementation of control.
     pub state: String,
 }
 
-/// Results of many days.
+/// Summary of many days.
 #[derive(Debug, Default)]
 pub struct Sum {
     /// Number of days.
     pub days: u64,
-    /// Days with violations, by seed.
+    /// Days with violations, in order of seed.
     pub failed: Vec<Report>,
     counts: Counts,
     /// Wall time of all days.
@@ -141,7 +141,7 @@ impl Sum {
         }
     }
 
-    /// Number of occurrences of a kind.
+    /// Count of one kind of event, by its text in the report.
     pub fn count(&self, what: &str) -> u64 {
         self.counts.of.get(what).copied().unwrap_or(0)
     }

@@ -1,5 +1,5 @@
-//! Scene: the contents of one day, made from a seed in advance. It holds the cluster, the tenants, submissions and
-//! failures.
+//! Scene: the contents of one day, generated from a seed in advance. A scene has the cluster, the projects, submissions
+//! and failures.
 #![expect(clippy::expect_used, reason = "names that are written here are names")]
 
 use super::job_behavior::{Answers, JobBehavior};
@@ -18,7 +18,7 @@ use lattice_quorum_types::{
 use lattice_rng::Rng;
 use std::{collections::BTreeSet, f64::consts::TAU};
 
-/// Start of the simulated day, nine in the morning.
+/// Start of the simulated day. The load over the day assumes that this is 09:00.
 pub const START: UnixMillis = UnixMillis(1_700_006_400_000);
 /// Length of a day, milliseconds.
 pub const DAY_MS: u64 = 24 * HOUR;
@@ -31,7 +31,7 @@ pub const OWNER: &str = "lab";
 pub const BORROWER: &str = "batch";
 /// vCluster with services that scale with their load.
 pub const SERVICES: &str = "web";
-/// vCluster with sensitive jobs; it does not lend.
+/// vCluster with sensitive jobs; it neither lends nor borrows.
 pub const SENSITIVE: &str = "vault";
 
 /// Contents of one day.
@@ -62,7 +62,7 @@ pub struct Part {
     pub nodes: Vec<NodeId>,
 }
 
-/// Action of a person, or event of a node or of the storage.
+/// Action of a user or administrator, or event of a node or of the storage.
 #[derive(Debug, Clone)]
 pub enum DayEvent {
     /// A user submits an allocation.
@@ -79,7 +79,7 @@ pub enum DayEvent {
         /// Submitted DAG.
         dag: Box<DagSpec>,
     },
-    /// A user cancels one of the live allocations, other than services.
+    /// A user cancels one of the live allocations that are not services.
     Cancel {
         /// Index among the live allocations, modulo their number.
         nth: u64,
@@ -88,7 +88,7 @@ pub enum DayEvent {
     Fail {
         /// Failed node.
         node: NodeId,
-        /// Length of the failure, milliseconds.
+        /// Time until the node is up again, milliseconds.
         for_ms: u64,
     },
     /// An administrator reserves nodes.
@@ -100,7 +100,7 @@ pub enum DayEvent {
     },
     /// Checkpoint storage fails.
     StorageOut {
-        /// An administrator sets the storage bandwidth of the vClusters to 0.
+        /// Whether an administrator sets the storage bandwidth of the vClusters to 0.
         told: bool,
     },
     /// Checkpoint storage is available again.
@@ -109,7 +109,7 @@ pub enum DayEvent {
     EndServices,
 }
 
-/// Unwraps the result for a name that is written in this file.
+/// Unwraps the result for a name that is a literal in this file.
 fn name<T, E: std::fmt::Debug>(made: Result<T, E>) -> T {
     made.expect("a name")
 }
@@ -126,7 +126,7 @@ fn limits(nodes: u64, allocations: Option<u64>) -> Limits {
 }
 
 impl Scene {
-    /// Creates the scene of the first `hours` hours of a seed's day, at most 24.
+    /// Creates the scene of the first `hours` hours of a seed's day; more than 24 count as 24.
     pub fn of_hours(seed: u64, hours: u64) -> Self {
         let mut scene = Self::of(seed);
         let until = START.after(hours.min(24) * HOUR);
@@ -140,7 +140,7 @@ impl Scene {
         scene
     }
 
-    /// Creates the scene of a seed's whole day.
+    /// Creates the scene of a seed's day, with all 24 hours.
     pub fn of(seed: u64) -> Self {
         let parts = parts(seed);
         let mut scene = Self {
@@ -213,14 +213,14 @@ impl Scene {
         }
     }
 
-    /// Adds `an_hour` jobs an hour on average, most of them during the day.
+    /// Adds about `an_hour` jobs an hour on average, most of them during the day.
     fn jobs(&mut self, vcluster: &'static str, an_hour: u64) {
         let mut rng = Rng::new(self.seed, vcluster);
         let busy = 0.7 + 0.6 * rng.part();
         let mut at_ms = 0_u64;
         loop {
             let of_day = at_ms as f64 / DAY_MS as f64;
-            // The most jobs arrive at 15:00, the fewest twelve hours later.
+            // The most jobs arrive 6 h after the start (15:00), the fewest twelve hours later.
             let now = 1.0 - 0.8 * (TAU * (of_day + 0.25)).cos();
             let mean_ms = HOUR as f64 / (an_hour as f64 * busy * now);
             let gap = -mean_ms * (1.0 - rng.part()).ln();
@@ -275,7 +275,7 @@ impl Scene {
         let nodes: Vec<NodeId> = self.nodes().cloned().collect();
         for _ in 0..rng.range(3, 10) {
             let at = START.after(rng.range(0, DAY_MS));
-            // The node reboots at once, or is gone for a while.
+            // The node reboots at once, or stays down for a while.
             let for_ms = match rng.chance(300) {
                 true => rng.range(MINUTE / 2, 4 * MINUTE),
                 false => rng.range(10 * MINUTE, 2 * HOUR),
@@ -299,7 +299,7 @@ impl Scene {
             let nodes: BTreeSet<NodeId> = nodes.iter().skip(first).take(2).cloned().collect();
             let said_at = START.after(rng.range(HOUR, 14 * HOUR));
             let from = said_at.after(rng.range(HOUR, 5 * HOUR));
-            // The first reservation admits no project, the second one a course.
+            // The first reservation admits no project, the second one admits one.
             let projects = match number {
                 0 => BTreeSet::new(),
                 _ => BTreeSet::from([path("atlas/chem")]),

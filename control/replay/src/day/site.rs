@@ -1,4 +1,4 @@
-//! Site: the cluster of one day, with state, nodes and clock. The deciding side shares it with the simulation.
+//! Site: the cluster of one simulated day, with state, nodes and clock. The simulation and control share the site.
 
 use super::{
     checks::Checks,
@@ -21,7 +21,7 @@ use lattice_rng::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Principal of the agents' reports in the state.
+/// Principal that reports on behalf of the agents.
 pub(super) const SERVICE: &str = "service:control/c1";
 
 /// Cluster of one day. Clones share the same site.
@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub(super) now: UnixMillis,
     pub(super) state: State,
     index: u64,
-    /// Coming events, by time and then by order of insertion.
+    /// Scheduled events, by time and then by order of insertion.
     pub(super) queue: BTreeMap<(UnixMillis, u64), Deeds>,
     foreseen: u64,
     pub(super) machines: BTreeMap<NodeId, Machine>,
@@ -49,12 +49,12 @@ pub(super) struct Inner {
 }
 
 impl Site {
-    /// Creates the site of a seed in the morning: with projects, vClusters and nodes, without allocations.
+    /// Creates the site of a seed at the start of its day: with projects, vClusters and nodes, without allocations.
     pub fn new(seed: u64, plant: Option<PlantedBug>) -> Self {
         Self::with(Scene::of(seed), plant)
     }
 
-    /// Creates the site with the first `hours` of its day only.
+    /// Creates the site of a seed with only the first `hours` hours of its day.
     pub fn of_hours(seed: u64, plant: Option<PlantedBug>, hours: u64) -> Self {
         Self::with(Scene::of_hours(seed, hours), plant)
     }
@@ -95,12 +95,12 @@ impl Site {
         self.inner().now
     }
 
-    /// Scene that was made from the seed.
+    /// Scene that was generated from the seed, with the settings that the deliberate bug changes.
     pub fn scene(&self) -> Scene {
         self.inner().scene.clone()
     }
 
-    /// Deliberate bug of this site.
+    /// Deliberate bug of this site; `None` if it has none.
     pub fn plant(&self) -> Option<PlantedBug> {
         self.inner().plant
     }
@@ -123,7 +123,7 @@ impl Site {
         std::mem::take(&mut self.inner().news)
     }
 
-    /// Takes the outcomes of pings since the last call.
+    /// Takes the outcomes of pings that changed since the last call, in order.
     pub fn heard(&self) -> Vec<(NodeId, PingState)> {
         std::mem::take(&mut self.inner().heard)
     }
@@ -157,7 +157,7 @@ impl Site {
         self.inner().state.live_allocations().next().is_none()
     }
 
-    /// Whether the largest number of reported violations is reached.
+    /// Whether the maximum number of violations is reached.
     pub(super) fn has_max_violations(&self) -> bool {
         self.inner().checks.is_full()
     }
@@ -253,7 +253,6 @@ impl Inner {
         }
         self.index += 1;
         let answer = self.state.apply(self.index, envelope);
-        // Events record everything that ended; no code reads the ended allocations.
         match &answer {
             Ok(applied) => {
                 self.counts.committed(envelope, applied);
@@ -272,13 +271,14 @@ impl Inner {
                 command: Command::WithdrawPromise { id: *id },
                 ..envelope.clone()
             };
-            // The withdrawal may be refused like any other command.
+            // The state machine may refuse the withdrawal like any other command.
             let _ = self.apply(&withdraw);
         }
         answer
     }
 
-    /// Records ranks that were assigned to nodes after these had failed, before control detected the failure.
+    /// Records as lost each rank that was assigned to a node that has already failed, before control detected the
+    /// failure.
     fn given(&mut self, command: &Command) {
         let (Command::Assign { id, .. }
         | Command::AssignSensitive { id, .. }
@@ -302,7 +302,7 @@ impl Inner {
         }
     }
 
-    /// Returns the command as the deliberate bug changes it; `None` where the bug does not apply.
+    /// Returns the command with the change of the deliberate bug; `None` if the bug does not change this command.
     fn tampered(&self, envelope: &Envelope) -> Option<Envelope> {
         let mut tampered = envelope.clone();
         match (self.plant?, &mut tampered.command) {

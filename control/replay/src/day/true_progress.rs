@@ -1,5 +1,5 @@
-//! True progress of the simulated jobs: contents of checkpoints, and losses with each attempt. The deciding side never
-//! reads it.
+//! True progress of the simulated jobs: contents of checkpoints, and lost work of each attempt. Control has no access
+//! to this progress.
 
 use super::{job_behavior::JobBehavior, machine::Process};
 use lattice_agent_rpc::{AttemptKey, CheckpointStatus};
@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct TrueProgress {
     pub(super) works: BTreeMap<AllocationId, JobProgress>,
-    /// Attempts with a rank on a failed node. The node failed while it ran the rank, or before the rank was assigned.
+    /// Nodes that failed, each with the attempt that lost a rank there. The node failed while it held the rank, or
+    /// before the rank was assigned.
     pub(super) lost: BTreeSet<(NodeId, AttemptKey)>,
     /// Allocations that users cancelled.
     pub(super) cancelled: BTreeSet<AllocationId>,
@@ -22,14 +23,14 @@ pub(super) struct JobProgress {
     pub(super) nature: JobBehavior,
     /// Checkpoints by number, complete or not.
     pub(super) contents: BTreeMap<u32, Content>,
-    /// The last checkpoint with accepted reports of all ranks; 0: none.
+    /// Number of the last checkpoint with accepted reports of all ranks; 0: none.
     pub(super) usable: u32,
     pub(super) attempt: Attempt,
-    /// The job came to its own end.
+    /// Whether the job finished by itself.
     pub(super) is_done: bool,
-    /// A rank was ended by its walltime.
+    /// Whether a rank was stopped because its walltime was over.
     pub(super) is_overdue: bool,
-    /// Run time of attempts without a checkpoint of it, milliseconds.
+    /// Run time of ended attempts that is not in the checkpoint from which the job resumed, milliseconds.
     pub(super) lost_ms: u64,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Content {
     pub(super) writes: u64,
     /// Ranks with a request for this checkpoint.
     pub(super) asked: BTreeSet<u32>,
-    /// Ranks with their part on the disk.
+    /// Ranks that have their part on storage.
     pub(super) wrote: BTreeSet<u32>,
     /// Ranks with an accepted report of a written part.
     pub(super) counted: BTreeSet<u32>,
@@ -67,9 +68,9 @@ pub(super) struct Attempt {
     /// Number of successive checkpoints before the attempt.
     pub(super) writes: u64,
     pub(super) started: BTreeSet<u32>,
-    /// Time since which all ranks run.
+    /// Time since when all ranks run.
     pub(super) began_at: Option<UnixMillis>,
-    /// A rank is gone, so the attempt comes to no end of its own.
+    /// Whether a rank is gone, so that the attempt cannot finish by itself.
     pub(super) is_broken: bool,
     /// Run time when the first process was gone, including `base_ms`, milliseconds.
     pub(super) ran_in_all_ms: u64,
@@ -97,7 +98,8 @@ impl JobProgress {
 }
 
 impl TrueProgress {
-    /// Records the end of a process: its written part counts, and its attempt comes to no end of its own.
+    /// Records the end of a process: a part that it has written counts, and its attempt cannot finish by itself any
+    /// more.
     pub(super) fn leaves(
         &mut self,
         key: AttemptKey,
@@ -116,7 +118,7 @@ impl TrueProgress {
         }
     }
 
-    /// Records whether a rank's part is on the disk.
+    /// Records the rank of the process as having its part on storage, if that part is written by now.
     pub(super) fn note_write(
         &mut self,
         key: AttemptKey,

@@ -1,7 +1,7 @@
-//! Ledger without a judge, for thousands of replays of one trace. It only counts; the solver applies the rules, with
-//! the same limits ([`lattice_quorum_types::limit_policy::Rules`]) and the same numbers. The result equals that of the quorum
-//! as long as the quorum refuses nothing. The quorum refuses a submit that exceeds a limit at once; here such a job
-//! waits. Use this ledger for exploration, and confirm results with the quorum.
+//! Ledger that accepts every change and only counts usage, for thousands of replays of one trace. The solver applies
+//! the same limits ([`lattice_quorum_types::limit_policy::Rules`]) to the same usage. The result equals that with the
+//! quorum as long as the quorum refuses nothing. The quorum refuses a submit that exceeds a limit at once; with this
+//! ledger, such a job waits. Use this ledger for exploration, and confirm results with the quorum.
 
 use super::ledger::{Ledger, Power, VclusterChanges, delta_of};
 use crate::cluster::Cluster;
@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Ledger without a judge.
+/// Ledger that accepts every change.
 pub(super) struct CountingLedger<'a> {
     cluster: &'a Cluster,
     last_id: u64,

@@ -1,4 +1,4 @@
-//! Ledger: allocations, holders and usage as a source of scheduler updates.
+//! Ledger: committed allocations, holders and usage of a replay, from which schedulers get their updates.
 
 use crate::cluster::Cluster;
 use lattice_placement::{ClusterView, Delta, DomainView};
@@ -13,13 +13,13 @@ pub(super) type VclusterChanges = BTreeMap<VclusterName, Delta>;
 
 /// Ledger of allocations.
 pub(super) trait Ledger {
-    /// Planners follow starts and ends themselves, so news do not contain these.
+    /// Whether the replay passes starts and ends to the planners itself; the changes then do not contain these.
     const ARE_FOLLOWED: bool;
 
     /// Submits an allocation and returns its id.
     ///
     /// # Errors
-    /// The refusal.
+    /// The ledger refuses the change.
     fn submit(
         &mut self,
         user: &str,
@@ -27,10 +27,10 @@ pub(super) trait Ledger {
         at: UnixMillis,
     ) -> Result<AllocationId, Refusal>;
 
-    /// Assigns nodes to a waiting allocation, which starts.
+    /// Assigns nodes to a waiting allocation, which starts at once.
     ///
     /// # Errors
-    /// The refusal.
+    /// The ledger refuses the change.
     fn assign(
         &mut self,
         id: AllocationId,
@@ -42,13 +42,13 @@ pub(super) trait Ledger {
     /// Ends a running allocation on all of its nodes.
     ///
     /// # Errors
-    /// The refusal.
+    /// The ledger refuses the change.
     fn end(&mut self, id: AllocationId, at: UnixMillis) -> Result<(), Refusal>;
 
     /// View of a vCluster's scheduler.
     fn view(&self, vcluster: &VclusterName) -> ClusterView;
 
-    /// Takes the changes since the last call.
+    /// Takes the changes since the last call, by vCluster.
     fn take_news(&mut self) -> VclusterChanges;
 
     /// Time of the last event.
@@ -87,7 +87,7 @@ impl<'a> Power<'a> {
         }
     }
 
-    /// Adds or removes a busy node's power in its domain and all parent domains.
+    /// Adds (`works`) or removes the power of a busy node in its domain and all parent domains.
     pub(super) fn draw(&mut self, id: &NodeId, works: bool, news: &mut VclusterChanges) {
         if self.cluster.power.is_empty() {
             return;
@@ -121,7 +121,7 @@ impl<'a> Power<'a> {
         }
     }
 
-    /// Domains as in a scheduler's view.
+    /// Domains with their headroom, as in a scheduler's view.
     pub(super) fn domains(&self) -> impl Iterator<Item = (String, DomainView)> {
         self.cluster.power.iter().map(|(name, domain)| {
             let drawn = self.drawn.get(name.as_str()).copied().unwrap_or(0);

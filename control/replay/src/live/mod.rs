@@ -1,9 +1,10 @@
 //! Replay of a workload with the product. The solver of `control/placement` plans, and the state machine of
-//! `quorum/state` judges every submit, assignment and end. Only clock, nodes and network are simulated.
+//! `quorum/state` accepts or refuses every submit, assignment and end. Only clock, nodes and network are simulated.
 //!
-//! All events of one instant are taken together, ends before submits. Then each vCluster with news plans once, as its
-//! scheduler does, and its placements are proposed in the order of the plan. A job starts when it is assigned and runs
-//! as long as recorded, at most for its estimate. `0002-replay.md` lists the limits of the replay.
+//! All events of one instant are taken together, ends before submits. Then each vCluster with changes plans once, as
+//! its scheduler does, and its placements are proposed in the order of the plan. A job starts when it is assigned, and
+//! runs for its recorded time ([`crate::workload::fit`] may have cut it). `0002-replay.md` lists the limits of the
+//! replay.
 
 mod counting_ledger;
 mod ledger;
@@ -29,17 +30,17 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
 };
 
-/// Start of the clock for a trace without an epoch: in 2024, Unix milliseconds.
+/// Start of the clock for a trace without an epoch: 2024-01-01 UTC, Unix milliseconds.
 const EPOCH_MS: u64 = 1_704_067_200_000;
 
 /// Options of a replay with the product.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Policy of the vClusters; `None`: the cluster's policy of each, or the default.
+    /// Policy of the vClusters; `None`: the policy of each vCluster in the cluster file, or the default.
     pub policy: Option<Policy>,
-    /// The vCluster with this policy; `None`: all of them.
+    /// vCluster that gets this policy; `None`: all vClusters.
     pub vcluster: Option<VclusterName>,
-    /// Judge of proposals.
+    /// Component that accepts or refuses proposals.
     pub judge: Judge,
     /// Treatment of a submit that the quorum refuses because a limit is reached.
     pub refused: OverLimitPolicy,
@@ -47,20 +48,20 @@ pub struct Options {
     pub every_ms: Option<u64>,
 }
 
-/// Judge of the schedulers' proposals.
+/// Component that accepts or refuses the schedulers' proposals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Judge {
-    /// The replicated state machine judges every command.
+    /// The replicated state machine accepts or refuses every command.
     #[default]
     Quorum,
-    /// No judge: placements of the solver are accepted. For many replays of one trace.
+    /// No check: all placements of the solver are accepted. For many replays of one trace.
     Nobody,
 }
 
-/// Treatment of a submit that exceeds the current headroom. A submit that never fits is refused for good.
+/// Treatment of a submit that exceeds the current headroom. A submit that can never fit is not repeated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OverLimitPolicy {
-    /// The user submits again, in order of refusal within the project, when an allocation ends.
+    /// The user submits again when an allocation ends, in the order of the refusals within the project.
     #[default]
     ComesAgain,
     /// The user gives up.
@@ -113,7 +114,8 @@ pub fn run(
     skipped: &mut SkippedLines,
 ) -> Result<ActionCounts, LiveError> {
     let begin = workload.jobs.first().map_or(0, |job| job.submit_ms);
-    // Only differences of times count, but the state's time must not be 0.
+    // Only differences of times matter, but the state's time must not be 0. A trace with a clock that starts near 0 is
+    // shifted.
     let shift = match workload.epoch_ms {
         Some(epoch) if epoch.saturating_add(begin) >= EPOCH_MS / 2 => epoch,
         _ => EPOCH_MS,
@@ -182,7 +184,7 @@ struct Part {
 }
 
 impl Part {
-    /// Whether any waiting job requests at most the free nodes; otherwise a plan places nothing.
+    /// Whether any waiting job requests no more nodes than are free; otherwise a plan places nothing.
     fn may_start(&self) -> bool {
         let least = self.waiting.first_key_value();
         least.is_some_and(|(least, _)| *least <= self.free)
@@ -198,7 +200,7 @@ impl Part {
     }
 }
 
-/// Requests of jobs, made once for equal requests.
+/// Cached values for submits, computed once for equal requests.
 #[derive(Default)]
 struct Specs {
     by_kind: BTreeMap<(u32, u32), Result<Kind, String>>,
@@ -224,16 +226,16 @@ enum SubmitRejection {
 struct Serving<'a, L> {
     cluster: &'a Cluster,
     workload: &'a Workload,
-    /// Difference between Unix time and the trace's own time, milliseconds.
+    /// Offset from the trace's own time to Unix time, milliseconds.
     shift: u64,
     parts: BTreeMap<VclusterName, Part>,
     specs: Specs,
     /// Index in the workload of each waiting or running allocation.
     jobs: BTreeMap<AllocationId, u32>,
-    /// Refused jobs by project, in order of arrival, with the last refusal text.
+    /// Jobs refused because of a limit, by project, in order of refusal, with the text of the last refusal.
     outside: BTreeMap<ProjectPath, VecDeque<(u32, String)>>,
     refused: OverLimitPolicy,
-    /// The nodes have hardware descriptions; otherwise constraints are ignored.
+    /// Whether the nodes have hardware descriptions; otherwise constraints are ignored.
     has_hardware: bool,
     ends: BinaryHeap<Reverse<(u64, u64, AllocationId)>>,
     started: u64,
@@ -272,7 +274,7 @@ impl<L: Ledger> Serving<'_, L> {
             let submit = jobs.get(next).map(|job| job.submit_ms);
             let end = self.ends.peek().map(|Reverse((at, ..))| *at);
             let waits = self.parts.values().any(Part::may_start);
-            // Without further events another plan gives the same result.
+            // Without further events, another plan would have the same result.
             let is_over = submit.is_none() && end.is_none();
             let wake = options.every_ms.filter(|_| waits && !is_over);
             let wake = wake.map(|every| last + every.max(1));
@@ -354,7 +356,7 @@ impl<L: Ledger> Serving<'_, L> {
         }
     }
 
-    /// Submits refused jobs again: in order within each project, until one is refused.
+    /// Submits refused jobs again: in order within each project, until one is refused because of a limit.
     fn resubmit_refused(&mut self, now: u64) {
         let (workload, mut outside) = (self.workload, std::mem::take(&mut self.outside));
         for queue in outside.values_mut() {
@@ -378,7 +380,7 @@ impl<L: Ledger> Serving<'_, L> {
         self.outside = outside;
     }
 
-    /// Reports the jobs that can never start, after the last event.
+    /// Reports the jobs that still wait after the last event as skipped, with the reason.
     fn give_up(&mut self) {
         let (workload, last) = (self.workload, self.ledger.now());
         for (place, said) in std::mem::take(&mut self.outside).into_values().flatten() {
@@ -555,14 +557,14 @@ impl<L: Ledger> Serving<'_, L> {
             watch.placed(place, &nodes);
         }
         self.hear(watch);
-        // A scheduler's own placements are not news to it.
+        // A scheduler does not plan again because of its own placements.
         if let Some(part) = self.parts.get_mut(vcluster) {
             part.has_news = false;
         }
     }
 }
 
-/// Returns the request of a tenant's jobs to the quorum.
+/// Returns the values that all jobs with the same tenant and request have in common in their submits.
 fn kind(
     cluster: &Cluster,
     workload: &Workload,
@@ -590,8 +592,8 @@ fn kind(
     })
 }
 
-/// Projects in addition to the cluster's: the tenants of the trace that are not among them, and their parents. Parents
-/// come first.
+/// Projects for the tenants of the trace that the cluster does not have, including the parents of these projects.
+/// Parents come first.
 fn projects_of(cluster: &Cluster, workload: &Workload) -> Vec<ProjectPath> {
     let unknown = workload
         .tenants

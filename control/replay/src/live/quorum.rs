@@ -1,5 +1,5 @@
-//! The replicated state machine as ledger: it judges every change as a command. Solver input is derived from its events
-//! as in a control (`control/view`).
+//! The replicated state machine as ledger: every change is a command that the state machine accepts or refuses. Solver
+//! input is derived from its events as in a control (`control/view`).
 
 use super::{
     LiveError,
@@ -24,11 +24,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 const ADMIN: &str = "replay";
 const SERVICE: &str = "service:control/replay";
-/// More nodes than any machine has.
+/// Limit of a project without one: more nodes than any machine has.
 const NO_LIMIT: u64 = 1 << 60;
 /// Remaining time at which a lease is renewed, milliseconds.
 const RENEWED_BEFORE_MS: u64 = 1000;
-/// Number of commands after which records of ended allocations are removed from the state; no code reads them again.
+/// Number of commands after which records of ended allocations are removed from the state, to save memory.
 const FORGOTTEN_AFTER: u64 = 4096;
 
 /// A node of the cluster's description, with its committed record.
@@ -60,7 +60,7 @@ impl ViewNode for DescribedNode {
 pub(super) struct Quorum<'a> {
     cluster: &'a Cluster,
     state: State,
-    /// View of the state as in a control, changed in place.
+    /// View of the state as a control builds it, updated with each event.
     seen: BaseView<DescribedNode>,
     /// Changes of `seen` since the schedulers' last update.
     changes: Changes,
@@ -70,7 +70,7 @@ pub(super) struct Quorum<'a> {
     power: Power<'a>,
     leases: BTreeMap<VclusterName, (Fence, UnixMillis)>,
     service: Principal,
-    /// Unused lease; its renewal advances the clock.
+    /// Lease without a purpose of its own: its renewal advances the state time.
     clock: LeaseName,
 }
 
@@ -119,8 +119,8 @@ impl<'a> Quorum<'a> {
             .iter()
             .map(|(path, limits)| (path.clone(), *limits));
         for (path, limits) in known.chain(more.into_iter().map(|path| (path, open))) {
-            // Limits must be finite, and the limits of children must add up to the parent's at most. These bounds are
-            // never reached.
+            // Limits must be finite, and the limits of children must not add up to more than the parent's. Each level
+            // below gets a much lower limit, which is still never reached.
             let below = path.depth().saturating_sub(1).min(3) * 10;
             let limits = Limits {
                 max_nodes: limits.max_nodes.or(Some(NO_LIMIT >> below)),
@@ -182,7 +182,7 @@ impl<'a> Quorum<'a> {
         Ok(outcome)
     }
 
-    /// Returns the lease with which a vCluster's scheduler acts.
+    /// Returns the lease with which a vCluster's scheduler acts; renews a lease that is about to expire.
     fn fence(&mut self, vcluster: &VclusterName, at: UnixMillis) -> Result<Fence, Refusal> {
         if let Some((fence, until)) = self.leases.get(vcluster)
             && at.after(RENEWED_BEFORE_MS) < *until
@@ -210,7 +210,7 @@ impl<'a> Quorum<'a> {
             .map_or(0, |(epoch, _)| epoch))
     }
 
-    /// Advances the clock in steps after a long time without events: one command moves it by a day at most.
+    /// Advances the state time in steps after a long time without events: one command advances it by at most a day.
     fn catch_up(&mut self, at: UnixMillis) -> Result<(), Refusal> {
         let is_new = self.state.now() == UnixMillis(0);
         while !is_new && self.state.now().after(MAX_FORWARD_MS) < at {

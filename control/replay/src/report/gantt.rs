@@ -1,4 +1,4 @@
-//! Gantt charts of a short window. Where nodes have names, a row is a node. Otherwise jobs get the lowest free rows,
+//! Gantt charts of a short window. If nodes have names, each row is a node. Otherwise a job gets the lowest free rows,
 //! because processors without names have no fixed row.
 
 use super::{
@@ -9,11 +9,11 @@ use super::{
 use crate::schedule::NodeSets;
 use std::fmt::Write as _;
 
-/// Divisor of the whole time that gives the length of the window.
+/// Divisor of the length of the schedule that gives the length of the window.
 const PART: u64 = 60;
 /// Shortest window, milliseconds.
 const SHORTEST_MS: u64 = 12 * 3_600_000;
-/// Largest number of boxes in a chart; more cannot be distinguished.
+/// Largest number of boxes in a chart; more boxes could not be distinguished.
 const BOXES: usize = 6_000;
 
 /// Renders a chart for each policy.
@@ -108,7 +108,7 @@ fn title(page: &Page<'_>, side: &PolicySchedule<'_>, place: usize) -> String {
     )
 }
 
-/// Color of the job's tenant; with a single tenant, a color for each job.
+/// Color of a job: that of its tenant; with a single tenant, a color for each job.
 fn whose(page: &Page<'_>, place: usize) -> &'static str {
     match page.workload.tenants.len() {
         0 | 1 => colour(place),
@@ -157,7 +157,7 @@ fn anywhere(
     let mut chart = chart(page, window, hours, page.workload.unit.name());
     let mut places: Vec<usize> = within(page, side, window).collect();
     places.sort_by_key(|place| (side.schedule.served[*place].start_ms, *place));
-    // End of the use of each row. A job takes the lowest free rows, which need not be adjacent.
+    // Time until which each row is used. A job takes the lowest free rows, which need not be adjacent.
     let mut taken = vec![0_u64; usize::try_from(page.terms.size).unwrap_or(0).min(200_000)];
     let mut boxes = 0;
     for place in places {

@@ -16,7 +16,7 @@ use series::{Series, queue, utilization};
 use std::fmt::Write as _;
 use svg::{Axis, Chart, colour, escaped, legend, number};
 
-/// Number of tenants with a name in the chart, the largest ones.
+/// Largest number of tenants in the chart; those with the most work are shown.
 const TENANTS: usize = 12;
 
 /// Policy with its schedule.
@@ -35,15 +35,15 @@ pub struct PolicySchedule<'a> {
 /// Contents of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
-    /// Title: the replayed workload.
+    /// Title of the page: the name of the replayed workload.
     pub title: &'a str,
     /// Workload.
     pub workload: &'a Workload,
-    /// Terms by which the schedules were measured.
+    /// Inputs with which the schedules were measured.
     pub terms: &'a Terms,
-    /// Policies.
+    /// Policies with their schedules; the others are compared with the first.
     pub sides: &'a [PolicySchedule<'a>],
-    /// Differences between the policies.
+    /// Values of each measure, and differences between the policies.
     pub rows: &'a [Row],
     /// Number of seeds.
     pub seeds: usize,

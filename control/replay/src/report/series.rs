@@ -22,14 +22,14 @@ pub(super) fn span(page: &Page<'_>, schedule: &Schedule) -> (u64, u64) {
     (begin, ends.max().unwrap_or(begin).max(begin + 1))
 }
 
-/// The same period without its first and last twentieth.
+/// Period from first submit to last end without its first and last twentieth.
 pub(super) fn window(page: &Page<'_>, schedule: &Schedule) -> (u64, u64) {
     let (begin, end) = span(page, schedule);
     let dropped = (end - begin) / 20;
     (begin + dropped, end - dropped)
 }
 
-/// Time axis up to `last_s` seconds, in days or hours, and the number of seconds of its unit.
+/// Time axis up to `last_s` seconds in days or hours, and the length of that unit in seconds.
 pub(super) fn time_axis(last_s: f64) -> (Axis<'static>, f64) {
     let (unit, title) = match last_s > 4.0 * DAY_S {
         true => (DAY_S, "days after the first submit"),
@@ -56,14 +56,15 @@ pub(super) fn utilization(page: &Page<'_>, schedule: &Schedule) -> Series {
     means(span, runs, page.terms.size as f64)
 }
 
-/// Mean in each part of the time, over `whole`. `of` yields periods with their values.
+/// Mean sum of values in each of [`POINTS`] equal intervals, divided by `whole`. `of` yields periods with their values.
 fn means(
     (begin, end): (u64, u64),
     of: impl Iterator<Item = (u64, u64, f64)>,
     whole: f64,
 ) -> Series {
     let width = ((end - begin) as f64 / POINTS as f64).max(1.0);
-    // `sums` has the periods that cover a part in part, `steps` those that cover it fully.
+    // `sums` collects periods that partly cover an interval; `steps` the changes of the sum over those that fully cover
+    // it.
     let mut sums = vec![0.0; POINTS + 1];
     let mut steps = vec![0.0; POINTS + 2];
     for (from, to, value) in of {

@@ -102,7 +102,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Label of a tick: 400k.
+/// Label of a tick, with a suffix for large numbers, such as 400k.
 fn tick_label(value: f64) -> String {
     match value.abs() {
         a if a >= 1e6 => format!("{}M", number(value / 1e6)),
@@ -188,7 +188,7 @@ impl<'a> Chart<'a> {
         );
     }
 
-    /// Returns the SVG; `with_x`: the x axis has numbers.
+    /// Returns the SVG. `with_x` means that the x axis has numbers.
     pub(super) fn done(self, name: &str, with_x: bool) -> String {
         let mut svg = format!(
             "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",

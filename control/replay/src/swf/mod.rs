@@ -1,5 +1,5 @@
-//! Standard Workload Format of the Parallel Workloads Archive: `;` header comments, then one job a line in 18 columns;
-//! -1 marks an unknown value.
+//! Standard Workload Format of the Parallel Workloads Archive: `;` header comments, then one job per line in 18
+//! columns. The value -1 means unknown.
 //!
 //! Times are whole seconds, relative to the log's start (or Unix seconds in some logs). Memory is in kilobytes per
 //! processor. The reader repairs nothing: a record that cannot be replayed stays in [`Trace::records`], and
@@ -35,7 +35,7 @@ pub enum Status {
     Cancelled,
 }
 
-/// One job, column by column. `None` where the log has -1.
+/// One job, column by column; each field's comment begins with the number of its column. `None` if the log has -1.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct SwfRecord {
     /// Line in the file, from 1. Not a column.
@@ -87,7 +87,7 @@ pub struct HeaderLine {
     pub value: String,
 }
 
-/// A whole log.
+/// A log: header comments and records.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Trace {
     /// Header comments in file order. Keys may repeat (`Queue:`, `Note:`).
@@ -127,7 +127,7 @@ impl Trace {
         header_number(&self.header, key)
     }
 
-    /// Returns the jobs that can be replayed, by submit time and line, and the skipped records with reasons.
+    /// Returns the jobs that can be replayed, in order of submit time and line, and the skipped records with reasons.
     pub fn replayable(&self) -> (Vec<ReplayJob>, Vec<Skipped>) {
         replayable::split(&self.records)
     }

@@ -1,4 +1,4 @@
-//! Parser of the Standard Workload Format. Every error names line and column.
+//! Parser of the Standard Workload Format. Errors in a record give the line, and the column if one is wrong.
 
 use super::{HeaderLine, Status, SwfRecord, Trace};
 use crate::lines::{InputError, Lines};
@@ -103,8 +103,8 @@ pub(super) fn read(input: impl Read + Send + 'static) -> Result<Trace, SwfError>
     Ok(trace)
 }
 
-/// Adds a header comment. A key is the text before the first colon, with at most one leading space. A line with more
-/// indentation or without a colon continues the previous value. The colon of a URL does not end a key.
+/// Adds a header comment. The key is the text before the first colon of a line with at most one leading space. A line
+/// with more indentation or without a colon continues the previous value. The colon of a URL does not end a key.
 pub(crate) fn add_comment(header: &mut Vec<HeaderLine>, comment: &str) {
     let indent = comment.len() - comment.trim_start().len();
     let text = comment.trim();

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct ReplayJob {
     /// Line in the file, from 1. Lines are unique, while job numbers may repeat.
     pub line: u64,
-    /// Job number of the log; the line number where the log has none.
+    /// Job number of the log; the line number if the log has none.
     pub job: u64,
     /// Submit time, seconds.
     pub submit_s: u64,
@@ -16,8 +16,8 @@ pub struct ReplayJob {
     pub procs: u64,
     /// Real run time, seconds. May be 0.
     pub run_s: u64,
-    /// Estimate of the user, seconds; `None` where the log has none. May be below `run_s`, because not all sites ended
-    /// jobs on time.
+    /// Estimate of the user, seconds; `None` if the log has none. May be below `run_s`, because not all sites ended
+    /// jobs at their estimate.
     pub estimate_s: Option<u64>,
     /// Status at the end.
     pub status: Option<Status>,
@@ -37,7 +37,7 @@ pub enum SkipReason {
     NoSize,
     /// The record has no run time: the job never ran, or the run time was not recorded.
     NoRunTime,
-    /// The record is one part of a checkpointed job; the whole job has a line of its own.
+    /// The record is one part of a checkpointed job; another record describes the complete job.
     PartOfAJob,
 }
 

@@ -1,4 +1,4 @@
-//! Conservative backfilling: every job has a reservation, which moves to earlier times only.
+//! Conservative backfilling: every job has a reservation, which may only move to an earlier time.
 
 use super::{Decide, Entry};
 use crate::schedule::{Promise, Watch};
@@ -36,7 +36,7 @@ impl FreeProcessors {
         for (_, free) in &mut self.steps[begin..end] {
             *free = of(*free);
         }
-        // Inner steps still differ from each other. The steps at both ends may have become equal to their neighbors.
+        // Inner steps still differ from each other. The first and last step may have become equal to their neighbors.
         for place in [end, begin] {
             let is_step = |place: usize| self.steps[place - 1].1 != self.steps[place].1;
             if place > 0 && !is_step(place) {
@@ -64,8 +64,8 @@ impl FreeProcessors {
         at
     }
 
-    /// Returns the first start from `begin` on for a job with a reservation at `at`. Until `at` the processors must be
-    /// free; from `at` on the job holds them itself.
+    /// Returns the first possible start from `begin` on for a job with a reservation at `at`. Processors must be free
+    /// until `at`; from then on, the job's own reservation holds them.
     fn sooner(&self, size: u32, lasts: u64, mut begin: u64, at: u64) -> u64 {
         let steps = &self.steps[self.place(begin)..];
         for (place, (from, free)) in steps.iter().enumerate() {
@@ -91,9 +91,9 @@ pub(super) struct Conservative {
     free: FreeProcessors,
     /// Waiting jobs with their promised starts, in order of arrival.
     queue: Vec<(Entry, u64)>,
-    /// Processors that no job holds now. Some ends of this instant may not have been reported yet.
+    /// Processors that no job holds now. If events come one by one, later ends of this instant are not included yet.
     idle: u32,
-    /// A job ended earlier than expected.
+    /// Whether a job ended earlier than expected since the last decision.
     has_room: bool,
 }
 
@@ -109,12 +109,13 @@ impl Conservative {
         }
     }
 
-    /// Moves each reservation to the first possible start. The earliest reservation moves first, because the processors
-    /// that it leaves help the later ones.
+    /// Moves each reservation to the first possible start. The earliest reservation moves first, because the later ones
+    /// can use the processors that it releases.
     fn move_up(&mut self, now: u64) {
         let mut order: Vec<usize> = (0..self.queue.len()).collect();
         order.sort_by_key(|place| self.queue[*place].1);
-        // A move releases processors after the old start only, and so after all starts that were found before.
+        // A move releases processors only after the old start, which is later than all starts found so far. So a start
+        // found for one job is a lower bound for jobs of at least its size and duration.
         let mut floors = StartBounds::default();
         for place in order {
             let (entry, at) = self.queue[place];

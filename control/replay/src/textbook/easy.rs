@@ -3,7 +3,7 @@
 use super::{Decide, Entry};
 use crate::schedule::{Promise, Watch};
 
-/// Jobs that may start ahead of the first waiting job.
+/// Choice and order of the jobs that may start ahead of the first waiting job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BackfillJobs {
     Nobody,
@@ -17,12 +17,12 @@ pub(super) struct Easy {
     free: u32,
     /// Waiting jobs in order of arrival.
     queue: Vec<Entry>,
-    /// Running jobs by expected end: end, job, size.
+    /// Running jobs as (expected end, job, size), in ascending order.
     running: Vec<(u64, u32, u32)>,
     /// Arrivals since the last decision.
     came: usize,
     has_ended: bool,
-    /// Promise to the first waiting job; valid until a running job ends or the first job starts.
+    /// Shadow time of the first waiting job; valid until a running job ends or the first job starts.
     shadow: Option<ShadowTime>,
 }
 
@@ -53,7 +53,7 @@ impl Easy {
         self.running.insert(place, ends);
     }
 
-    /// Jobs end in the expected order; the first end that frees enough processors is the shadow time.
+    /// Computes the shadow time: the first expected end of a running job after which enough processors are free.
     fn shadow(&self, head: Entry) -> ShadowTime {
         let mut free = self.free;
         let mut at = 0;
@@ -70,7 +70,8 @@ impl Easy {
         }
     }
 
-    /// Checks whether a later job may start: it ends before the shadow time, or leaves enough processors.
+    /// Checks whether a later job may start: it ends by the shadow time, or leaves enough processors at that time.
+    /// Returns the shadow time with the remaining processors; `None` if the job may not start.
     fn fits(&self, entry: Entry, now: u64, shadow: ShadowTime) -> Option<ShadowTime> {
         if entry.size > self.free {
             return None;
@@ -121,7 +122,7 @@ impl Decide for Easy {
         if self.ahead == BackfillJobs::Nobody {
             return;
         }
-        // The shadow stays valid while no job ends and the first job stays: backfilled jobs do not delay it.
+        // The shadow time stays valid while no job ends and the first job stays: backfilled jobs do not delay that job.
         let known = self.shadow;
         let mut shadow = known.unwrap_or_else(|| self.shadow(head));
         watch.promised(Promise {
@@ -129,7 +130,7 @@ impl Decide for Easy {
             at_ms: now,
             starts_ms: shadow.at,
         });
-        // A job that did not fit before does not fit while no job ends.
+        // While no job ends, a job that did not fit before does not fit now: only new arrivals are examined.
         let from = match known {
             Some(_) => self.queue.len() - came.min(self.queue.len() - 1),
             None => 1,

@@ -1,9 +1,8 @@
-//! Schedulers of the literature, on identical processors. They reproduce published results, and the product's own
-//! solver is compared with them.
+//! Schedulers of the literature, on identical processors. They reproduce published results, and serve as a reference
+//! for the product's own solver.
 //!
-//! There is no topology and therefore no fragmentation: a job needs a number of processors, and any of them will do.
-//! Schedulers plan with estimates. Estimates are never too short, because a job that exceeds its estimate is ended
-//! ([`crate::workload::fit`]).
+//! There is no topology and therefore no fragmentation: a job can use any free processors. Schedulers plan with
+//! estimates. Estimates are never too short: [`crate::workload::fit`] cuts the run time or extends the estimate.
 
 mod conservative;
 mod easy;
@@ -24,11 +23,11 @@ pub enum Textbook {
     /// First come, first served, without backfilling.
     Fcfs,
     /// EASY backfilling (Lifka 1995; Mu'alem and Feitelson 2001): the first waiting job gets a reservation. Other jobs
-    /// start ahead of it, in order of arrival, where they do not delay it.
+    /// start ahead of that job, in order of arrival, if they do not delay it.
     Easy,
     /// EASY with the shortest estimate first among backfilled jobs (EASY-SJBF, Tsafrir et al. 2007).
     Sjbf,
-    /// Conservative backfilling: every job gets a reservation on arrival, which moves to earlier times only.
+    /// Conservative backfilling: every job gets a reservation on arrival, which may only move to an earlier time.
     Conservative,
 }
 
@@ -40,7 +39,7 @@ struct Entry {
     planned_ms: u64,
 }
 
-/// Scheduler, called between events.
+/// Scheduler that decides after the events of one instant, or after each event ([`SameInstant`]).
 trait Decide {
     /// A job arrives.
     fn came(&mut self, entry: Entry, now: u64);
@@ -48,12 +47,12 @@ trait Decide {
     /// A job with `size` processors ends; its expected end was `expected_ms`.
     fn ended(&mut self, job: u32, size: u32, expected_ms: u64, now: u64);
 
-    /// Time of the next decision without an event.
+    /// Time of the next decision if no event comes before; `None` if decisions only follow events.
     fn wakes_at(&self) -> Option<u64> {
         None
     }
 
-    /// Starts all jobs that can start now.
+    /// Starts all jobs that may start now. The second argument of `start` marks a backfilled job.
     fn decide(&mut self, now: u64, start: &mut dyn FnMut(Entry, bool), watch: &mut dyn Watch);
 }
 

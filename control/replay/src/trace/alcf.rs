@@ -1,6 +1,6 @@
-//! Reader for published logs of Argonne's machines. After a header line, each line has six columns: name, submit (Unix
-//! seconds or from 0), run time in seconds, nodes, and two columns that do not affect a schedule. Jobs have whole
-//! nodes; the logs have no estimates and no users.
+//! Reader for published logs of Argonne's machines. After a header line, each line has six columns: name, submit (in
+//! seconds, Unix time or from 0), run time in seconds, nodes, and two columns that do not affect a schedule. The logs
+//! have no estimates and no users.
 
 use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{lines::Line, request::Request};

@@ -1,6 +1,6 @@
 //! Recorded workloads of every format in one form: jobs in order of submission, and their requests.
 //!
-//! A file is read line by line and never held as a whole. [`Job`], the stored part of a job, has 64 bytes. A line that
+//! A file is read line by line and never stored in full. [`Job`], the stored part of a job, has 64 bytes. A line that
 //! cannot be read is skipped and reported, or rejected with [`Options::is_strict`]. A job that cannot be replayed is
 //! skipped and reported with the reason.
 
@@ -26,10 +26,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Longest stored line, bytes. A longer line is not a line of a trace and could fill 10 GB of memory.
+/// Longest stored line, bytes. A longer line is not a valid line of a trace, and could fill the memory.
 const LONGEST: u64 = 64 << 20;
 
-/// Bounds of plausible times: no trace has later submissions, longer run times or longer estimates.
+/// Bounds of plausible values: submissions until 2200, run times of a decade, estimates of a century.
 const YEAR_2200_MS: u64 = 7_258_118_400_000;
 const DECADE_MS: u64 = 10 * 366 * 86_400_000;
 const CENTURY_MS: u64 = 10 * DECADE_MS;
@@ -40,7 +40,7 @@ pub const UNKNOWN: u64 = u64::MAX;
 /// One recorded job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// Number of the job in the trace; the line number where the trace has none.
+    /// Number of the job in the trace; the line number if the trace has none.
     pub number: u64,
     /// Line in the file, from 1.
     pub line: u64,
@@ -48,9 +48,9 @@ pub struct Job {
     pub submit_ms: u64,
     /// Run time, milliseconds.
     pub run_ms: u64,
-    /// Requested run time, milliseconds; [`UNKNOWN`] where the trace has none.
+    /// Requested run time, milliseconds; [`UNKNOWN`] if the trace has none.
     pub estimate_ms: u64,
-    /// Wait on the recorded machine, milliseconds; [`UNKNOWN`] where the trace has none.
+    /// Wait on the recorded machine, milliseconds; [`UNKNOWN`] if the trace has none.
     pub waited_ms: u64,
     /// Processors or nodes ([`Workload::unit`]): the requested number, otherwise the allocated number.
     pub size: u32,
@@ -100,13 +100,13 @@ pub struct Workload {
     pub jobs: Vec<Job>,
     /// Unit of sizes.
     pub unit: Unit,
-    /// Unix time, milliseconds, of time 0 of the trace; `None` where the trace does not give it.
+    /// Unix time at time 0 of the trace, milliseconds; `None` if the trace does not give it.
     pub epoch_ms: Option<u64>,
-    /// Size of the recorded machine in [`Workload::unit`]; `None` where the trace does not give it.
+    /// Size of the recorded machine in [`Workload::unit`]; `None` if the trace does not give it.
     pub machine: Option<u64>,
     /// Names of users.
     pub users: Vec<String>,
-    /// Names of tenants: groups, accounts or projects; users where a trace has none of these.
+    /// Names of tenants: groups, accounts or projects; the users if a trace has none of these.
     pub tenants: Vec<String>,
     /// Distinct requests of jobs.
     pub requests: Vec<Request>,
@@ -114,9 +114,9 @@ pub struct Workload {
     pub skipped: SkippedLines,
     /// Number of lines read.
     pub lines: u64,
-    /// Notes on the trace for readers of the results.
+    /// Notes on the trace, shown with the results.
     pub notes: Vec<String>,
-    /// Recorded cluster; `None` where the trace does not have it.
+    /// Cluster on which the workload was recorded; `None` if the trace does not have it.
     pub cluster: Option<Box<Cluster>>,
 }
 
@@ -185,9 +185,9 @@ impl Format {
 pub struct Options {
     /// Format; `None`: detected from the first line.
     pub format: Option<Format>,
-    /// Reject the trace at a line that cannot be read, instead of skipping the line.
+    /// Whether a line that cannot be read rejects the trace, instead of being skipped.
     pub is_strict: bool,
-    /// Unit of sizes; `None`: the usual one of the format.
+    /// Unit of sizes; `None`: the default of the format.
     pub unit: Option<Unit>,
 }
 
@@ -236,7 +236,7 @@ pub enum TraceError {
         /// Skipped jobs with reasons.
         skipped: Box<SkippedLines>,
     },
-    /// More jobs than 2^32.
+    /// More than 2^32 - 1 jobs.
     #[error("{}, line {line}: more than {} jobs", path.display(), u32::MAX)]
     TooMany {
         /// Path of the file.
@@ -286,7 +286,7 @@ trait Reader {
         let _ = into;
     }
 
-    /// Sets the properties of the whole trace.
+    /// Sets the properties of the trace, such as unit and epoch.
     fn finish(&mut self, workload: &mut Workload);
 }
 
@@ -295,7 +295,7 @@ trait Reader {
 /// # Errors
 /// As for [`open`].
 pub fn read(lines: Lines, path: &Path, options: Options) -> Result<Workload, TraceError> {
-    // In a record, the view of a large cluster's scheduler is a single line.
+    // A line may be long: in a scheduling record, the view of a large cluster is a single line.
     let mut lines = lines.as_long_as(LONGEST);
     let mut builder = Builder::default();
     let mut reader: Option<Box<dyn Reader>> = None;
@@ -396,7 +396,7 @@ impl Builder {
     fn done(mut self, lines: u64) -> Workload {
         // Jobs of the same second keep the order of the file.
         let place = |job: &Job| (job.submit_ms, job.line);
-        // Sorting needs half of the memory again, and most traces are in order.
+        // Sorting needs additional memory, half the size of the jobs, and most traces are in order.
         if !self.jobs.is_sorted_by_key(place) {
             self.jobs.sort_by_key(place);
         }

@@ -1,5 +1,5 @@
 //! Reader for tasks of Alibaba's GPU cluster trace (cluster-trace-gpu-v2023, `openb_pod_list_*.csv`), with a header
-//! line. A task requests a part of one node; here each task is a job with one node. Cite Weng et al., USENIX ATC 2023.
+//! line. A task requests a part of one node, and becomes a job with a full node. Source: Weng et al., USENIX ATC 2023.
 
 use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{lines::Line, request::Request};

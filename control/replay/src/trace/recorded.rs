@@ -1,6 +1,6 @@
-//! Reader for Lattice's own records. The workload has the allocations that were submitted during the record. The
-//! cluster has every node that was in service at some time, and limits and weights as they were at the end. Assigned
-//! nodes and their times are not taken from the record.
+//! Reader for Lattice's own records. The workload has the allocations that waited or were submitted during the record,
+//! with their recorded waits and run times. The cluster has every node that was in service at some time, and limits and
+//! weights as they were at the end. Assigned nodes are not taken from the record.
 
 use super::{Builder, Job, Reader, SkipReason, UNKNOWN, Unit, Workload};
 use crate::{cluster::Cluster, lines::Line, request::Request};
@@ -19,7 +19,7 @@ pub(super) struct RecordedTrace {
     allocations: BTreeMap<AllocationId, AllocationRecord>,
 }
 
-/// Record of one allocation.
+/// Recorded request and times of one allocation.
 #[derive(Debug)]
 struct AllocationRecord {
     line: u64,

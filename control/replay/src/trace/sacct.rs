@@ -12,7 +12,7 @@ use lattice_quorum_types::spec::Constraints;
 const SECOND_MS: u64 = 1000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
 
-/// Columns in use. Of several columns with the same meaning, the first one with a value counts.
+/// Names of columns. Of several columns with the same meaning, the first one with a value counts.
 const JOB_ID: &str = "JobID";
 const RAW_ID: &str = "JobIDRaw";
 const SUBMIT: &str = "Submit";
@@ -20,7 +20,7 @@ const ELIGIBLE: &str = "Eligible";
 const NODES: [&str; 3] = ["AllocNodes", "NNodes", "ReqNodes"];
 const CPUS: [&str; 3] = ["AllocCPUS", "NCPUS", "ReqCPUS"];
 const TRES: [&str; 2] = ["AllocTRES", "ReqTRES"];
-/// Texts for an absent value.
+/// Texts that mean an absent value.
 const NOTHING: [&str; 5] = ["", "Unknown", "None", "N/A", "INVALID"];
 
 pub(super) fn is_header(line: &str) -> bool {
@@ -55,7 +55,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Returns the cell of a column; `None` where the column is missing or has no value.
+    /// Returns the cell of a column; `None` if the column is missing or has no value.
     fn get(&self, name: &str) -> Option<&'a str> {
         let place = self
             .columns
@@ -96,7 +96,7 @@ impl Reader for Sacct {
             return Err("it is not UTF-8 text".to_owned());
         }
         let mut cells: Vec<&str> = line.text.split('|').collect();
-        // With --parsable a line ends with a separator.
+        // With --parsable, each line ends with a separator.
         if cells.len() == self.columns.len() + 1 && cells.last() == Some(&"") {
             cells.pop();
         }
@@ -122,7 +122,7 @@ impl Reader for Sacct {
 
     fn finish(&mut self, workload: &mut Workload) {
         workload.unit = self.unit;
-        // Times without a zone are used as they are, because only differences between times count.
+        // Times without a zone are read as UTC, because only differences between times matter.
         workload.epoch_ms = Some(0);
         if self.has_local_times {
             let note = "times have no zone: an hour that a summer time takes or gives is in them";
@@ -216,7 +216,7 @@ impl Sacct {
             Err(_) => return Ok(Err(SkipReason::TooLarge)),
         };
         if run_ms == 0 {
-            // Usually cancelled before it started.
+            // Usually, such a job was cancelled before it started.
             let never_ran = start.is_none();
             return Ok(Err(if never_ran {
                 SkipReason::NoRunTime
@@ -334,7 +334,7 @@ fn duration_ms(text: &str) -> Option<u64> {
     seconds.checked_mul(SECOND_MS)
 }
 
-/// GPUs per node, from text such as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2`.
+/// GPUs per node and GPU models, from text such as `billing=64,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=1T,node=2`.
 fn tres(row: &Row<'_>) -> Constraints {
     let mut asked = Constraints::default();
     let Some((_, text)) = row.first(&TRES) else {

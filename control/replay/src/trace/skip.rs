@@ -1,4 +1,4 @@
-//! Skipped parts of a trace, with reasons.
+//! Skipped lines and jobs of a trace, with reasons.
 
 use crate::swf;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub enum SkipReason {
     ZeroRunTime,
     /// The job had not ended when the trace was written.
     StillRunning,
-    /// The line is a part of a job that has a line of its own.
+    /// The line is a part, such as a job step, of a job that has a line of its own.
     PartOfAJob,
     /// A time of the job is implausible.
     Implausible,
@@ -66,7 +66,7 @@ impl From<swf::SkipReason> for SkipReason {
     }
 }
 
-/// Number of lines of each kind that are stored with details.
+/// Number of lines that are stored with details for each reason.
 const KEPT: usize = 10;
 
 impl SkipReason {
@@ -76,7 +76,7 @@ impl SkipReason {
     }
 }
 
-/// Skipped lines: the number of each kind, and the first lines of each kind with details.
+/// Skipped lines: for each reason, the number of lines and the first lines with details.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SkippedLines {
     counts: BTreeMap<SkipReason, u64>,
@@ -94,7 +94,7 @@ impl SkippedLines {
         }
     }
 
-    /// Number of lines by kind.
+    /// Number of lines by reason.
     pub fn counts(&self) -> &BTreeMap<SkipReason, u64> {
         &self.counts
     }
@@ -110,7 +110,7 @@ impl SkippedLines {
         self.counts.values().sum()
     }
 
-    /// Adds the lines that were skipped later.
+    /// Adds the lines that a later step skipped.
     pub fn extend(&mut self, later: &Self) {
         for (why, count) in &later.counts {
             *self.counts.entry(*why).or_default() += count;
@@ -120,13 +120,13 @@ impl SkippedLines {
         }
     }
 
-    /// Descriptions for reports: each kind with its first lines.
+    /// Descriptions for reports: each reason with its first lines.
     pub fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (why, count) in &self.counts {
             let first = self.first.get(why).map_or(&[][..], Vec::as_slice);
             match why {
-                // Details of these kinds differ from line to line.
+                // For these reasons, details differ from line to line.
                 SkipReason::NotRead
                 | SkipReason::Refused
                 | SkipReason::Impossible

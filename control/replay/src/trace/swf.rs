@@ -49,7 +49,7 @@ impl Reader for Swf {
         let number = |key| header_number(&self.header, key);
         workload.epoch_ms = number("UnixStartTime").and_then(|s| s.checked_mul(1000));
         let (procs, nodes) = (number("MaxProcs"), number("MaxNodes"));
-        // Where the header has both and they differ, jobs share nodes.
+        // Sizes are processors by default: if a node has several processors, jobs may share nodes.
         workload.unit = self.unit.unwrap_or_default();
         workload.machine = match workload.unit {
             Unit::Processors => procs.or(nodes),

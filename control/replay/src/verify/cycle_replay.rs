@@ -1,5 +1,5 @@
-//! Replay of all cycles in a row: the replay's own placements have their consequences. External inputs are those of the
-//! record: submissions, run times, nodes, limits, weights and the times of plans.
+//! Replay of all cycles in a row, in which each cycle continues from the replay's own placements. External inputs are
+//! those of the record: submissions, run times, nodes, limits, weights and the times of plans.
 
 use lattice_placement::{
     ClusterView, Delta, LevelView, NodeView, PendingView, Planner, RunningView,
@@ -28,7 +28,7 @@ struct Now {
     started_at: UnixMillis,
     nodes: Vec<NodeId>,
     walltime_ms: Option<u64>,
-    /// The allocation started as in the record, so it ends as in the record.
+    /// Whether the allocation started as in the record, and therefore ends as in the record.
     is_as_then: bool,
     has_ended: bool,
 }
@@ -39,14 +39,15 @@ pub(super) struct CycleReplay {
     planners: BTreeMap<VclusterName, Planner>,
     then: BTreeMap<AllocationId, RecordedProgress>,
     now: BTreeMap<AllocationId, Now>,
-    /// Number of plans in the record, and of replayed plans. Two plans may have the same time, so plans are numbered.
+    /// Number of plans read from the record; `decided` is the number of replayed plans. Plans are identified by these
+    /// numbers, since two plans may have the same time.
     learned: u64,
     decided: u64,
     /// Recorded placements without an outcome yet, with the number of their plan.
     placed: BTreeMap<(UnixMillis, AllocationId), (u64, Vec<NodeId>)>,
     /// Recorded placements that did not start, by the number of their plan.
     failed: BTreeSet<(u64, AllocationId)>,
-    /// A placement differs from the record.
+    /// Whether any placement differs from the record so far.
     differs: bool,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Compared {
 }
 
 impl CycleReplay {
-    /// Reads a recorded line. All lines are read before the first replayed cycle.
+    /// Reads a recorded line. The caller reads all lines before the first replayed cycle.
     pub(super) fn learn(&mut self, line: &Line) {
         match line {
             Line::View { view, .. } => self.submitted(view.pending.iter()),
@@ -107,8 +108,8 @@ impl CycleReplay {
         }
     }
 
-    /// Ends the reading. A placement without an outcome, in the last plan of a record or before a crash, counts as not
-    /// started.
+    /// Completes the reading. A placement without an outcome counts as not started. It comes from the last plan of a
+    /// record or of a control that crashed.
     pub(super) fn finish_learning(&mut self) {
         let unknown = std::mem::take(&mut self.placed);
         let unknown = unknown.into_iter().map(|((_, id), (plan, _))| (plan, id));
@@ -125,7 +126,7 @@ impl CycleReplay {
         }
     }
 
-    /// A scheduler starts with a recorded view. After a difference the view is adapted to the replay.
+    /// Creates the planner of a scheduler from a recorded view. After a difference, the view is adapted to the replay.
     pub(super) fn view(&mut self, vcluster: &VclusterName, view: &ClusterView) {
         let view = match self.differs {
             false => view.clone(),
@@ -134,7 +135,7 @@ impl CycleReplay {
         self.planners.insert(vcluster.clone(), Planner::new(view));
     }
 
-    /// Adapts a view to the replay's own placements.
+    /// Returns the view with the replay's own placements instead of the recorded ones.
     fn ours(&self, vcluster: &VclusterName, view: &ClusterView) -> ClusterView {
         let mut ours = view.clone();
         ours.pending.retain(|id, _| !self.now.contains_key(id));
@@ -210,8 +211,8 @@ impl CycleReplay {
             let Some(known) = known.or_else(|| cycle.promised.get(&placed.id)) else {
                 continue;
             };
-            // Compared with the recorded plan, not with the last start: an allocation that is stopped and requeued
-            // starts several times.
+            // The placement is compared with the recorded plan, not with the last recorded start: an allocation that is
+            // stopped and requeued starts several times.
             let mut then = cycle.placed.iter();
             let is_as_then = then.any(|then| then.id == placed.id && then.nodes == nodes);
             self.differs |= !is_as_then;
@@ -227,7 +228,7 @@ impl CycleReplay {
             self.now.insert(placed.id, now);
             taken.insert(placed.id);
         }
-        // Allocations with a recorded placement and without a replayed one.
+        // A recorded placement without a replayed one is a difference too.
         let was = cycle
             .placed
             .iter()
@@ -236,7 +237,8 @@ impl CycleReplay {
         self.planners.insert(cycle.vcluster.clone(), planner);
     }
 
-    /// Ends the allocations that are over at this time. An allocation with a different start has its recorded run time.
+    /// Ends the allocations that are over at this time. An allocation with another start runs for its recorded run
+    /// time.
     fn end(&mut self, at: UnixMillis) {
         for (id, now) in &mut self.now {
             let ends_at = ends_at(self.then.get(id), now);
@@ -246,7 +248,7 @@ impl CycleReplay {
         }
     }
 
-    /// Takes ends from the record as long as the start is as recorded.
+    /// Takes the end of an allocation from the record if the allocation started as recorded.
     fn follow(&mut self, delta: &Delta) {
         for (id, running) in &delta.running {
             if let (None, Some(now)) = (running, self.now.get_mut(id)) {
@@ -255,8 +257,8 @@ impl CycleReplay {
         }
     }
 
-    /// Adapts a delta after a difference: external inputs come from the record, consequences of placements from the
-    /// replay.
+    /// Adapts a delta after a difference: external inputs come from the record, and consequences of placements
+    /// (holders, running allocations, usage) from the replay.
     fn our_delta(&self, vcluster: &VclusterName, delta: &Delta, known: &ClusterView) -> Delta {
         let mut ours = Delta {
             pending: BTreeMap::new(),
@@ -298,7 +300,7 @@ impl CycleReplay {
                 ours.nodes.insert(name.clone(), None);
                 continue;
             };
-            // The holder started before the record, and is as recorded.
+            // A holder that started before the record stays as recorded.
             let foreign = before(name).filter(|id| !self.now.contains_key(id));
             let foreign = foreign.filter(|id| news.is_none() || node.holder == Some(*id));
             let holder = held.get(name).copied().or(foreign);
@@ -378,8 +380,8 @@ impl CycleReplay {
     }
 }
 
-/// Returns the replayed end. With the recorded start and nodes it is the recorded end, otherwise the start plus the
-/// recorded run time. `None`: the record has no end or no start.
+/// Returns the end of an allocation in the replay. With the recorded start and nodes, this is the recorded end;
+/// otherwise, the start plus the recorded run time. `None` if the record has no end or no start.
 fn ends_at(then: Option<&RecordedProgress>, now: &Now) -> Option<UnixMillis> {
     let then = then?;
     let ended_at = then.ended_at?;

@@ -1,10 +1,10 @@
 //! Verification of a record of the live system: the same solver with the same inputs must place the same allocations on
 //! the same nodes in the same cycle.
 //!
-//! There are two comparisons. *Each cycle by itself*: the planner gets the inputs of the live planner, and the
-//! placements are compared. The first difference is reported with its cause. *All cycles in a row*: the replay's own
-//! placements have their consequences, so a difference affects all later cycles. Starts, nodes, makespan and waits are
-//! compared. If all cycles are equal, both comparisons find no difference.
+//! There are two comparisons. *Each cycle by itself*: the planner gets the inputs of the live planner, and placements
+//! and reservations are compared. The first difference is reported with its probable cause. *All cycles in a row*: each
+//! cycle continues from the replay's own placements, so a difference affects all later cycles. Starts, nodes, makespan
+//! and waits are compared. If all cycles are equal, both comparisons find no difference.
 
 mod cycle_replay;
 mod record;
@@ -41,7 +41,7 @@ pub struct Verdict {
     pub cut_off: Option<String>,
     /// Number of plans in the record.
     pub cycles: u64,
-    /// Number of plans that give the same placements and reservations again.
+    /// Number of plans with the same placements and reservations in the replay.
     pub cycles_equal: u64,
     /// First plan with a difference.
     pub first_divergence: Option<Divergence>,
@@ -49,13 +49,13 @@ pub struct Verdict {
     pub refused_submits: u64,
     /// Recorded placements that the quorum refused.
     pub refused: u64,
-    /// Recorded placements that were held back, because a required report of a node was missing.
+    /// Recorded placements that were held back and never proposed to the quorum.
     pub held_back: u64,
     /// Allocations that started in the record or in the replay.
     pub allocations: u64,
-    /// Allocations that start in the same cycle.
+    /// Allocations that start at the same time in the record and in the replay.
     pub same_start: u64,
-    /// Allocations that start in the same cycle on the same nodes, in rank order.
+    /// Allocations that also start on the same nodes, in the same rank order.
     pub same_nodes: u64,
     /// Mean of the absolute difference of starts, over allocations that start in both, seconds.
     pub mean_start_difference_s: f64,
@@ -98,7 +98,7 @@ pub struct Divergence {
     pub cause: String,
 }
 
-/// Verifies a record. The record is read twice and never held as a whole: each call of `open` starts at the first line.
+/// Verifies a record. The record is read twice and never stored in full: each call of `open` starts at the first line.
 ///
 /// # Errors
 /// When the record cannot be read or is not valid.
@@ -211,7 +211,7 @@ fn decided(planner: &mut Planner, cycle: &Cycle) -> PlannerDecision {
     let plan = planner.plan_with_promised(cycle.promised.clone(), cycle.at);
     let (placed, reserved) = Cycle::decided(&plan);
     let mut waits = BTreeMap::new();
-    // Reasons are long and needed only for a difference.
+    // Reasons are costly to build and are needed only for a difference.
     if placed != cycle.placed {
         for was in &cycle.placed {
             let why = plan.waiting.get(was.id).map(|why| why.to_string());
@@ -311,7 +311,7 @@ fn divergence(
     }
 }
 
-/// Returns the first reservation that differs, where all placements are equal.
+/// Returns the first reservation that differs, for a plan with equal placements.
 fn reservation(cycle: &Cycle, found: &PlannerDecision) -> (Option<AllocationId>, String) {
     let pairs = cycle.reserved.iter().zip(&found.reserved);
     let same = pairs.take_while(|(was, is)| was == is).count();

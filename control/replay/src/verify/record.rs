@@ -5,7 +5,7 @@ use lattice_placement::record::{Line, RECORD_FORMAT};
 use lattice_quorum_types::{UnixMillis, VclusterName};
 use std::path::{Path, PathBuf};
 
-/// Longest line, bytes: the whole view of a very large cluster's scheduler.
+/// Longest line, bytes: enough for the view of a very large cluster.
 const LONGEST: u64 = 1 << 30;
 
 /// Open record.
@@ -110,7 +110,7 @@ impl Record {
         }
     }
 
-    /// Returns the next line with its number; `None` after the last one.
+    /// Returns the next line with its number; `None` after the last line.
     ///
     /// # Errors
     /// When a line cannot be read or is not valid.

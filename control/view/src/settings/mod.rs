@@ -1,4 +1,4 @@
-//! Settings of vClusters as the planner takes them: of the scheduler, and of movement.
+//! Settings of vClusters in the form that the solver uses: scheduler settings and movement settings.
 
 pub mod movement;
 pub mod scheduler;

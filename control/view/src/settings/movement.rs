@@ -1,7 +1,8 @@
-//! Movement settings of a vCluster as the solver takes them: preemption, lending, checkpoints and scaling.
+//! Movement settings of a vCluster in the form that the solver uses: preemption, lending, checkpoints and scaling.
 //!
-//! A setting that is not set has its default. The quorum checks each value; settings that do not fit together, or do
-//! not fit their vCluster, are a [`SettingMisfit`], and defaults apply in their place.
+//! A setting that is not set has its default. The quorum checks each value by itself. Values that contradict each
+//! other, or that are not permitted for their vCluster, are reported as a [`SettingMisfit`], and defaults apply
+//! instead.
 
 use super::scheduler;
 use crate::state::BaseView;
@@ -19,36 +20,37 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
-/// How long a job waits before others make room for it, milliseconds: what can be had by waiting, or be
-/// borrowed, is had by then.
+/// Shortest wait of a job before others are preempted for it, milliseconds. Within this time, the job gets nodes that
+/// become free or can be borrowed.
 const PATIENCE_MS: u64 = 60_000;
 
 /// API name of the setting that allows lending.
 pub const ALLOW_LENDING: &str = "sharing.allow_lending";
 /// API name of the limit of lending.
 pub const LENDING_LIMIT: &str = "sharing.lending_limit";
-/// Group of which a single setting may not fit while the others apply.
+/// Group in which a misfit affects only its own setting. In any other group, a misfit puts all settings of the group
+/// out of force.
 const SHARING: &str = "sharing";
 
-/// How one vCluster's work is moved.
+/// Settings for moving the allocations of one vCluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Movement {
-    /// Which work makes room for which.
+    /// Preemption.
     pub room: Rules,
-    /// What it lends and borrows.
+    /// Lending and borrowing of nodes.
     pub lend: lend::Policy,
-    /// When checkpoints pay.
+    /// Checkpoint intervals, timeouts and cost model.
     pub checkpoint: checkpoint::Policy,
 }
 
-/// When a vCluster's jobs are made room for, and by which work.
+/// Preemption for the jobs of a vCluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Which work makes room.
+    /// Rules for the choice of victims.
     pub policy: preempt::Policy,
-    /// A job has waited so long, and would wait so long still, before other work makes room for it.
+    /// A job is considered once it has waited for this time and would wait at least as long again, milliseconds.
     pub patience_ms: u64,
-    /// How long a checkpoint of one that makes room may take.
+    /// Timeout of a victim's checkpoint, milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -59,12 +61,12 @@ pub fn requested_gpu_ms(nodes: u32, gpus_per_node: Option<u32>, walltime_ms: Opt
     u128::from(nodes) * gpus * walltime
 }
 
-/// A setting that does not fit the others, or its vCluster.
+/// A setting that contradicts others, or is not permitted for its vCluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingMisfit {
-    /// Its name in the API, below `movement`.
+    /// Name of the setting in the API, below `movement`.
     pub setting: String,
-    /// Why it does not fit.
+    /// Reason, with the value and the permitted values.
     pub reason: String,
 }
 
@@ -81,7 +83,7 @@ fn misfit(setting: &str, reason: impl Into<String>) -> SettingMisfit {
     }
 }
 
-/// How the work of a vCluster with these settings is moved.
+/// Movement settings that result from stored settings and defaults.
 pub fn movement_of(settings: &SchedulerSettings) -> Movement {
     let checkpoint = checkpoint_of(settings).unwrap_or_default();
     Movement {
@@ -91,12 +93,12 @@ pub fn movement_of(settings: &SchedulerSettings) -> Movement {
     }
 }
 
-/// How quickly the services of a vCluster with these settings follow their metrics.
+/// Damping of service scaling that results from stored settings and defaults.
 pub fn damping_of(settings: &SchedulerSettings) -> Damping {
     scaling_of(settings).unwrap_or_default()
 }
 
-/// Settings that do not fit together or do not fit their vCluster, and for which defaults apply.
+/// Settings that contradict others or are not permitted for their vCluster, and for which defaults apply.
 pub fn misfits(settings: &SchedulerSettings) -> Vec<SettingMisfit> {
     let lending = check_lending(settings).err();
     let all = [
@@ -126,12 +128,12 @@ pub fn in_force(settings: &SchedulerSettings) -> Vec<String> {
 }
 
 impl<N> BaseView<N> {
-    /// How the work of a vCluster is moved.
+    /// Movement settings of a vCluster.
     pub fn movement_of(&self, vcluster: &VclusterName) -> Movement {
         movement_of(&self.settings_of(vcluster))
     }
 
-    /// How quickly the services of a vCluster follow their metrics.
+    /// Damping of service scaling of a vCluster.
     pub fn damping_of(&self, vcluster: &VclusterName) -> Damping {
         damping_of(&self.settings_of(vcluster))
     }
@@ -140,7 +142,7 @@ impl<N> BaseView<N> {
 fn room_of(settings: &SchedulerSettings, checkpoint: &checkpoint::Policy) -> Rules {
     let set = &settings.preemption;
     let default = preempt::Policy::default();
-    // Services make room on borrowed nodes only, unless the setting is set.
+    // Unless set otherwise, a vCluster for services preempts on borrowed nodes only.
     let for_services = scheduler::is_for_services(settings);
     Rules {
         policy: preempt::Policy {
@@ -156,10 +158,10 @@ fn room_of(settings: &SchedulerSettings, checkpoint: &checkpoint::Policy) -> Rul
     }
 }
 
-/// Checks whether a vCluster with these settings may lend its nodes, if it is set to.
+/// Checks that lending is not explicitly allowed for a vCluster for sensitive work.
 ///
 /// # Errors
-/// It is for sensitive work.
+/// Lending is set to allowed, and the vCluster is for sensitive work.
 pub fn check_lending(settings: &SchedulerSettings) -> Result<(), SettingMisfit> {
     let is_set = settings.sharing.allow_lending == Some(true);
     if !is_set || !scheduler::is_for_sensitive(settings) {
@@ -170,7 +172,7 @@ pub fn check_lending(settings: &SchedulerSettings) -> Result<(), SettingMisfit> 
     Err(misfit(ALLOW_LENDING, reason))
 }
 
-/// Lending policy. A vCluster for sensitive work lends no nodes, whatever is set.
+/// Lending policy. A vCluster for sensitive work lends no nodes, whatever the setting.
 fn lending_of(settings: &SchedulerSettings) -> lend::Policy {
     let set = &settings.sharing;
     let default = lend::Policy::default();
@@ -185,7 +187,7 @@ fn lending_of(settings: &SchedulerSettings) -> lend::Policy {
 }
 
 /// # Errors
-/// The first setting that does not fit the others.
+/// The first setting that contradicts the others.
 fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, SettingMisfit> {
     let set = &settings.scaling;
     let default = Damping::default();
@@ -210,7 +212,7 @@ fn scaling_of(settings: &SchedulerSettings) -> Result<Damping, SettingMisfit> {
 }
 
 /// # Errors
-/// The first setting that does not fit the others.
+/// The first setting that contradicts the others.
 fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, SettingMisfit> {
     let set = &settings.checkpoint;
     let default = checkpoint::Policy::default();
@@ -244,8 +246,8 @@ fn checkpoint_of(settings: &SchedulerSettings) -> Result<checkpoint::Policy, Set
     }
 }
 
-/// The quorum limits each extension of a checkpoint to a day. Slow work gets half of its timeout at once, and deferred
-/// work that and the deferral.
+/// Checks the longest extension of a checkpoint against the quorum's limit of a day. A slow job gets half of its
+/// timeout as an extension, and a job that deferred the checkpoint also the time of the deferral.
 fn too_long(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
     let extension_ms = |sensitive| {
         let deadlines = policy.deadlines(sensitive);
@@ -259,7 +261,7 @@ fn too_long(policy: &checkpoint::Policy) -> Option<SettingMisfit> {
     is_too_long.then(|| unfit("checkpoint", "max_deferral_ms", &deferral, &must))
 }
 
-/// A setting that does not fit the others, by its name in a policy.
+/// Misfit of a setting, given by its field name in a policy. The API name has seconds instead of milliseconds.
 fn unfit(group: &str, field: &str, found: &str, must: &str) -> SettingMisfit {
     let named = |text: &str| {
         let text = text

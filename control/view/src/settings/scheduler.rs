@@ -1,4 +1,4 @@
-//! Scheduler settings of a vCluster as the planner takes them: stored values, and defaults for the rest.
+//! Scheduler settings of a vCluster in the form that the planner uses: stored values, and defaults for the others.
 
 use crate::state::BaseView;
 use lattice_placement::{Policy, Profile, RawWeights, Weights};
@@ -10,8 +10,8 @@ use lattice_quorum_types::{
 #[cfg(test)]
 mod tests;
 
-/// Whether a vCluster is for sensitive work: its last kind of weights is that one. Without a kind, its weights are
-/// exactly those of sensitive work.
+/// Whether a vCluster is for sensitive work: its last weight profile is that of sensitive work. Without a profile, its
+/// weights must be exactly those of sensitive work.
 pub fn is_for_sensitive(settings: &SchedulerSettings) -> bool {
     match settings.kind {
         Some(kind) => kind == WorkloadKind::Sensitive,
@@ -19,12 +19,12 @@ pub fn is_for_sensitive(settings: &SchedulerSettings) -> bool {
     }
 }
 
-/// Whether a vCluster is for services: its last kind of weights is that one.
+/// Whether a vCluster is for services: its last weight profile is that of services.
 pub fn is_for_services(settings: &SchedulerSettings) -> bool {
     settings.kind == Some(WorkloadKind::Service)
 }
 
-/// The policy of these settings.
+/// Solver policy that results from these settings.
 pub fn policy(settings: &SchedulerSettings) -> Policy {
     let default = Policy::default();
     Policy {
@@ -57,7 +57,7 @@ fn weights(settings: &WeightSettings) -> Weights {
 }
 
 impl<N> BaseView<N> {
-    /// Scheduler settings of a vCluster; of an unknown one, the defaults.
+    /// Scheduler settings of a vCluster; the defaults for an unknown vCluster.
     pub fn settings_of(&self, vcluster: &VclusterName) -> SchedulerSettings {
         let known = self.vclusters.get(vcluster);
         known.map_or_else(SchedulerSettings::default, |known| {
@@ -65,7 +65,7 @@ impl<N> BaseView<N> {
         })
     }
 
-    /// The policy of a vCluster's scheduler.
+    /// Solver policy of a vCluster's scheduler.
     pub fn policy_of(&self, vcluster: &VclusterName) -> Policy {
         policy(&self.settings_of(vcluster))
     }

@@ -1,8 +1,7 @@
-//! Changes between two views.
+//! Changes between two views, from which the delta for a planner is computed.
 //!
-//! A control compares two published views ([`Changes::between`]): entries that both share are skipped. A replay has
-//! one view, changed in place, and records what each event replaced ([`Changes::note`]). From there on both take the
-//! same path.
+//! A control compares two published views ([`Changes::between`]); entries that both views share are skipped. A replay
+//! updates one view in place, and records the value that each event replaced ([`Changes::note`]).
 
 use super::site::left;
 use crate::{
@@ -19,22 +18,22 @@ use std::{
     sync::Arc,
 };
 
-/// Keys of what differs between an earlier view and the present one.
+/// Keys of the entries that differ between an earlier view and the present one.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Nodes, each with the vCluster that had lent it before.
+    /// Changed nodes, each with the vCluster that had lent the node in the earlier view.
     pub(super) nodes: BTreeMap<NodeId, Option<VclusterName>>,
     pub(super) allocations: BTreeSet<AllocationId>,
-    /// Arrays, each with its former record.
+    /// Changed job arrays, each with its former record.
     pub(super) arrays: BTreeMap<AllocationId, Option<Arc<Allocation>>>,
-    /// Allocations that are promised nodes since, or no longer.
+    /// Allocations that have got a promise of nodes, or have lost it.
     pub(super) promises: BTreeSet<AllocationId>,
     pub(super) projects: BTreeSet<ProjectPath>,
     pub(super) reservations: BTreeSet<ReservationName>,
     pub(super) before: ComparedEntries,
 }
 
-/// What is compared by value: a handful of entries.
+/// Parts of the earlier view with few entries, which are compared by value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ComparedEntries {
     pub(super) vclusters: Arc<BTreeMap<VclusterName, Vcluster>>,
@@ -54,14 +53,14 @@ impl ComparedEntries {
     }
 }
 
-/// The vCluster that has lent a node.
+/// vCluster that has lent the node; `None` if the node is not lent.
 fn lender(record: Option<&Node>) -> Option<&VclusterName> {
     let lent = record.filter(|record| record.home != record.current);
     lent.map(|record| &record.home)
 }
 
 impl Changes {
-    /// Nothing has changed yet in this view.
+    /// No changes yet, relative to this view.
     pub fn since<N: ViewNode>(view: &BaseView<N>) -> Self {
         Self {
             before: ComparedEntries::of(view),
@@ -69,7 +68,7 @@ impl Changes {
         }
     }
 
-    /// What differs between two views.
+    /// Changes from the view `old` to the view `new`.
     pub fn between<N: ViewNode>(old: &BaseView<N>, new: &BaseView<N>) -> Self {
         let mut changes = Self::since(old);
         if !Arc::ptr_eq(&old.nodes, &new.nodes) {
@@ -102,7 +101,7 @@ impl Changes {
         changes
     }
 
-    /// Records an [expanded](BaseView::expanded) event and what it [replaced](BaseView::apply).
+    /// Records an [expanded](BaseView::expanded) event with the value that the event [replaced](BaseView::apply).
     pub fn note(&mut self, event: &Event, former: FormerValue) {
         match (&event.kind, former) {
             (EventKind::Allocation { record, .. }, FormerValue::Allocation(before)) => {
@@ -133,14 +132,14 @@ impl Changes {
             (EventKind::ReservationDeleted { name }, _) => {
                 self.reservations.insert(name.clone());
             }
-            // Compared by value, or nothing that a planner is given.
+            // Other events change entries that are compared by value, or that planners do not use.
             _ => {}
         }
     }
 }
 
-/// Keys of entries of `new` that are not the `same` as in `old`, and of those that are gone. Both are walked side by
-/// side, in key order.
+/// Keys of entries of `new` that are missing in `old` or not the `same`, and of entries of `old` that are missing in
+/// `new`. Walks both maps together, in key order.
 fn changed<'a, K: Ord, V>(
     old: &'a BTreeMap<K, V>,
     new: &'a BTreeMap<K, V>,

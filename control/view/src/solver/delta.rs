@@ -1,4 +1,4 @@
-//! Solver input of one vCluster as the difference that a running planner is given.
+//! Solver input of one vCluster as a delta for a running planner.
 
 use super::{
     changes::{Changes, ComparedEntries},
@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-/// What differs between two views, for one vCluster.
+/// Difference between two views, as a delta for the planner of one vCluster.
 pub fn delta<N: ViewNode>(
     old: &BaseView<N>,
     new: &BaseView<N>,
@@ -29,11 +29,11 @@ pub fn delta<N: ViewNode>(
     Changes::between(old, new).delta(new, vcluster, age_ms)
 }
 
-/// Whether a delta changes anything that a plan depends on. Entries that are as they were do not: nodes
-/// of other vClusters, those that answered another ping, records that only have another revision.
+/// Whether a delta changes anything that a plan depends on. A delta may contain entries that are equal to the known
+/// ones: nodes of other vClusters, nodes that only answered another ping, records with only another revision.
 pub fn changes(delta: &Delta, known: &ClusterView) -> bool {
     let Delta {
-        // They show how fresh a plan is.
+        // Revision and age only show how fresh a plan is.
         revision: _,
         age_ms: _,
         nodes,
@@ -68,7 +68,8 @@ fn differs<K: Ord, V: PartialEq>(changes: &BTreeMap<K, Option<V>>, known: &BTree
 }
 
 impl Changes {
-    /// What a vCluster's planner is given of them; `new` is the present view, as old as this.
+    /// Delta for the planner of a vCluster that leads from the earlier view to `new`, the present view with age
+    /// `age_ms`.
     pub fn delta<N: ViewNode>(
         &self,
         new: &BaseView<N>,
@@ -111,7 +112,7 @@ impl Changes {
         delta
     }
 
-    /// Nodes that the vCluster uses, and those that it has lent.
+    /// Adds changed nodes that the vCluster uses, and changed nodes that it has lent.
     fn follow_nodes<N: ViewNode>(
         &self,
         new: &BaseView<N>,
@@ -119,7 +120,7 @@ impl Changes {
         delta: &mut Delta,
     ) {
         let mut loans = Loans::new(new, vcluster);
-        // Collected in their order, which a map takes over without a search for each.
+        // The nodes are in order, so collecting them into a map is faster than inserting each.
         let nodes = self.nodes.iter().map(|(id, lent_by)| {
             let entry = new.nodes.get(id);
             let own = entry.and_then(|entry| {
@@ -134,15 +135,15 @@ impl Changes {
         });
         delta.nodes = nodes.collect();
         if !Arc::ptr_eq(&self.before.vclusters, &new.vclusters) {
-            // They may take longer now, or less long.
+            // With other settings of vClusters, the return of all lent nodes may take another time.
             let all = loans.all();
             let all = all.into_iter().map(|(id, loan)| (id, Some(loan)));
             delta.on_loan.extend(all);
         }
     }
 
-    /// Elements that may be placed since, and those that may not any more. Those that have allocations of their own
-    /// by now are in the delta already.
+    /// Adds elements of changed arrays that may be placed now, and removes those that may not any more. An element that
+    /// has got an allocation of its own is already in the delta.
     fn follow_elements<N: ViewNode>(
         &self,
         new: &BaseView<N>,
@@ -160,7 +161,7 @@ impl Changes {
             }
             let Some(is) = is else { continue };
             let waits = PendingView::from(&**is);
-            // All of them are as their array is: another walltime is that of each.
+            // All elements have the request of their array, so a change of the array changes each element.
             let is_same = (was.as_ref()).is_some_and(|was| PendingView::from(&**was) == waits);
             let news = after.iter().filter(|id| !is_same || !before.contains(id));
             let news = news.map(|id| (*id, Some(waits.clone())));
@@ -168,7 +169,8 @@ impl Changes {
         }
     }
 
-    /// Work that keeps to the vCluster's own nodes: of all that is news, and of all that waits where another rule holds.
+    /// Marks waiting allocations that must not use borrowed nodes: those in the delta, and all others if the rule has
+    /// changed.
     fn follow_home<N: ViewNode>(
         &self,
         new: &BaseView<N>,
@@ -203,7 +205,7 @@ impl Changes {
     }
 }
 
-/// Adds to `delta`, which leads from `before` to `new` otherwise, what the sources report since.
+/// Adds changed values from the site's sources (energy, storage, data readiness) and changed tenants to `delta`.
 fn follow_reports<N: ViewNode>(
     before: &ComparedEntries,
     new: &BaseView<N>,
@@ -232,7 +234,7 @@ fn follow_reports<N: ViewNode>(
         let Some(allocation) = new.allocation(*id) else {
             continue;
         };
-        // An array's elements begin with what was known when they came in; what is promised nodes is not
+        // Elements of an array keep the value from when they were added. An allocation with promised nodes is not
         // planned.
         let planned = allocation.progress.tally.is_none() && !new.room.is_promised(*id);
         let waits = allocation.state == AllocationState::Pending && planned;
@@ -242,7 +244,8 @@ fn follow_reports<N: ViewNode>(
     }
 }
 
-/// Entries of `is` that `was` has not, or has with another value, and keys that are gone.
+/// Entries of `is` that are missing in `was` or have another value there, and `None` for keys of `was` that are missing
+/// in `is`.
 fn differences<K: Ord + Clone, V: PartialEq>(
     was: &BTreeMap<K, V>,
     is: BTreeMap<K, V>,

@@ -1,19 +1,20 @@
-//! Work that runs on nodes of its own vCluster only: it could not be stopped for the owner of a borrowed node, or a
-//! rule binds it (`control/placement`, `movement::lend`).
+//! Allocations that run only on nodes of their own vCluster: they could not be stopped for the owner of a borrowed
+//! node, or are services at their minimum of nodes (`control/placement`, `movement::lend`).
 
 use crate::settings::movement::movement_of;
 use lattice_placement::{PendingView, movement::lend::may_run_borrowed};
 use lattice_quorum_types::{VclusterName, spec::AllocationSpec, vcluster::Vcluster};
 use std::collections::BTreeMap;
 
-/// The rule. It is not known beforehand which owner will ask for a node, so the strictest setting of all vClusters holds.
+/// Rule for allocations that must not use borrowed nodes. Any owner may reclaim a node, so the strictest setting of all
+/// vClusters applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HomeRule {
     near_completion_ms: u64,
 }
 
 impl HomeRule {
-    /// By the settings of these vClusters.
+    /// Rule that results from the settings of these vClusters.
     pub fn of(vclusters: &BTreeMap<VclusterName, Vcluster>) -> Self {
         let all = vclusters.values();
         let near = all.map(|known| {
@@ -25,21 +26,22 @@ impl HomeRule {
         }
     }
 
-    /// Whether such work keeps to them, for so many nodes and with so much walltime left, milliseconds.
+    /// Whether an allocation must not use borrowed nodes. `nodes` is its number of nodes, and `walltime_ms` the
+    /// remaining walltime in milliseconds.
     pub fn keeps(self, spec: &AllocationSpec, nodes: u32, walltime_ms: Option<u64>) -> bool {
         let nature = (spec.class, spec.sensitive, spec.terms.checkpoint.is_some());
         is_least_of_service(spec, nodes)
             || may_run_borrowed(nature, walltime_ms, self.near_completion_ms).is_err()
     }
 
-    /// Marks a waiting allocation that keeps to the vCluster's own nodes.
+    /// Sets whether a waiting allocation must be placed on nodes of its own vCluster only.
     pub fn tell(self, spec: &AllocationSpec, pending: &mut PendingView) {
         pending.home_only = self.keeps(spec, pending.nodes, pending.walltime_ms);
     }
 }
 
-/// Whether so many nodes are no more than the least that a service runs on: those come from its home, and what it
-/// has beyond may lie anywhere.
+/// Whether `nodes` is at most the minimum number of nodes of a service. Nodes up to the minimum must be of the
+/// service's own vCluster; further ones may be borrowed.
 pub fn is_least_of_service(spec: &AllocationSpec, nodes: u32) -> bool {
     let scale = spec.terms.scale.as_ref();
     scale.is_some_and(|scale| nodes <= scale.min_nodes)

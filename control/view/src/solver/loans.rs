@@ -8,11 +8,11 @@ use lattice_placement::LoanView;
 use lattice_quorum_types::{NodeId, VclusterName, node::Node};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Nodes that a vCluster has lent, as its planner is given them.
+/// Nodes that a vCluster has lent, in the form of its solver input.
 pub(super) struct Loans<'a, N> {
     view: &'a BaseView<N>,
     owner: &'a VclusterName,
-    /// By borrower, how long a node takes to come back, milliseconds; computed at first use.
+    /// Longest time until a node is returned, milliseconds, by borrower; computed at first use.
     release_after_ms: BTreeMap<&'a VclusterName, u64>,
 }
 
@@ -31,7 +31,7 @@ impl<'a, N: ViewNode> Loans<'a, N> {
         nodes.filter_map(loan).collect()
     }
 
-    /// A node of the owner's that another vCluster uses now.
+    /// Record of the node if it belongs to the owner and another vCluster uses it now.
     fn lent<'n>(&self, entry: &'n N) -> Option<&'n Node> {
         let record = entry.record();
         record.filter(|record| record.home == *self.owner && record.current != *self.owner)
@@ -43,7 +43,8 @@ impl<'a, N: ViewNode> Loans<'a, N> {
         Some(LoanView::new(record, entry.facts(), after_ms))
     }
 
-    /// The owner's grace, then the longest checkpoint that the settings of owner and borrower allow.
+    /// Longest time until a node is returned: the owner's grace period, plus the longest checkpoint that the settings
+    /// of owner and borrower allow.
     fn release_after_ms(&mut self, borrower: &'a VclusterName) -> u64 {
         let (view, owner) = (self.view, self.owner);
         let known = self.release_after_ms.entry(borrower);

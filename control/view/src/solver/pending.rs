@@ -6,11 +6,11 @@ use lattice_placement::{Fraction, PendingView};
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements of one array that a plan looks at. Those behind them come in as these are placed: a plan with
-/// a hundred thousand equal pieces of work would give no more information.
+/// Largest number of elements of one array in the queue of a plan. Further elements follow when these are placed: a
+/// plan with a hundred thousand equal jobs would give no more information.
 const ELEMENTS_AT_ONCE: usize = 1000;
 
-/// Elements of an array that may be placed now, and have no allocation yet: the first ones.
+/// First elements of an array that may be placed now and have no allocation of their own yet.
 pub fn elements(array: &Allocation, vcluster: &VclusterName) -> BTreeSet<AllocationId> {
     let waits = array.state == AllocationState::Pending && array.spec.vcluster == *vcluster;
     let (Some(spec), Some(tally)) = (&array.spec.terms.array, &array.progress.tally) else {
@@ -29,7 +29,7 @@ pub fn elements(array: &Allocation, vcluster: &VclusterName) -> BTreeSet<Allocat
     spec.numbers(array.id).of_ascending(pending).collect()
 }
 
-/// Whether an allocation of its own waits for the next plan of this vCluster.
+/// Whether an allocation, other than an array, waits for the next plan of this vCluster.
 pub(super) fn waits_for_plan<N>(
     view: &BaseView<N>,
     held: &Allocation,
@@ -41,21 +41,21 @@ pub(super) fn waits_for_plan<N>(
         && !view.room.is_promised(held.id)
 }
 
-/// A waiting allocation as its planner is given it.
+/// Waiting allocation in solver input, with the rule for borrowed nodes applied.
 pub fn waiting<N>(view: &BaseView<N>, home: &HomeRule, held: &Allocation) -> PendingView {
     let mut known = pending(view, held);
     home.tell(&held.spec, &mut known);
     known
 }
 
-/// A waiting allocation in solver input.
+/// Waiting allocation in solver input, without the rule for borrowed nodes.
 pub fn pending<N>(view: &BaseView<N>, allocation: &Allocation) -> PendingView {
     let mut pending = PendingView::from(allocation);
     fill_readiness(&view.inputs.data_ready, allocation.id, &mut pending);
     pending
 }
 
-/// Sets the part of the input data that is ready to what the source reports, where the request has none.
+/// Sets the data readiness to the value that the source reports, unless the request has a value.
 pub(super) fn fill_readiness(
     ready: &BTreeMap<AllocationId, Fraction>,
     id: AllocationId,

@@ -3,8 +3,8 @@
 use crate::state::{BaseView, ViewNode};
 use lattice_quorum_types::limit::SensitivePool;
 
-/// Nodes in sensitive use in the whole cluster. Without a limit they are not counted: each job would change the number,
-/// and so cause another plan.
+/// Number of nodes in sensitive use in the cluster, with the limit. Without a limit, the nodes are not counted: each
+/// job would change the number, and so cause another plan.
 pub(super) fn pool<N: ViewNode>(view: &BaseView<N>) -> SensitivePool {
     let size = view.system.limits.sensitive_pool_size;
     if size.is_none() {

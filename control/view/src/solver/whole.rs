@@ -1,4 +1,4 @@
-//! Solver input of one vCluster from scratch, for a new planner.
+//! Complete solver input of one vCluster, for a new planner.
 
 use super::{
     home::HomeRule,
@@ -16,7 +16,7 @@ use lattice_quorum_types::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The solver's view of one vCluster, from scratch.
+/// Complete solver input of one vCluster.
 pub fn whole<N: ViewNode>(view: &BaseView<N>, vcluster: &VclusterName, age_ms: u64) -> ClusterView {
     let facts = |id: &_| view.node(id).map_or_else(NodeFacts::default, |n| n.facts());
     let records = ClusterView::of_records(
@@ -35,7 +35,7 @@ pub fn whole<N: ViewNode>(view: &BaseView<N>, vcluster: &VclusterName, age_ms: u
         reserved: reserved(&view.reservations),
         ..records
     };
-    // An array is not placed: its elements are. And what is promised nodes has them as they are free.
+    // An array is not placed, but its elements are. An allocation with promised nodes gets them when they are free.
     cluster.pending.retain(|id, _| {
         let held = view.allocation(*id);
         held.is_some_and(|held| waits_for_plan(view, held, vcluster))
@@ -55,7 +55,7 @@ pub fn whole<N: ViewNode>(view: &BaseView<N>, vcluster: &VclusterName, age_ms: u
     cluster
 }
 
-/// All of the site: a planner leaves out nodes that it does not know.
+/// All reservations of the site. A planner ignores reserved nodes that are not in its view.
 fn reserved(
     reservations: &BTreeMap<ReservationName, Arc<Reservation>>,
 ) -> BTreeMap<ReservationName, ReservationSpec> {

@@ -1,5 +1,5 @@
-//! Application of committed events. An event carries the record as it now is, or the part that changed, so
-//! application is replacement.
+//! Application of committed events to a view. An event carries the new record, or the changed part of it, which
+//! replaces the former one.
 
 use super::records::{BaseView, ViewNode};
 use lattice_quorum_types::{
@@ -10,23 +10,23 @@ use lattice_quorum_types::{
 };
 use std::{borrow::Cow, sync::Arc};
 
-/// The record that an event replaced in a view.
+/// Record that an event replaced in a view.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "it is moved once, and a box would cost an allocation for each event"
 )]
 pub enum FormerValue {
-    /// That of an allocation; `None` for one that was not in the view.
+    /// Record of an allocation; `None` for an allocation that was not in the view.
     Allocation(Option<Arc<Allocation>>),
-    /// That of a node; `None` for one that was not registered.
+    /// Record of a node; `None` for a node that was not registered.
     Node(Option<Node>),
-    /// Any other, which is not kept.
+    /// Any other record: its former value is not returned.
     Other,
 }
 
 impl<N: ViewNode> BaseView<N> {
-    /// An event with whole records, also where the quorum reports only the changed part of one.
+    /// Event with a complete record. An event that has only the changed part of an array is completed from the view.
     pub fn expanded<'e>(&self, event: &'e Event) -> Cow<'e, Event> {
         let counted = match &event.kind {
             EventKind::ArrayCounted { id, tally, stop } => {
@@ -50,8 +50,8 @@ impl<N: ViewNode> BaseView<N> {
         })
     }
 
-    /// Applies an [expanded](Self::expanded) event and returns what it replaced. Revision and time are the caller's to
-    /// set: several events share one revision.
+    /// Applies an [expanded](Self::expanded) event and returns the record that the event replaced. The caller sets
+    /// revision and time, since several events share one revision.
     pub fn apply(&mut self, event: &Event) -> FormerValue {
         match &event.kind {
             EventKind::Allocation { record, .. } => {
@@ -104,7 +104,7 @@ impl<N: ViewNode> BaseView<N> {
                     false => budgets.insert(record.tenant.clone(), Arc::new((**record).clone())),
                 };
             }
-            // Nothing that scheduling depends on: the owner of the view keeps these where it needs them.
+            // Scheduling does not depend on these. A user of the view that needs such records stores them elsewhere.
             EventKind::ArrayCounted { .. }
             | EventKind::Baseline { .. }
             | EventKind::BaselineDeleted { .. }

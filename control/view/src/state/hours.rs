@@ -1,4 +1,4 @@
-//! Time that tenants have used of their budgets, by the cluster's own count or an accounting system's.
+//! Hours that tenants have used of their budgets, by the count of the cluster or of an accounting system.
 
 use lattice_placement::Budget;
 use lattice_quorum_types::{
@@ -6,9 +6,9 @@ use lattice_quorum_types::{
     budget::{Credit, RemainingCredit, TenantBudget},
 };
 
-/// Steps of a budget. Work is planned again when one more step is used.
+/// Number of steps into which a budget is divided. A change of usage within a step causes no new plan.
 const STEPS: u64 = 1_000;
-/// The source of a budget's usage.
+/// Source of a budget's usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The cluster's own count.
@@ -18,7 +18,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Its name in the API.
+    /// Name of the source in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Ledger => "ledger",
@@ -30,26 +30,26 @@ impl Source {
 /// Time that a tenant has used in the window of its budgets, milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsedTime {
-    /// Of GPUs.
+    /// GPU time.
     pub gpu_ms: u64,
-    /// Of nodes.
+    /// Node time.
     pub node_ms: u64,
 }
 
-/// What a tenant has used of its budgets.
+/// Budgets of a tenant with their used part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hours {
-    /// Hours of GPUs, with their source.
+    /// Budget of GPU-hours, with the source of its usage; `None` without a budget.
     pub gpu: Option<(Budget, Source)>,
-    /// The same, of nodes.
+    /// Budget of node-hours, with the source of its usage; `None` without a budget.
     pub node: Option<(Budget, Source)>,
-    /// An accounting system asks that work of the tenant is placed after all other work.
+    /// Whether an accounting system requests that the tenant's allocations are placed after all others.
     pub downscaled: bool,
 }
 
 impl Hours {
-    /// Of a tenant that used this much in the window, at `now`. What an accounting system reports takes precedence
-    /// while it holds.
+    /// Budgets at `now` of a tenant that used this much in the window. Credit that an accounting system reports takes
+    /// precedence while it is valid.
     pub fn new(budget: &TenantBudget, used: UsedTime, now: UnixMillis) -> Self {
         let UsedTime { gpu_ms, node_ms } = used;
         let credit = budget.credit_at(now);
@@ -82,7 +82,7 @@ impl Hours {
         }
     }
 
-    /// The part used of the budget that is nearer its end; `None` without any.
+    /// Used part of the budget that is closer to exhaustion; `None` without a budget.
     pub fn used(&self) -> Option<f64> {
         let budgets = [self.gpu, self.node].into_iter().flatten();
         budgets
@@ -90,19 +90,19 @@ impl Hours {
             .reduce(f64::max)
     }
 
-    /// Whether a budget is used up.
+    /// Whether a budget is exhausted.
     pub fn is_exhausted(&self) -> bool {
         self.used().is_some_and(|used| used >= 1.0)
     }
 
-    /// The source of the usage of the budget that is nearer its end.
+    /// Source of the usage of the budget that is closer to exhaustion; the ledger without a budget.
     pub fn source(&self) -> Source {
         let budgets = [self.gpu, self.node].into_iter().flatten();
         let nearest = budgets.max_by(|(a, _), (b, _)| a.fraction().total_cmp(&b.fraction()));
         nearest.map_or(Source::Ledger, |(_, source)| source)
     }
 
-    /// The same as far as plans differ by it.
+    /// Copy with usage rounded down to steps, so that a small change of usage causes no new plan.
     pub fn stepped(self) -> Self {
         let stepped = |(budget, source): (Budget, Source)| {
             let step = (budget.granted_ms / STEPS).max(1);

@@ -1,6 +1,6 @@
-//! State of a view: committed records, what the site's sources report, and the application of committed events.
+//! State of a view: committed records, values from the site's sources, and the application of committed events.
 //!
-//! It knows neither the settings of vClusters as a planner takes them nor solver input: both are derived from it.
+//! The state contains neither resulting settings of vClusters nor solver input: both are derived from it.
 
 mod apply;
 mod bandwidth;

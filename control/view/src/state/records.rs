@@ -1,4 +1,4 @@
-//! The part of a control's view from which solver input is derived: committed records and site inputs.
+//! Part of a control's view from which solver input is derived: committed records and site inputs.
 
 use super::{
     bandwidth::{Promised, promise},
@@ -26,42 +26,42 @@ use std::{
     sync::Arc,
 };
 
-/// A node of a view: its committed record, and the facts that placement uses.
+/// Node of a view, with its committed record and the facts that placement uses.
 pub trait ViewNode: Clone {
-    /// A node of which nothing is known.
+    /// Node without a record and without facts.
     fn unknown(id: NodeId) -> Self;
 
-    /// Its committed record; `None` while it is not registered.
+    /// Committed record of the node; `None` while the node is not registered.
     fn record(&self) -> Option<&Node>;
 
     /// Replaces the record and returns the former one.
     fn set_record(&mut self, record: Node) -> Option<Node>;
 
-    /// Its facts as placement uses them.
+    /// Facts about the node that placement uses.
     fn facts(&self) -> NodeFacts;
 }
 
 /// Committed records and site inputs at one moment. Maps are shared with earlier views until they change.
 #[derive(Debug, Clone)]
 pub struct BaseView<N> {
-    /// The replicated state it shows. 0 before the first read.
+    /// Revision of the replicated state that the view shows; 0 before the first read.
     pub revision: Revision,
     /// State time at that revision.
     pub at: UnixMillis,
-    /// What holds for the whole cluster.
+    /// Settings and limits of the cluster.
     pub system: SystemView,
     /// Every project, parents before children.
     pub projects: Arc<BTreeMap<ProjectPath, Project>>,
-    /// Every node that is registered, or known otherwise.
+    /// All nodes that are registered, or known from gossip or the site's configuration only.
     pub nodes: Arc<BTreeMap<NodeId, Arc<N>>>,
     /// Allocations that are not terminal.
     pub allocations: Arc<BTreeMap<AllocationId, Arc<Allocation>>>,
-    /// Allocations that are Starting or Stopping, that grow or shrink, or that run with a changed walltime: few,
-    /// however many wait.
+    /// Allocations that are starting or stopping, grow or shrink, or hold nodes with a changed walltime. The set is
+    /// small even if many allocations wait.
     pub moving: Arc<BTreeSet<AllocationId>>,
-    /// Allocations that write a checkpoint, or can.
+    /// Allocations that hold nodes and have a checkpoint mode.
     pub savers: Arc<BTreeSet<AllocationId>>,
-    /// Allocations that are looked at by and by: suspended ones, and those with a deadline.
+    /// Allocations that are examined from time to time: suspended ones, and those with a deadline.
     pub dated: Arc<BTreeSet<AllocationId>>,
     /// Allocations with a number of nodes that follows a metric.
     pub scaled: Arc<BTreeSet<AllocationId>>,
@@ -69,19 +69,19 @@ pub struct BaseView<N> {
     pub promised: Arc<Promised>,
     /// Arrays that have not ended.
     pub arrays: Arc<ArrayIndex>,
-    /// Promised nodes: other allocations make room on them.
+    /// Promised nodes, and the allocations for which they are promised.
     pub room: Arc<PromiseIndex>,
-    /// The latest reports of the site's sources.
+    /// Latest values from the site's sources.
     pub inputs: Inputs,
     /// Every vCluster that has a definition.
     pub vclusters: Arc<BTreeMap<VclusterName, Vcluster>>,
-    /// Graphs that run.
+    /// DAGs that have not ended.
     pub dags: Arc<BTreeMap<DagId, Arc<Dag>>>,
-    /// Nodes that administrators reserve for some users or projects for a time.
+    /// Reservations: nodes that operators keep for some users or projects during a time window.
     pub reservations: Arc<BTreeMap<ReservationName, Arc<Reservation>>>,
-    /// Targets and budgets of tenants, and what an accounting system reports of them.
+    /// Shares and budgets of tenants, and credits that an accounting system reports.
     pub budgets: Arc<BTreeMap<ProjectPath, Arc<TenantBudget>>>,
-    /// What tenants with a budget have used of it in the window.
+    /// Used hours of tenants with a budget or credit.
     pub hours: Arc<BTreeMap<ProjectPath, Hours>>,
 }
 
@@ -144,22 +144,23 @@ impl<N> BaseView<N> {
         before
     }
 
-    /// One node.
+    /// Node with this id; `None` if unknown.
     pub fn node(&self, id: &NodeId) -> Option<&Arc<N>> {
         self.nodes.get(id)
     }
 
-    /// One allocation that is not terminal.
+    /// Allocation with this id; `None` if unknown or terminal.
     pub fn allocation(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
         self.allocations.get(&id)
     }
 
-    /// The array that this number is an element of.
+    /// Array of which this id is an element.
     pub fn array_of(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
         self.allocation(self.arrays.array_of(id)?)
     }
 
-    /// What waits for nodes under this number: an allocation, or the array of an element that has none yet.
+    /// Record that waits for nodes under this id: an allocation, or the array of an element without an allocation of
+    /// its own.
     pub fn waiting(&self, id: AllocationId) -> Option<&Arc<Allocation>> {
         let held = match self.allocation(id) {
             Some(held) => held,
@@ -168,7 +169,7 @@ impl<N> BaseView<N> {
         (held.state == AllocationState::Pending).then_some(held)
     }
 
-    /// The workload of an allocation: an element runs its array's.
+    /// Workload of an allocation; for an element, the workload of its array.
     pub fn workload<'a>(&'a self, allocation: &'a Allocation) -> &'a Workload {
         let element = allocation.progress.element;
         let array = element.and_then(|element| self.allocation(element.array));
@@ -184,7 +185,7 @@ impl<N> BaseView<N> {
 }
 
 impl<N: ViewNode> BaseView<N> {
-    /// How many nodes a vCluster has of its own.
+    /// Number of nodes that a vCluster owns.
     pub fn owned_by(&self, vcluster: &VclusterName) -> u32 {
         let records = self.nodes.values().filter_map(|node| node.record());
         let owned = records.filter(|record| record.home == *vcluster).count();
@@ -192,7 +193,7 @@ impl<N: ViewNode> BaseView<N> {
     }
 }
 
-/// Puts a number into a set or takes it out.
+/// Adds an id to a set or removes it.
 fn mark(set: &mut Arc<BTreeSet<AllocationId>>, id: AllocationId, is_in: bool) {
     if set.contains(&id) == is_in {
         return;

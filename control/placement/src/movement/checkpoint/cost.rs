@@ -50,14 +50,14 @@ pub struct WaitingUrgency {
 }
 
 impl WaitingUrgency {
-    /// No job waits.
+    /// Urgency without waiting jobs.
     pub const NOTHING: Self = Self {
         urgent_after_ms: 0,
         waits_ms: [0; MAX_CLASS + 1],
     };
 
-    /// No job waits. `urgent_after_ms` is the wait after which a job is fully urgent ([`Policy::urgent_after_ms`]); 0:
-    /// every waiting job is.
+    /// Creates the urgency without waiting jobs. `urgent_after_ms` is the wait after which a job is fully urgent
+    /// ([`Policy::urgent_after_ms`]); with 0 every waiting job is fully urgent.
     pub fn new(urgent_after_ms: u64) -> Self {
         Self {
             urgent_after_ms,
@@ -87,11 +87,11 @@ impl WaitingUrgency {
 /// is 0 just after a checkpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// A node fails.
+    /// Value if a node fails: less work to repeat.
     pub recompute_saved: f64,
-    /// The allocation is preempted by a higher class.
+    /// Value if an allocation of a higher class preempts this one.
     pub preemptability: f64,
-    /// The queue is deep, and the allocation is moved.
+    /// Value if the allocation is moved because of a deep queue.
     pub backlog_relief: f64,
 }
 
@@ -120,10 +120,10 @@ impl Value {
     }
 }
 
-/// Probability that one of its nodes fails within the horizon: half the time since the last checkpoint, but not beyond
-/// its end. The value is then the expected loss of this interval, `t² · nodes / (2 · MTBF)`; writing once that reaches
-/// the cost is Young's rule. The expected number of failures approximates the probability, which is accurate where it
-/// is small.
+/// Probability that a node of the allocation fails within the horizon: half the time since the last checkpoint, but not
+/// beyond the end of the walltime. The value is then the expected loss of this interval, `t² · nodes / (2 · MTBF)`.
+/// Writing a checkpoint once this value reaches the cost is Young's rule. The expected number of failures approximates
+/// the probability; the approximation is accurate for small probabilities.
 fn failure_probability(input: &Input<'_>, policy: &Policy, at_stake_ms: u64) -> f64 {
     let remaining_ms = input.ends_at.map_or(u64::MAX, |end| end.since(input.now));
     let horizon_ms = (at_stake_ms as f64 / 2.0).min(remaining_ms as f64);

@@ -13,7 +13,7 @@ pub enum CheckpointObstacle {
     CannotWrite,
     /// The job writes checkpoints on request only.
     OnRequestOnly,
-    /// The job is not running, or is already writing one.
+    /// The job is not running, or is already writing a checkpoint.
     NotRunning {
         /// State of the allocation.
         state: AllocationState,
@@ -24,7 +24,7 @@ pub enum CheckpointObstacle {
     NotStarted,
     /// The job has not run long enough.
     NotLongEnough {
-        /// Time since its start.
+        /// Time since the start of the job.
         ran_ms: u64,
         /// Required time.
         least_ms: u64,

@@ -28,8 +28,9 @@ pub struct Bounds {
     pub timeout_ms: u64,
 }
 
-/// Checkpoint settings of a vCluster. The defaults are those of the checkpoint documents, as collected in the
-/// semantics. Where the documents have no number, or a number without a unit, the field's comment states so.
+/// Checkpoint settings of a vCluster. The defaults come from the checkpoint documents; see
+/// `0004-checkpoints-and-scaling.md`. Where the documents have no number, or a number without a unit, the comment of
+/// the field mentions it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -43,9 +44,9 @@ pub struct Policy {
     pub bytes_s: u64,
     /// Probability that a node fails within [`Policy::failure_period_ms`]: 0.001.
     pub failure_probability: Fraction,
-    /// Period of that probability: a day. The documents name none. Two large GPU clusters had 6.5 and 2.3 failures per
-    /// 1000 node-days (Kokolis et al., HPCA 2025). For a day the default is low; for an hour the default would be four
-    /// to ten times too high.
+    /// Period of [`Policy::failure_probability`]: a day. The documents name no period. Two large GPU clusters had 6.5
+    /// and 2.3 failures per 1000 node-days (Kokolis et al., HPCA 2025). For a day the default is low; for an hour the
+    /// default would be four to ten times too high.
     pub failure_period_ms: u64,
     /// Probability that one fully urgent allocation of a higher class takes the nodes of this one: 0.01. Not from the
     /// documents.
@@ -60,7 +61,7 @@ pub struct Policy {
     /// Price of storing a GB (10^9 bytes) for a month of 30 days, millionths of the currency: 0.02, the price of object
     /// storage.
     pub storage_price: u64,
-    /// How long a checkpoint is kept: 6 h, when the next one replaces it at the latest.
+    /// Time for which a checkpoint is kept: 6 h, after which the next one has replaced it at the latest.
     pub kept_ms: u64,
     /// Price of a GPU for an hour, millionths of the same currency: 2.00. Not from the documents. 0: storage costs are
     /// ignored.
@@ -69,7 +70,7 @@ pub struct Policy {
     pub extension_percent: u32,
     /// Longest total deferral of a checkpoint by the job: 5 min.
     pub max_deferral_ms: u64,
-    /// Most deferrals: 3.
+    /// Maximum number of deferrals: 3.
     pub max_deferrals: u32,
 }
 
@@ -104,7 +105,7 @@ impl Default for Policy {
     }
 }
 
-/// Setting with which checkpoints would not be written as intended.
+/// Error of an invalid checkpoint setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}; it must be {must}")]
 pub struct InvalidPolicy {
@@ -154,14 +155,14 @@ impl Policy {
     }
 
     /// Duration of a checkpoint, milliseconds: as given by the user, or size over bandwidth. `None`: no storage is
-    /// available now, so it would never end.
+    /// available now, so a checkpoint would never end.
     pub fn write_ms(&self, input: &Input<'_>) -> Option<u64> {
         let bytes_s = self.bandwidth(input.storage)?;
         let of_size = || millis(u128::from(input.holding.bytes) * 1000, bytes_s);
         Some(input.checkpoint_ms.unwrap_or_else(of_size))
     }
 
-    /// Bytes written in that time: the memory of the GPUs, or less if the duration given by the user is shorter.
+    /// Bytes written in `write_ms`: the size of the checkpoint, or less if the duration given by the user is shorter.
     pub(super) fn bytes_written(&self, input: &Input<'_>, write_ms: u64) -> u64 {
         let bytes_s = self.bandwidth(input.storage).unwrap_or(0);
         let in_time = u128::from(write_ms) * u128::from(bytes_s) / 1000;
@@ -199,7 +200,7 @@ fn at_least_1(field: &'static str, value: u64) -> Result<(), InvalidPolicy> {
     }
 }
 
-/// Rounded up: writing anything takes time.
+/// Time for writing, milliseconds, rounded up so that writing any data takes time.
 fn millis(byte_ms: u128, bytes_s: u64) -> u64 {
     u64::try_from(byte_ms.div_ceil(u128::from(bytes_s))).unwrap_or(u64::MAX)
 }

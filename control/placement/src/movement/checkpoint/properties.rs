@@ -42,7 +42,7 @@ fn any_storage() -> impl Strategy<Value = Storage> {
     ]
 }
 
-/// Inputs mostly describe a running allocation that can write a checkpoint.
+/// Any input; most inputs describe an allocation that can write a checkpoint.
 fn any_input() -> impl Strategy<Value = Input<'static>> {
     let times = (
         proptest::option::weighted(0.95, any_ms()),
@@ -76,7 +76,7 @@ fn any_input() -> impl Strategy<Value = Input<'static>> {
     )
 }
 
-/// Includes settings that no real vCluster would have.
+/// Any policy, including settings that no real vCluster would have.
 fn any_policy() -> impl Strategy<Value = Policy> {
     let bounds = || {
         (any_ms(), any_ms(), any_ms()).prop_map(|(min, max, timeout)| Bounds {

@@ -15,7 +15,7 @@ pub struct Deadlines {
     pub extension_percent: u32,
     /// Longest total deferral. Deferred time does not count towards the timeout.
     pub max_deferral_ms: u64,
-    /// Most deferrals.
+    /// Maximum number of deferrals.
     pub max_deferrals: u32,
 }
 
@@ -36,7 +36,8 @@ impl Deadlines {
         now.since(answered_at) <= self.timeout_ms / 4
     }
 
-    /// Longest time until a request has ended, whatever the job answers: a plan for its nodes can rely on it.
+    /// Longest time until a request has ended, whatever the job answers. A plan for the job's nodes can rely on this
+    /// time.
     pub fn longest_ms(self) -> u64 {
         let deferral_ms = match self.max_deferrals {
             0 => 0,
@@ -60,7 +61,7 @@ pub enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The request was sent to the job, which has to write.
+    /// The request was sent, and the job must write the checkpoint.
     Writing {
         /// Deadline for writing.
         until: UnixMillis,

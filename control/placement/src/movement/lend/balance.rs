@@ -1,4 +1,4 @@
-//! Lending ledger: locations of nodes, and the nodes that this decision has already assigned.
+//! Lending balance: owners and users of nodes, and the nodes that one lending decision has already assigned.
 
 mod pools;
 mod spare_nodes;
@@ -32,7 +32,7 @@ pub(super) struct BorrowRequest<'a> {
     pub(super) view: &'a PendingView,
     /// Position in the joint queue.
     place: usize,
-    /// Number of its vCluster.
+    /// Number of the job's vCluster.
     pub(super) vcluster: usize,
 }
 
@@ -41,8 +41,9 @@ impl BorrowRequest<'_> {
         self.wanting.id
     }
 
-    /// Order of service: higher classes first, then larger gain by a loan, then longer wait, then id. The gain is the
-    /// wait, less the cost that the job may have to move again: (1 + f2) · f8.
+    /// Order of service: higher classes first, then larger gain by a loan, then longer wait, then id. The gain is
+    /// (1 + f2) · f8. The gain grows with the wait. It shrinks with the time for a checkpoint, because the job may have
+    /// to move again.
     pub(super) fn turn(&self, input: &Input<'_>) -> impl Ord + use<> {
         let view = self.view;
         let wait = input.now.since(view.eligible_at);
@@ -67,12 +68,13 @@ pub(super) struct LendingBalance<'a> {
     sets: EligibleSets,
     pub(super) names: Vec<&'a VclusterName>,
     pub(super) members: Vec<&'a Member>,
-    /// Location by node number, if known.
+    /// Owner and user by node number, if known.
     places: Vec<Option<&'a NodeOwnership>>,
     holders: Vec<Option<AllocationId>>,
     held: BTreeMap<AllocationId, Vec<usize>>,
-    /// By vCluster: its own nodes, and the nodes it uses.
+    /// Own nodes of each vCluster.
     home: Vec<BitSet>,
+    /// Nodes that each vCluster uses.
     here: Vec<BitSet>,
     planned: BitSet,
     returning: BitSet,
@@ -183,7 +185,7 @@ impl<'a> LendingBalance<'a> {
     fn fits(&self, job: &BorrowRequest<'_>) -> BitSet {
         let mut fits = self.eligible(job).nodes.clone();
         fits.drop_all(&self.taken);
-        // Nodes reserved for others before the end of the job are of no use to it.
+        // Nodes reserved for others before the end of the job are of no use to the job.
         let set = self.sets.number(job.place);
         let end = job.view.walltime_ms.map(|ms| self.input.now.after(ms).0);
         self.kept.of(set).drop_held(&mut fits, end);
@@ -221,7 +223,7 @@ impl<'a> LendingBalance<'a> {
         self.input.now.since(since) >= self.input.timing.settle_ms
     }
 
-    /// How `owner` gets nodes back from a job, by when, and at which cost.
+    /// Release manner, latest return time and cost (GPU-seconds) of nodes that `owner` reclaims from a job.
     pub(super) fn return_path(
         &self,
         from: AllocationId,
@@ -323,10 +325,10 @@ impl<'a> LendingBalance<'a> {
         (0..self.places.len()).filter(is_useless).collect()
     }
 
-    /// Recalled nodes that are in use by jobs that may stay, and that no job needs. A job that writes a checkpoint to
-    /// leave continues if none of its nodes is needed by the end. Nodes going home now may change how the owner's jobs
-    /// share nodes, and one of those jobs may need a recalled node after all. Such recalls therefore stay until the
-    /// next decision.
+    /// Reclaimed nodes in use by jobs that may stay, which no waiting job needs any more. A job that writes a
+    /// checkpoint before it leaves continues if none of its nodes is needed. If nodes return to an owner now, the
+    /// owner's jobs may share its nodes in another way, and may need a reclaimed node after all. The reclaims of such
+    /// an owner therefore stay until the next decision.
     pub(super) fn unwanted(&self, going_home: impl Iterator<Item = usize>) -> Vec<NodeId> {
         let home = |n: usize| self.places[n].map(|place| &place.home);
         let moving: BTreeSet<_> = going_home.filter_map(home).collect();

@@ -43,8 +43,8 @@ impl Sum {
 /// Positions of the items that give `needed` nodes, ascending. The selection has the fewest promised nodes, then the
 /// lowest cost, then the fewest nodes held in all. `None` if all items together give too few.
 ///
-/// If a promised node is reclaimed, its job must preempt again elsewhere, and its other victims were preempted for
-/// nothing. That cost is unknown here, so promised nodes are reclaimed last.
+/// If a promised node is reclaimed, the job with the promise must preempt again elsewhere, and its other victims were
+/// preempted in vain. That cost is unknown here, so promised nodes are reclaimed last.
 ///
 /// Exact: dynamic programming over the items finds the lowest cost for 1, 2, … nodes.
 pub(super) fn cheapest(items: &[ReclaimCandidate], needed: u32) -> Option<Vec<usize>> {

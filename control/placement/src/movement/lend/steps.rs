@@ -9,25 +9,25 @@ use crate::bits::BitSet;
 use lattice_quorum_types::AllocationId;
 use std::collections::BTreeMap;
 
-/// Nodes for a job that fits on its vCluster's own nodes.
+/// Nodes for a job that fits on its vCluster's own nodes; each list is of nodes that the vCluster owns.
 struct NodeClaimStep<'a> {
     job: BorrowRequest<'a>,
-    /// Idle at home.
+    /// Nodes that are idle and not lent.
     own: Vec<usize>,
-    /// Lent, in use and already recalled.
+    /// Nodes that are lent, in use and already recalled.
     coming: Vec<usize>,
-    /// Lent and idle.
+    /// Nodes that are lent and idle.
     idle: Vec<usize>,
-    /// Lent and in use.
+    /// Nodes that are lent and in use: their jobs are stopped.
     busy: Vec<usize>,
 }
 
-/// Collected results.
+/// Results of the decision so far.
 #[derive(Default)]
 struct LendingSteps {
     loans: Vec<(usize, AllocationId, usize)>,
     returns: BTreeMap<usize, Option<AllocationId>>,
-    /// Nodes and jobs, by the job to stop and the owner of its nodes.
+    /// By job to stop and owner of its nodes: nodes to reclaim, each with the waiting job that gets it.
     reclaims: BTreeMap<(AllocationId, usize), Vec<(usize, AllocationId)>>,
     moves: LendingMoves,
 }
@@ -58,13 +58,13 @@ pub(super) fn decide(input: Input<'_>) -> LendingMoves {
     told.finish(&ledger)
 }
 
-/// The first `most` members.
+/// The first `most` members of a set.
 fn first(set: &BitSet, most: usize) -> Vec<usize> {
-    // In order of their numbers, so that a node outside the first `most` does not affect the choice.
+    // Members come in the order of node numbers, so a node outside the first `most` does not affect the choice.
     set.iter().take(most).collect()
 }
 
-/// Gives a job its vCluster's own nodes, if they suffice.
+/// Assigns nodes of its own vCluster to a job; `None` if the vCluster owns too few nodes that fit.
 fn claim<'a>(ledger: &mut LendingBalance<'a>, job: BorrowRequest<'a>) -> Option<NodeClaimStep<'a>> {
     let needed = job.view.nodes as usize;
     let pools = ledger.pools(&job);
@@ -99,7 +99,7 @@ fn claim<'a>(ledger: &mut LendingBalance<'a>, job: BorrowRequest<'a>) -> Option<
     })
 }
 
-/// `needed` nodes of the owner that are in use, taken from the jobs with the lowest cost.
+/// Chooses `needed` lent nodes of the owner that are in use, held by the borrowers' jobs that cost least to stop.
 fn stop(ledger: &LendingBalance<'_>, busy: &BitSet, needed: usize, owner: usize) -> Vec<usize> {
     let (nodes, items): (Vec<_>, Vec<_>) = ledger.items(busy, owner).into_iter().unzip();
     let chosen = u32::try_from(needed)
@@ -111,10 +111,11 @@ fn stop(ledger: &LendingBalance<'_>, busy: &BitSet, needed: usize, owner: usize)
     given
 }
 
-/// Stops no other job if this job can start at once on nodes that are idle elsewhere.
+/// Records the nodes of a claim: idle lent nodes are recalled, and lent nodes in use are reclaimed. No job is stopped
+/// if borrowed nodes let this job start at once.
 ///
-/// A job that must wait for any own node of its vCluster gets all its nodes from there. Borrowed nodes could be
-/// reclaimed before it starts, and its own nodes would then come later than guaranteed.
+/// A job that must wait for any node of its own vCluster gets all nodes from that vCluster. Borrowed nodes could be
+/// reclaimed before the job starts, and its own nodes would then come later than guaranteed.
 fn settle(ledger: &mut LendingBalance<'_>, mut claim: NodeClaimStep<'_>, told: &mut LendingSteps) {
     if let Err(why) = spare(ledger, &mut claim, told) {
         told.moves.refused.insert(claim.job.id(), why);
@@ -131,10 +132,10 @@ fn settle(ledger: &mut LendingBalance<'_>, mut claim: NodeClaimStep<'_>, told: &
     }
 }
 
-/// Gives the job nodes that its vCluster has borrowed and does not use, and borrows what is missing; or nothing. The
-/// borrowed nodes replace all nodes in use, and then lent idle ones.
+/// Replaces all nodes in use of a claim by borrowed nodes: idle ones that its vCluster already borrows, then new loans.
+/// Further idle borrowed nodes replace lent idle nodes. Changes nothing if the loans are refused.
 ///
-/// Nodes already recalled for the job stay recalled until it has started.
+/// Nodes already recalled for the job stay recalled until the job has started.
 fn spare(
     ledger: &mut LendingBalance<'_>,
     claim: &mut NodeClaimStep<'_>,
@@ -164,7 +165,8 @@ fn spare(
     Ok(())
 }
 
-/// Gives a job the nodes of its vCluster, and lends it the rest; or nothing.
+/// Assigns to a job the free nodes of its vCluster, and lends it the missing ones. Assigns nothing if the loan is
+/// refused.
 fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut LendingSteps) {
     let needed = job.view.nodes as usize;
     let Pools {
@@ -175,7 +177,8 @@ fn borrow(ledger: &mut LendingBalance<'_>, job: BorrowRequest<'_>, told: &mut Le
         ..
     } = ledger.pools(&job);
     for n in idle_loans.clone().iter() {
-        // Nodes in a borrower's plan are left there for a job that does not fit on its own vCluster's nodes.
+        // This job does not fit on its vCluster's own nodes, so lent nodes in a borrower's plan are not recalled for
+        // it.
         if ledger.is_planned(n) || !ledger.is_settled(n) {
             idle_loans.remove(n);
         }

@@ -6,7 +6,7 @@ use lattice_quorum_types::{AllocationId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Victims, and the nodes of the job.
+/// Chosen victims, and the nodes that the preemptor gets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Victims {
     /// The preemptor.
@@ -28,11 +28,11 @@ pub struct Victims {
 pub struct Victim {
     /// Id of the victim.
     pub id: AllocationId,
-    /// Class that it was counted as.
+    /// Class that the victim counts as: raised by one after too many preemptions.
     pub class: u8,
     /// Whether the victim is part of its tenant's excess over its share.
     pub burst: bool,
-    /// Nodes that it releases.
+    /// Number of nodes that the victim releases.
     pub nodes: u32,
     /// Cost of preempting the victim.
     pub cost: Cost,
@@ -51,7 +51,7 @@ pub enum NoVictims {
     /// The job fits without preemption.
     #[error("the job fits on free nodes")]
     FitsNow,
-    /// The reason is not a running job, but limits or properties of the nodes.
+    /// Preemption does not help: limits or properties of the nodes keep the job from starting.
     #[error("preemption does not help: {blocker}")]
     Blocked {
         /// Reason from the solver.
@@ -85,7 +85,7 @@ pub enum NoVictims {
         /// Victims allowed.
         most: u32,
     },
-    /// The cheapest sufficient victims cost more than the job gains.
+    /// The cheapest sufficient victims cost at least as much as the job gains.
     #[error("the cheapest victims cost {cost:.0} GPU-seconds, the job gains {value:.0}")]
     CostOverValue {
         /// Loss, GPU-seconds.

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 const JUST_BEGUN: f64 = 0.1;
 /// Part of the walltime above which a job counts as nearly done.
 const NEARLY_DONE: f64 = 0.9;
-/// Weight of the GPU-seconds used so far, between those two: there a delay is an inconvenience, not a loss. The weight
-/// separates a job that has just begun from one that has run for a day, and stays small against lost progress.
+/// Weight of the GPU-seconds used so far if the used part of the walltime is between [`JUST_BEGUN`] and
+/// [`NEARLY_DONE`]. A delay is then an inconvenience, not a loss. The weight makes a job that has run for a day cost
+/// more than one that has just begun, and stays small against lost progress.
 const UNDER_WAY: f64 = 0.01;
 
 /// Whether a job can be checkpointed before preemption.
@@ -29,7 +30,7 @@ pub enum CheckpointAbility {
     NotNow,
     /// The job writes a checkpoint first.
     In {
-        /// Time for writing, milliseconds.
+        /// Time for writing the checkpoint, milliseconds.
         write_ms: u64,
     },
 }
@@ -53,12 +54,13 @@ impl Cost {
 
     /// Cost of preempting `work` from nodes with `gpus` GPUs now.
     ///
-    /// A job that writes a checkpoint loses the writing time and no progress. A job that cannot write one loses the
-    /// progress of this attempt since its last checkpoint; time off its nodes is no loss.
+    /// A job that writes a checkpoint loses the writing time and no progress. A job that cannot write one now loses the
+    /// progress of this attempt since its last checkpoint. A job without a checkpoint mode loses all progress of this
+    /// attempt. Time that the job spends without nodes is not counted.
     ///
     /// The completion term weighs the GPU time used so far, which pays off only at the end of the job. The weight is 0
-    /// in the first tenth of its walltime, 1 in the last and a hundredth in between; it is 0 without a walltime. An
-    /// attempt that has not started has no progress and writes nothing.
+    /// in the first tenth of the job's walltime, 1 in the last and a hundredth in between. It is 0 without a walltime.
+    /// An attempt that has not begun to run has no progress and writes nothing.
     pub(in crate::movement) fn of(
         work: &HolderFacts,
         running: &RunningView,
@@ -83,8 +85,8 @@ impl Cost {
     }
 }
 
-/// Run time so far, as the walltime counts it. Without a walltime, the whole time of this attempt counts. The view has
-/// the walltime that was left when the attempt began.
+/// Run time so far that counts against the walltime, milliseconds. `running.walltime_ms` is the walltime that was left
+/// when the attempt began. Without a walltime, all time since the start of the attempt counts.
 fn run_time_ms(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> u64 {
     let in_this = match (running.walltime_ms, running.ends_at) {
         (Some(left), Some(end)) => left.saturating_sub(end.since(now)),
@@ -93,7 +95,7 @@ fn run_time_ms(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> u6
     work.ran_before_ms.saturating_add(in_this)
 }
 
-/// Part of the used GPU time that is lost because the end is delayed, 0 to 1.
+/// Weight of the used GPU time in the completion term of the cost, 0 to 1; see [`Cost::of`].
 fn completion(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> f64 {
     let Some(left) = running.walltime_ms else {
         return 0.0;
@@ -109,11 +111,11 @@ fn completion(work: &HolderFacts, running: &RunningView, now: UnixMillis) -> f64
 
 /// Value of starting a job now, GPU-seconds.
 ///
-/// The gain is the GPU time that the job will have used by its otherwise planned start, at most its whole request:
-/// `work_ms` of `gpus`. One GPU-second is worth one lost by a job of the next lower class, two of the class below, and
-/// so on (`distance`). A higher class is worth more, so preemption reaches further down more easily. The value grows
-/// with the wait, by the wait time factor of the solver's score: (1 + ln(1 + wait / reference)). So no job waits for
-/// ever for cheap victims, and no large job is preempted for a small one.
+/// The gain is the GPU time that the job uses before the time at which it would start without preemption, at most its
+/// walltime: `work_ms` on `gpus`. The gain is multiplied by `distance`, the number of classes between the job and the
+/// highest class among the victims. Victims of a much lower class may thus cost more. The value grows with the wait, by
+/// the wait time factor of the solver's score: 1 + ln(1 + wait / reference). Therefore no job waits for ever for cheap
+/// victims, and no large job is preempted for a small one.
 pub fn value(work_ms: u64, gpus: f64, distance: u8, wait_factor: f64) -> f64 {
     work_ms as f64 / 1000.0 * gpus * f64::from(distance) * (1.0 + wait_factor)
 }
@@ -127,7 +129,7 @@ pub(super) struct JobValue {
 }
 
 impl JobValue {
-    /// `gpus_per_node`: the mean over the nodes that fit.
+    /// Terms for `job`; `gpus_per_node` is the mean over the nodes that fit.
     pub(super) fn new(input: &Input<'_>, job: &PendingView, gpus_per_node: f64) -> Self {
         let asked = job.walltime_ms.unwrap_or(UNBOUNDED_WALLTIME_MS);
         let sooner = input.planned_start.map(|at| at.since(input.now));
@@ -140,7 +142,7 @@ impl JobValue {
         }
     }
 
-    /// Value against victims with highest counted class `class`.
+    /// Value of starting the job if `class` is the highest class that a victim counts as.
     pub(super) fn value_over(&self, class: u8) -> f64 {
         let distance = self.class.saturating_sub(class);
         value(self.work_ms, self.gpus, distance, self.wait_factor)

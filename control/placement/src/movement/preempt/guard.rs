@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The highest class, which is never preempted.
 const HIGHEST: u8 = 10;
-/// From this class on, jobs that cannot be checkpointed are not preempted.
+/// From this class on, jobs without a checkpoint mode are not preempted.
 const UNSAVED_FROM: u8 = 7;
 
 /// Reason for which a job is not preempted.
@@ -24,18 +24,18 @@ pub enum Protection {
     State,
     /// The job ends soon.
     NearCompletion,
-    /// The job cannot be checkpointed, and its class is 7 or above.
+    /// The job has no checkpoint mode, and its class is 7 or above.
     Unsaved,
     /// The job was preempted or resumed recently.
     JustMoved,
-    /// The job holds nodes of its own vCluster, which must not be taken.
+    /// The job holds nodes of its own vCluster, and the policy permits preemption on borrowed nodes only.
     NotBorrowed,
     /// The caller supplied no facts about the job.
     Unknown,
 }
 
 impl Protection {
-    /// Text that completes "N …".
+    /// Text that follows the number of such jobs in a message, as in "3 near the end".
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Class => "not below the job's class",
@@ -51,7 +51,7 @@ impl Protection {
     }
 }
 
-/// Class that a job counts as: one higher after too many preemptions.
+/// Class that a job counts as: its own class, raised by one after too many preemptions.
 pub(super) fn class(work: &HolderFacts, policy: &Policy) -> u8 {
     let is_thrashed = policy.thrash_count > 0 && work.preempted >= policy.thrash_count;
     work.class
@@ -59,8 +59,8 @@ pub(super) fn class(work: &HolderFacts, policy: &Policy) -> u8 {
         .min(HIGHEST)
 }
 
-/// Protection by properties of the job, not by its state: such a job is never taken off its nodes, not even for their
-/// owner.
+/// Protection by properties of the job, not by its state. Such a job is never stopped for others, not even when the
+/// owner of its nodes reclaims them.
 pub(in crate::movement) fn by_nature(
     class: u8,
     sensitive: bool,
@@ -74,8 +74,8 @@ pub(in crate::movement) fn by_nature(
     }
 }
 
-/// Reason why `work` is not preempted for a job of `pending_class`; `None`: it may be preempted. `all_borrowed`: the
-/// job holds no node of its own vCluster.
+/// Reason why a running job (`work`) is not preempted for a job of `pending_class`; `None` if it may be preempted.
+/// `all_borrowed` means that the running job holds no node of its own vCluster.
 pub(super) fn protection(
     work: &HolderFacts,
     running: &RunningView,

@@ -1,9 +1,9 @@
 //! Victim search: sets of at most three victims, best first.
 //!
-//! With up to [`ALL_OF`] candidates, every set is examined. With more, a candidate is dropped if three others are at
-//! least as good in every respect (nodes of each kind, cost, class, excess over a share). That loses no cheaper set. If
-//! more than [`MOST`] candidates are left, they are grouped by size: all missing nodes, half, a third, less. Of each
-//! size, the cheapest per node and the largest are kept.
+//! With up to [`ALL_OF`] candidates, every set is examined. With more, a candidate is dropped if as many others as the
+//! permitted number of victims are at least as good in every respect: nodes of each kind, cost, class, excess over a
+//! share. This loses no cheaper set. If more than [`MOST`] candidates are left, they are grouped by size: all missing
+//! nodes, half, a third, less. Of each size, the cheapest per node and the largest are kept.
 
 use super::{Cost, NoVictims};
 use lattice_quorum_types::AllocationId;
@@ -11,7 +11,7 @@ use std::cmp::{Ordering, Reverse};
 
 /// Up to this number of candidates, every set is examined.
 const ALL_OF: usize = 64;
-/// Most candidates in the search: 341,504 sets of up to three.
+/// Most candidates in the search: 349,632 sets of up to three.
 const MOST: usize = 128;
 /// Most sets tried with the solver: all sets of 16 candidates.
 const MOST_TRIALS: usize = 696;
@@ -23,22 +23,22 @@ const EACH_MORE: f64 = 0.25;
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) id: AllocationId,
-    /// All nodes that it holds.
+    /// All nodes that the candidate holds.
     pub(super) nodes: Vec<usize>,
-    /// Useful nodes of each kind.
+    /// Number of nodes that fit the pending job, by kind.
     pub(super) gains: Vec<u32>,
-    /// Class that it counts as.
+    /// Class that the candidate counts as.
     pub(super) class: u8,
     pub(super) burst: bool,
     pub(super) cost: Cost,
-    /// Time for writing its checkpoint, milliseconds: its nodes become free no sooner.
+    /// Time for writing the candidate's checkpoint, milliseconds. The nodes become free no sooner.
     pub(super) saved_after_ms: u64,
 }
 
 /// Requirement on a set.
 #[derive(Debug)]
 pub(super) struct SearchGoal {
-    /// Missing nodes of each kind; one kind must suffice.
+    /// Number of missing nodes by kind; one kind must suffice.
     pub(super) short: Vec<u32>,
     /// Most victims.
     pub(super) most: u32,
@@ -59,7 +59,7 @@ impl SearchGoal {
             .unwrap_or(0)
     }
 
-    /// Fewest candidates that give enough nodes; `None` if all together do not.
+    /// Smallest number of candidates that give enough nodes; `None` if all candidates together do not.
     fn fewest(&self, candidates: &[Candidate]) -> Option<u32> {
         let of_kind = |(kind, short): (usize, &u32)| {
             let mut gains: Vec<u32> = candidates.iter().map(|c| c.gains[kind]).collect();
@@ -76,13 +76,13 @@ impl SearchGoal {
     }
 }
 
-/// One to three candidates that give enough nodes at a cost below the value.
+/// Set of up to three candidates, with sums for its comparison.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Set {
     /// Positions among the candidates, ascending.
     places: [usize; 3],
     len: usize,
-    /// Victims that are not part of an excess over a share, and their cost: the first criterion.
+    /// Number of victims that are not part of an excess over a share. With `others_cost`, the first criterion.
     others: usize,
     others_cost: f64,
     pub(super) cost: f64,
@@ -110,12 +110,13 @@ impl Set {
         by_others.then(by_cost).then(ours.2.cmp(&theirs.2))
     }
 
-    /// Whether the sets differ in nothing but their nodes.
+    /// Whether both sets have equal [`Self::weights`].
     pub(super) fn ties(&self, other: &Self) -> bool {
         self.weight(other) == Ordering::Equal
     }
 
-    /// Better sets first: of equal ones, the set that takes fewer nodes, then the one with lower ids.
+    /// Orders better sets first. Of equal sets, the one that takes fewer nodes comes first, then the one with lower
+    /// ids.
     fn rank(&self, other: &Self) -> Ordering {
         let by_taken = self.taken.cmp(&other.taken);
         let by_id = self.places.cmp(&other.places);
@@ -153,7 +154,8 @@ impl SearchResult {
     }
 }
 
-/// Sets that meet the goal at a cost below `value` of their highest class. Candidates are in order of id.
+/// Finds the sets that meet the goal at a cost below the value, best first. `value` gives the value for the highest
+/// class in a set. Candidates are in order of id.
 pub(super) fn best(
     candidates: &[Candidate],
     goal: &SearchGoal,
@@ -184,7 +186,7 @@ pub(super) fn best(
     found
 }
 
-/// Weighted cost of a number of victims.
+/// Cost, increased by [`EACH_MORE`] for each victim after the first.
 fn weigh(cost: f64, victims: usize) -> f64 {
     cost * (1.0 + EACH_MORE * victims.saturating_sub(1) as f64)
 }
@@ -204,7 +206,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Examines every set that extends `set`, with `sums` nodes of each kind, by a later candidate.
+    /// Examines every set that extends `set` by candidates from position `from` on. `sums` are the nodes of `set` by
+    /// kind.
     fn extend(&mut self, set: Set, from: usize, sums: &[u32]) {
         if set.len >= self.goal.most as usize {
             return;
@@ -247,7 +250,7 @@ impl Walk<'_> {
     }
 }
 
-/// Positions of the candidates in the search, ascending; see the module documentation.
+/// Positions of the candidates that take part in the search, ascending; see the module documentation.
 fn promising(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut places: Vec<usize> = (0..candidates.len()).collect();
     if places.len() > ALL_OF {
@@ -259,7 +262,7 @@ fn promising(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     places
 }
 
-/// Candidates for which fewer than three others are at least as good in every respect.
+/// Candidates for which fewer than `goal.most` others are at least as good in every respect.
 fn undominated(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     let mut cheapest_first: Vec<usize> = (0..candidates.len()).collect();
     let by_cost = |a: &usize, b: &usize| {
@@ -269,7 +272,7 @@ fn undominated(candidates: &[Candidate], goal: &SearchGoal) -> Vec<usize> {
     cheapest_first.sort_unstable_by(by_cost);
     let most = goal.most as usize;
     let mut left: Vec<usize> = Vec::new();
-    // A dropped candidate is matched by three kept ones, so it need not be compared with later ones.
+    // For a dropped candidate, `most` kept ones are as good, so later candidates need no comparison with it.
     for place in cheapest_first {
         let c = &candidates[place];
         let outdoes = |other: &&usize| dominates(&candidates[**other], c, goal);

@@ -1,4 +1,4 @@
-//! What-if planning: the solver on the machine without some of the running jobs.
+//! What-if planning: the solver plans one job as if some running jobs were gone.
 
 use super::{Input, search::Candidate};
 use crate::{
@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 /// Kinds of nodes counted separately: conformance groups if the job needs one, else a single kind.
 type Kinds = Vec<BitSet>;
 
-/// Plans one job with all limits unchanged: preemption does not help against a limit.
+/// Plans one job as if others were gone, with all limits unchanged: preemption does not help against a limit.
 pub(super) struct WhatIf<'a> {
-    /// View without nodes, which are in the machine.
+    /// View for the solver, without nodes: `machine` holds them.
     view: ClusterView,
     policy: Policy,
     machine: Machine,
@@ -98,7 +98,7 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// Placement of the job at `at` if `gone` were not running then; otherwise the reason against it.
+    /// Placement of the job at `at` if the candidates `gone` had left; an error with the reason if it would not start.
     pub(super) fn without(
         &mut self,
         gone: &[&Candidate],
@@ -179,7 +179,7 @@ impl<'a> WhatIf<'a> {
         &self.machine.index.names[n]
     }
 
-    /// Number of `nodes` of each kind that fits the job.
+    /// Number of `nodes` that fit the job, by kind.
     pub(super) fn gains(&self, nodes: &[usize]) -> Vec<u32> {
         let of_kind = |kind: &BitSet| nodes.iter().filter(|n| kind.contains(**n)).count();
         let counts = self.kinds.iter().map(of_kind);
@@ -193,14 +193,14 @@ impl<'a> WhatIf<'a> {
         self.kinds.iter().map(|kind| kind.count_common(free))
     }
 
-    /// Missing nodes of each kind.
+    /// Number of missing nodes, by kind.
     pub(super) fn short(&self) -> Vec<u32> {
         self.free()
             .map(|free| self.needed.saturating_sub(free))
             .collect()
     }
 
-    /// Free nodes of the best kind without `gone`.
+    /// Largest number of free nodes of one kind if the candidates `gone` had left.
     pub(super) fn most_free(&self, gone: &[&Candidate]) -> u32 {
         let with = |(kind, free): (usize, u32)| {
             let freed = gone.iter().map(|c| c.gains[kind]);
@@ -209,7 +209,7 @@ impl<'a> WhatIf<'a> {
         self.free().enumerate().map(with).max().unwrap_or(0)
     }
 
-    /// GPUs of these nodes; a node without GPUs, or with an unknown number, counts as one.
+    /// Number of GPUs of these nodes; a node without GPUs, or with an unknown number, counts as one GPU.
     pub(super) fn gpus(&self, nodes: &[usize]) -> u64 {
         let gpus = nodes.iter().map(|n| self.machine.index.gpus[*n].max(1));
         gpus.map(u64::from).sum()
@@ -235,7 +235,7 @@ fn light(view: &ClusterView) -> ClusterView {
     }
 }
 
-/// Limits of a project and above it.
+/// Limits of a project and of all projects above it.
 fn levels_of(view: &ClusterView, project: &ProjectPath) -> BTreeMap<ProjectPath, LevelView> {
     let levels = view
         .levels

@@ -1,8 +1,8 @@
 //! Node choice for a growing service.
 //!
 //! The solver chooses as for a separate job of that size: constraints, health, power, and the fewest groups. A service
-//! has two further preferences: own nodes of its vCluster before borrowed ones, and nodes near those it has. Both are
-//! expressed by offering the solver the better nodes first.
+//! has two further preferences: nodes that its vCluster owns before borrowed ones, and nodes that match the requested
+//! spread. Both are expressed by offering the preferred nodes to the solver first.
 
 use super::Source;
 use crate::{
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 pub struct GrowthRequest<'a> {
     /// Allocation of the service.
     pub id: AllocationId,
-    /// Node requirements and end of the service. The number of nodes in the job is ignored.
+    /// Node requirements and remaining walltime of the service. The number of nodes in the job is ignored.
     pub job: PendingView,
     /// Most nodes to add.
     pub nodes: u32,
@@ -27,7 +27,7 @@ pub struct GrowthRequest<'a> {
     pub from: Source,
     /// Nodes on which the service runs.
     pub runs_on: &'a BTreeSet<NodeId>,
-    /// Nodes that have, or had, a rank of this attempt: a node never gets a second one.
+    /// Nodes that have, or had, a rank of this attempt: a node never gets a second rank.
     pub had: &'a BTreeSet<NodeId>,
     /// Nodes of the view that belong to another vCluster.
     pub borrowed: &'a BTreeSet<NodeId>,
@@ -42,7 +42,8 @@ pub struct GrowthRequest<'a> {
 /// Filter of the nodes offered to the solver.
 type NodeFilter<'a> = &'a dyn Fn(&NodeId, &NodeView) -> bool;
 
-/// Chooses nodes: as many as requested, or as are available. `view` is a copy of the view of the vCluster.
+/// Chooses as many nodes as requested, or all available ones if these are fewer. `view` is a copy of the view of the
+/// vCluster.
 ///
 /// # Errors
 /// Reason from the solver if no node can be added.
@@ -99,7 +100,7 @@ pub fn choose(
     as_many_as_there_are(&view, growth, &solver)
 }
 
-/// Chooses fewer nodes than requested: for a service below its minimum, some are better than none.
+/// Chooses the largest number of nodes up to the request: for a service below its minimum, some are better than none.
 fn as_many_as_there_are(
     view: &ClusterView,
     growth: &GrowthRequest<'_>,
@@ -133,7 +134,7 @@ fn solve(
 ) -> Result<Vec<ExpectedNode>, Blocker> {
     let job = PendingView {
         nodes,
-        // Bandwidth is reserved for the whole service, whatever its number of nodes.
+        // The service already has its bandwidth, which does not depend on its number of nodes.
         storage_mb_s: Default::default(),
         ..growth.job.clone()
     };
@@ -149,8 +150,8 @@ fn solve(
     }
 }
 
-/// Whether a node matches the requested spread: in a group where the service runs, or outside such groups if it wants
-/// to be spread.
+/// Returns a test whether a node matches the requested spread: in a topology group where the service runs for `Tight`,
+/// outside such groups for `Spread`.
 fn near(view: &ClusterView, growth: &GrowthRequest<'_>) -> impl Fn(&NodeView) -> bool + use<> {
     let held = growth.runs_on.iter();
     let groups = held.filter_map(|name| view.nodes.get(name)?.facts.group.clone());

@@ -6,26 +6,26 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 const MINUTE: u64 = 60_000;
-/// Most evaluations in a window: a day of minutes. Bounds the size of the state.
+/// Most evaluations in a window: one a minute for a day. Bounds the size of the state.
 const MAX_WINDOW: u64 = 1440;
 
 /// Range and metric target of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScalePolicy {
-    /// Minimum of nodes, all of its own vCluster. The service starts with this number.
+    /// Minimum number of nodes, all owned by the service's vCluster. The service starts with this number.
     pub min_nodes: u32,
-    /// Maximum of nodes.
+    /// Maximum number of nodes.
     pub max_nodes: u32,
     /// Target of the metric, in its unit; above 0.
     pub target: f64,
-    /// How quickly the service follows its metric.
+    /// Damping: how quickly the service follows its metric.
     #[serde(default)]
     pub damping: Damping,
 }
 
-/// How quickly a service follows its metric. Times in milliseconds. The defaults are those of the autoscaling document,
-/// as collected in the semantics.
+/// Damping: how quickly a service follows its metric. Times are in milliseconds; each field's comment ends with its
+/// default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Damping {
@@ -37,18 +37,18 @@ pub struct Damping {
     pub up_window_ms: u64,
     /// Time below the threshold before the service shrinks: 5 min.
     pub down_window_ms: u64,
-    /// Time without a further change after any change: 3 min.
+    /// Time after any change in which no further change for the metric is made: 3 min.
     pub cooldown_ms: u64,
     /// Consecutive evaluations without a metric until an alert: 3.
     pub missing_alert: u32,
     /// Retries of a rejected proposal: 3.
     pub retries: u32,
-    /// Length of the pause after that, in cooldowns: 2.
+    /// Length of the pause after the last retry, in cooldowns: 2.
     pub backoff_cooldowns: u32,
     /// Consecutive turns between growing and shrinking until an alert: 5.
     pub oscillation_alert: u32,
-    /// Time without a change after which a change does not count as a turn: 1 h. Not from the document: a service that
-    /// grows in the morning and shrinks at night does not oscillate.
+    /// Time after which a change in the opposite direction does not count as a turn: 1 h. A service that grows in the
+    /// morning and shrinks at night does not oscillate.
     pub calm_ms: u64,
 }
 
@@ -69,7 +69,7 @@ impl Default for Damping {
     }
 }
 
-/// Setting with which a service would not scale as intended.
+/// Error of a setting with which a service would not scale as intended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}; it must be {must}")]
 pub struct InvalidScale {
@@ -82,7 +82,7 @@ pub struct InvalidScale {
 }
 
 impl ScalePolicy {
-    /// Checks the settings. [`super::decide`] is defined for rejected settings too.
+    /// Checks the settings. [`super::decide`] does not require this check: it has a defined result for any settings.
     ///
     /// # Errors
     /// The first invalid setting.
@@ -123,7 +123,7 @@ impl Damping {
         Ok(())
     }
 
-    /// Raises the evaluation interval until no window has too many evaluations: a window of a week does not need a
+    /// Raises the evaluation interval so that no window has too many evaluations: a window of a week does not need a
     /// value each minute.
     #[must_use]
     pub fn fitted(mut self) -> Self {

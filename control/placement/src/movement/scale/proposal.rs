@@ -13,11 +13,11 @@ pub enum Answer {
     Done,
     /// The change was rejected, or no node was available.
     Refused,
-    /// Limits had no headroom for the change after all. This is not an error.
+    /// The limits had no headroom for the change when it was proposed. This does not count as a rejection.
     LimitReached,
 }
 
-/// Change of a service.
+/// Change of a service's nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Change {
@@ -44,7 +44,7 @@ impl Proposal {
         Some(Self { change, cause })
     }
 
-    /// Whether the proposal explains these changes of nodes.
+    /// Whether the proposal explains that the nodes `gone` left the service and `come` nodes were added.
     pub(super) fn explains(&self, gone: &BTreeSet<NodeId>, come: u32) -> bool {
         match &self.change {
             Change::More(_) => come > 0,

@@ -1,4 +1,5 @@
-//! Scaling state of a service, kept between evaluations. A plain value: another control can continue from it.
+//! Scaling state of a service, kept in memory between evaluations. A control that takes over a service starts from its
+//! record ([`ScaleState::taken_over`]).
 
 use super::{
     Alert, Cause, Damping, Decision, Input, NoScalingReason, ScalePolicy,
@@ -25,9 +26,9 @@ pub struct Sample {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScaleState {
-    /// Start of the run that the state describes.
+    /// Start of the attempt that the state describes.
     started_at: Option<UnixMillis>,
-    /// Whether the service was seen stopping or suspended since then.
+    /// Whether the service was found stopping or suspended since `started_at`.
     was_away: bool,
     /// Samples without a gap, oldest first.
     samples: Vec<Sample>,
@@ -36,7 +37,7 @@ pub struct ScaleState {
     missing: u32,
     /// Nodes that stayed at the last call, less those with a committed release since.
     nodes: Option<BTreeSet<NodeId>>,
-    /// Nodes with a committed addition that no call has seen yet.
+    /// Number of nodes that were added by a committed proposal and have not appeared in an input yet.
     expected: u32,
     /// Time of the last change of nodes, for any reason.
     changed_at: Option<UnixMillis>,
@@ -52,8 +53,8 @@ pub struct ScaleState {
 }
 
 impl ScaleState {
-    /// State of a service that another control has followed until now. Such a state is based on the record only: the
-    /// start of the run and the last change of nodes. The window starts again, and the cooldown continues.
+    /// State of a service that another control has followed until now. The state is based on the record only: the start
+    /// of the attempt and the last change of nodes. The window starts again, and the cooldown continues.
     pub fn taken_over(started_at: Option<UnixMillis>, changed_at: Option<UnixMillis>) -> Self {
         Self {
             started_at,
@@ -68,7 +69,7 @@ impl ScaleState {
         self.evaluated_at.is_none_or(due)
     }
 
-    /// Samples that windows are judged by, oldest first.
+    /// Samples on which the windows are evaluated, oldest first.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
@@ -102,7 +103,8 @@ impl ScaleState {
         }
     }
 
-    /// Records a committed change. A change opposite to the last one is a turn, unless they were far apart.
+    /// Records a committed change. A change for the metric in the opposite direction to the last one counts as a turn,
+    /// unless both are at least [`Damping::calm_ms`] apart.
     fn done(&mut self, open: &Proposal, now: UnixMillis, policy: &ScalePolicy) -> Option<Alert> {
         self.changed_at = Some(now);
         self.refused = 0;
@@ -122,7 +124,7 @@ impl ScaleState {
         (turns == damping.oscillation_alert).then_some(Alert::Oscillating { turns })
     }
 
-    /// Updates the state after changes of the service: it was away, or has other nodes.
+    /// Updates the state if the service was stopped or suspended, or if its nodes have changed.
     pub(super) fn follow(
         &mut self,
         input: &Input<'_>,
@@ -137,7 +139,7 @@ impl ScaleState {
             return Err(NoScalingReason::NotRunning { state: input.state });
         }
         if self.started_at != input.started_at {
-            // A service that comes back has its cooldown; one seen for the first time does not.
+            // A service that runs again starts with a cooldown; a service that runs for the first time does not.
             let was_away = self.was_away || self.started_at.is_some();
             *self = Self {
                 started_at: input.started_at,
@@ -151,7 +153,7 @@ impl ScaleState {
         Ok(())
     }
 
-    /// Compares the nodes with those of the last call.
+    /// Compares the nodes with those of the last call. A change that was not expected starts a cooldown.
     fn see(&mut self, input: &Input<'_>, policy: &ScalePolicy) -> Option<Alert> {
         let staying = input.nodes.iter().filter(|node| !node.leaving);
         let present: BTreeSet<NodeId> = staying.map(|node| node.node.clone()).collect();
@@ -161,13 +163,13 @@ impl ScaleState {
         if !gone.is_empty() || come != self.expected {
             self.changed_at = Some(input.now);
         }
-        // An added node that does not appear within an evaluation has left before any call saw it.
+        // An added node that does not appear within one evaluation interval has already left again.
         let late = self.pause_until(input.now, policy).is_none();
         self.expected = match self.expected.saturating_sub(come) {
             _ if late => 0,
             expected => expected,
         };
-        // There was no answer, but the change matches the proposal.
+        // The outcome of the proposal is unknown, but the change matches it.
         let open = self.open.take_if(|open| open.explains(&gone, come))?;
         self.done(&open, input.now, policy)
     }
@@ -217,7 +219,7 @@ impl ScaleState {
         Ok(())
     }
 
-    /// One sample from before the longest window suffices: it covers the start of the window.
+    /// Drops old samples. One sample from before the longest window is kept: it covers the start of the window.
     fn forget(&mut self, now: UnixMillis, damping: &Damping) {
         let longest_ms = damping.up_window_ms.max(damping.down_window_ms);
         let before = |sample: &Sample| now.since(sample.at) >= longest_ms;
@@ -226,14 +228,15 @@ impl ScaleState {
         self.samples.drain(..old.saturating_sub(1).max(too_many));
     }
 
-    /// Time for which the metric has satisfied `holds`, without a break until now; `None`: it does not now.
+    /// Time since when all samples satisfy `holds`, as a duration in milliseconds; `None` if the last sample does not.
     pub(super) fn lasts(&self, now: UnixMillis, holds: impl Fn(f64) -> bool) -> Option<u64> {
         let newest_first = self.samples.iter().rev();
         let run = newest_first.take_while(|sample| holds(sample.value));
         run.last().map(|first| now.since(first.at))
     }
 
-    /// Allows one proposal per evaluation at most, and none during a backoff. A proposal without an answer is dropped.
+    /// Allows one proposal per evaluation interval at most, and none during a backoff. If allowed, drops an earlier
+    /// proposal without an answer.
     pub(super) fn may_propose(
         &mut self,
         now: UnixMillis,

@@ -14,7 +14,7 @@ use lattice_quorum_types::{
 use std::sync::Arc;
 
 impl Checks {
-    /// Records the accepted report of a rank's written part. With the last rank's report the checkpoint is usable.
+    /// Records the accepted report of a rank's written part. The checkpoint is usable once all ranks have reported.
     pub(super) fn counted(&mut self, state: &State, truth: &mut TrueProgress, command: &Command) {
         let Command::Report {
             id,
@@ -93,9 +93,9 @@ impl Checks {
     }
 }
 
-/// Returns the inconsistency of an end with the true progress.
+/// Compares the end of an allocation with its true progress; returns the contradiction, if any.
 fn unexplained(truth: &TrueProgress, record: &Allocation) -> Option<&'static str> {
-    // An array ends with its elements, and each of them has an end of its own.
+    // An array ends with its elements, and each element has an end of its own, which is checked.
     if record.progress.tally.is_some() {
         return None;
     }

@@ -10,16 +10,16 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Documented periods, milliseconds: the grace of a reclaim; the longest checkpoint with its extension (5 min) and
-/// deferrals (5 min). The slack covers the grace of processes and a few passes of control.
+/// Documented periods, milliseconds: the grace period of a reclaim, and the longest checkpoint (10 min) with its
+/// extension (5 min) and deferrals (5 min). The slack covers the grace period of processes and a few passes of control.
 const GRACE_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 600_000 + 300_000 + 300_000;
 const SLACK_MS: u64 = 120_000;
-/// Time that a promised allocation waits for a stopping holder of its nodes, milliseconds.
+/// Time after which a promise may be withdrawn because a stopping allocation still holds a promised node, milliseconds.
 const HANGS_AFTER_MS: u64 = 600_000;
 
 impl Checks {
-    /// Checks that every node has one holder, and every rank its node.
+    /// Checks that every node has at most one holder, and that each rank of a live allocation holds its node.
     pub(super) fn owners(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         let mut holders: BTreeMap<&NodeId, AllocationId> = BTreeMap::new();
@@ -57,7 +57,7 @@ impl Checks {
         }
     }
 
-    /// Checks that no project exceeds the limit that the administrator set.
+    /// Checks that no project exceeds the limit that the administrator set, and that usage is counted correctly.
     pub(super) fn limits(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for (path, limits) in &self.limits {
@@ -142,8 +142,8 @@ impl Checks {
         }
     }
 
-    /// A promise ends for one of these reasons only: it is fulfilled, its allocation no longer waits, its node is of no
-    /// use, or the allocation could not get the node.
+    /// Checks that a promise ended for a permitted reason: it was fulfilled, its allocation no longer waits, its node
+    /// is out of service, or it was withdrawn because the allocation could not get all promised nodes.
     fn unpromised(
         &mut self,
         state: &State,
@@ -160,7 +160,7 @@ impl Checks {
             || node.current != before.current;
         let held = state.allocation(to);
         let is_over = held.is_none_or(|held| held.state != AllocationState::Pending);
-        // If one of the promised nodes is gone, the others are of no use.
+        // If one of the promised nodes is missing, the others are of no use to the allocation.
         let all = self.nodes.values().filter(|node| node.promised == Some(to));
         let all: Vec<&Node> = all.collect();
         let wanted = held.map_or(0, |held| held.spec.nodes as usize);
@@ -186,7 +186,8 @@ impl Checks {
         }
     }
 
-    /// Checks a new holder: the node was not promised to another allocation, recalled or reserved.
+    /// Checks a new holder: the node was free for it, not promised to another allocation, not recalled and not
+    /// reserved.
     fn taken(&mut self, state: &State, before: &Node, by: AllocationId, now: UnixMillis) {
         let (id, Some(held)) = (&before.id, state.allocation(by)) else {
             return;
@@ -210,7 +211,7 @@ impl Checks {
         }
         let is_borrowed = before.home != before.current;
         let is_stuck = spec.class >= 7 && spec.terms.checkpoint.is_none();
-        // A service returns borrowed nodes one by one.
+        // A service can be removed from a borrowed node, since it releases nodes one by one.
         let is_fixed =
             spec.sensitive || spec.class == 10 || (is_stuck && spec.terms.scale.is_none());
         if is_borrowed && is_fixed {
@@ -234,7 +235,8 @@ impl Checks {
                 .projects
                 .iter()
                 .any(|path| spec.project.is_within(path));
-            // An added rank has the same walltime as the others; the rest of it is not known here.
+            // A rank added to a service ends with the earlier ranks, and that end is not known here. So only starting
+            // allocations are checked.
             if meets && !is_its && held.state == AllocationState::Starting {
                 wrong.push(format!("{id} is reserved as {name} and went to {by}"));
             }
@@ -244,7 +246,7 @@ impl Checks {
         }
     }
 
-    /// Checks that an owner gets a recalled node back in time. The owner's jobs were planned with this bound.
+    /// Checks that an owner gets a recalled node back in time: the owner's jobs were planned with this bound.
     pub(super) fn recalled(&mut self, state: &State, now: UnixMillis) {
         let mut wrong = Vec::new();
         for node in state.nodes() {
@@ -270,8 +272,8 @@ impl Checks {
     }
 }
 
-/// Whether the nodes are of no use to the allocation: an assignment in a copy of the state would exceed a limit or
-/// conflict with a reservation.
+/// Whether the nodes are of no use to the allocation: their assignment would exceed a limit or conflict with a
+/// reservation. Tested on a copy of the state.
 fn is_unusable(state: &State, by: &Envelope, id: AllocationId, nodes: &[&Node]) -> bool {
     let expected = |node: &&Node| {
         let present = state.node(&node.id)?;

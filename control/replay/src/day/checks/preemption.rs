@@ -1,4 +1,4 @@
-//! Preemption invariants: no sensitive victim, no victim of an equal class, none near its end, none again at once.
+//! Preemption invariants: no victim is sensitive, of an equal or higher class, near its end, or was moved recently.
 
 use super::{AllocationSnapshot, Checks};
 use lattice_quorum_state::State;
@@ -7,7 +7,7 @@ use lattice_quorum_types::{
     progress::MoveReason,
 };
 
-/// Documented periods, milliseconds: 5 min, 15 min, 60 s.
+/// Documented periods, milliseconds: time before the end of a job, time after a move, grace period of a reclaim.
 const NEAR_END_MS: u64 = 300_000;
 const AGAIN_MS: u64 = 900_000;
 const GRACE_MS: u64 = 60_000;
@@ -15,7 +15,7 @@ const GRACE_MS: u64 = 60_000;
 const OFTEN: u32 = 3;
 
 impl Checks {
-    /// Checks the victims of this command.
+    /// Checks the victims of a preemption or reclaim.
     pub(super) fn room(&mut self, state: &State, command: &Command, now: UnixMillis) {
         let mut wrong = Vec::new();
         match command {

@@ -1,4 +1,4 @@
-//! Progress invariant: if a vCluster has nodes for every waiting allocation, one of them starts.
+//! Progress invariant: if a vCluster has enough nodes for every waiting allocation, one of these allocations starts.
 
 use super::Checks;
 use crate::day::machine::Machine;
@@ -8,7 +8,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Longest time without a start, milliseconds: a few passes, with requests to nodes between them.
+/// Longest time without a start, milliseconds: a few passes of control, with requests to nodes in between.
 const AT_MOST_MS: u64 = 5 * 60_000;
 
 impl Checks {
@@ -43,8 +43,8 @@ impl Checks {
     }
 }
 
-/// Returns the largest waiting allocation of the vCluster and the free nodes, where the nodes suffice for any waiting
-/// allocation.
+/// Returns the largest waiting allocation of the vCluster and the free nodes; `None` if the nodes do not suffice for
+/// this allocation, or if none waits.
 fn could_start<'a>(
     state: &'a State,
     machines: &BTreeMap<NodeId, Machine>,
@@ -72,7 +72,7 @@ fn could_start<'a>(
     (free.len() >= first.spec.nodes as usize).then_some((*first, free))
 }
 
-/// Whether a node is at home in the vCluster, up, assignable, and not in a reservation.
+/// Whether a node belongs to the vCluster, is not lent, up for some time, assignable, and not in a reservation.
 fn is_free(
     state: &State,
     machines: &BTreeMap<NodeId, Machine>,

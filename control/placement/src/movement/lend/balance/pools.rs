@@ -11,7 +11,7 @@ use crate::{
 pub(in crate::movement::lend) struct Pools {
     /// Own nodes, idle at home.
     pub(in crate::movement::lend) own: BitSet,
-    /// Own nodes, already recalled.
+    /// Own nodes, lent, in use and already reclaimed.
     pub(in crate::movement::lend) coming: BitSet,
     /// Own nodes, lent and idle.
     pub(in crate::movement::lend) idle_loans: BitSet,
@@ -32,7 +32,8 @@ impl LendingBalance<'_> {
     pub(in crate::movement::lend) fn pools(&self, job: &BorrowRequest<'_>) -> Pools {
         let mut pools = self.all_pools(job);
         if job.view.sensitive {
-            // One conformance group: one that is large enough if any is, then the one with the most nodes at home.
+            // Use one conformance group: a group that is large enough, if there is one; of several, the group with the
+            // most nodes at home.
             let index = &self.machine.index;
             let of_key = |alike: &&BitSet| {
                 let common = |set: &BitSet| set.count_common(alike);

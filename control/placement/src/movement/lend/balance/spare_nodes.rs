@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl LendingBalance<'_> {
-    /// Nodes that the job's vCluster borrows for it: `missing` nodes or none.
+    /// Chooses the nodes that the job's vCluster borrows for the job, `missing` nodes or none, preferably in the
+    /// topology groups of the job's other nodes.
     pub(in crate::movement::lend) fn offer(
         &self,
         job: &BorrowRequest<'_>,
@@ -61,7 +62,7 @@ impl LendingBalance<'_> {
         owners
     }
 
-    /// Idle, healthy, unclaimed nodes that are in no plan.
+    /// Idle, healthy, unclaimed own nodes of `owner` that fit the job and are in no plan.
     fn spare(&self, owner: usize, job: &BorrowRequest<'_>) -> BitSet {
         let condition = &self.machine.condition;
         let mut spare = self.fits(job).and(&self.home[owner]).and(&self.here[owner]);
@@ -73,7 +74,8 @@ impl LendingBalance<'_> {
         spare
     }
 
-    /// The solver's choice of `wanted` nodes from `spare`, which has enough; in the groups of `near` if they suffice.
+    /// Chooses `wanted` nodes from `spare`, which has enough, as the solver does; in the topology groups of `near` if
+    /// these suffice.
     fn choose(
         &self,
         job: &BorrowRequest<'_>,
