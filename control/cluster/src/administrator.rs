@@ -1,4 +1,4 @@
-//! Administrator: proposals to the quorum with an administrator's power, without a control between.
+//! Administrator: proposals with the admin privilege, sent to the quorum directly and not through a control.
 
 use lattice_mesh::{Clock as _, Mesh, SystemClock};
 use lattice_quorum_client::{ClientError, QuorumClient};
@@ -11,7 +11,7 @@ use std::{net::SocketAddr, time::Duration};
 /// Longest wait for open connections when the endpoint is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An administrator with a mesh endpoint of its own.
+/// Administrator with its own mesh endpoint.
 pub struct Administrator {
     name: String,
     mesh: Mesh,
@@ -27,12 +27,12 @@ impl Administrator {
         }
     }
 
-    /// Client of the quorum, for reads and for envelopes that a caller edits.
+    /// Returns the client of the quorum, for reads and for envelopes that a caller edits.
     pub fn client(&self) -> &QuorumClient {
         &self.client
     }
 
-    /// Envelope of a command from this administrator, as of now.
+    /// Creates the envelope of a command from this administrator, stamped with the present time.
     pub fn envelope(&self, key: Option<String>, command: Command) -> Envelope {
         Envelope {
             schema: SCHEMA,
@@ -50,7 +50,7 @@ impl Administrator {
     /// Proposes a command; a `key` makes it safe to repeat.
     ///
     /// # Errors
-    /// When no member answers in time. Then the command may still be applied.
+    /// Returns an error if no member answers in time; the command may still be applied.
     pub async fn propose(
         &self,
         key: Option<String>,

@@ -1,4 +1,4 @@
-//! Errors of founding.
+//! Errors of starting a cluster.
 
 use lattice_mesh::{CredentialsError, MeshError};
 use lattice_quorum::MemberStartError;

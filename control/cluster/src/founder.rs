@@ -1,4 +1,4 @@
-//! Founder of a cluster: what all daemons share, and how each is bound and started.
+//! Cluster founder: settings that all daemons share, and functions that bind and start each daemon.
 
 use crate::{Administrator, ClusterError};
 use lattice_agent::{
@@ -21,13 +21,14 @@ use std::{
     time::Duration,
 };
 
-/// Any port on loopback.
+/// IPv4 loopback with port 0: the system chooses a free port.
 pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// User and group of jobs when root starts the agents: the unprivileged ids of common systems.
 pub const UNPRIVILEGED_ID: u32 = 65_534;
 
-/// User of jobs: unprivileged where this process is root, otherwise the user of this process.
+/// Returns the ids under which jobs run: the unprivileged ids if this process is root. `None` means the user of this
+/// process.
 pub fn job_user() -> Option<Ids> {
     (AgentUser::current().uid == 0).then_some(Ids {
         uid: UNPRIVILEGED_ID,
@@ -35,7 +36,7 @@ pub fn job_user() -> Option<Ids> {
     })
 }
 
-/// What the daemons of one cluster share.
+/// Settings that all daemons of one cluster share.
 #[derive(Debug, Clone)]
 pub struct ClusterFounder {
     /// Name of the cluster.
@@ -54,7 +55,7 @@ pub struct ClusterFounder {
 pub struct ControlPlan<'a> {
     /// Name in the certificate of the control.
     pub name: &'a str,
-    /// Gossip cells that the control seeds.
+    /// Gossip cells that the control joins, without other seeds.
     pub cells: Vec<CellName>,
     /// Certificate chain of the public port, PEM.
     pub certificate_pem: &'a str,
@@ -82,10 +83,10 @@ pub struct AgentPlan {
 }
 
 impl ClusterFounder {
-    /// New credentials of this cluster.
+    /// Issues credentials of this cluster for a role and a name.
     ///
     /// # Errors
-    /// A name that no certificate can carry, or a failed signature.
+    /// Returns an error for a name that is not valid in a certificate, or a failed signature.
     pub fn credentials(&self, role: Role, id: &str) -> Result<Credentials, ClusterError> {
         Credentials::issued_now(&self.authority, &self.cluster, role, id, self.lifetime).map_err(
             |source| ClusterError::Credentials {
@@ -96,10 +97,11 @@ impl ClusterFounder {
         )
     }
 
-    /// Starts quorum members 1 to `count`, each with its data in `folder/quorum-<id>`. `edit` changes the settings of each.
+    /// Starts quorum members 1 to `count`, each with its data in `folder/quorum-<id>`. `edit` changes the settings of
+    /// each member.
     ///
     /// # Errors
-    /// The first member that cannot be bound or started.
+    /// Returns the error of the first member that cannot be bound or started.
     pub async fn start_members(
         &self,
         count: VoterId,
@@ -119,11 +121,12 @@ impl ClusterFounder {
         Ok(founder.found(settings).await?)
     }
 
-    /// Binds a control, which registers new nodes automatically. Start it with [`lattice_control::App::start`] once the addresses of
-    /// the members are known.
+    /// Binds a control, which registers new nodes automatically. Start the control with [`lattice_control::App::start`]
+    /// once the addresses of the members are known.
     ///
     /// # Errors
-    /// When the certificate cannot be issued, or an address, the public port's certificate or a setting cannot be used.
+    /// Returns an error if the certificate cannot be issued, or if an address, the public port's certificate or a
+    /// setting cannot be used.
     pub async fn bind_control(
         &self,
         plan: ControlPlan<'_>,
@@ -164,7 +167,8 @@ impl ClusterFounder {
     /// Binds and starts an agent, which runs jobs as [`job_user`] unless `edit` sets another user.
     ///
     /// # Errors
-    /// When the certificate cannot be issued, or as `bind` and `start` of [`lattice_agent::App`].
+    /// Returns an error if the certificate cannot be issued, and the errors of `bind` and `start` of
+    /// [`lattice_agent::App`].
     pub async fn start_agent(
         &self,
         plan: AgentPlan,
@@ -197,11 +201,11 @@ impl ClusterFounder {
         Ok(agent)
     }
 
-    /// Opens the mesh endpoint of an administrator called `name`. The certificate of the endpoint has role control and the
+    /// Opens the mesh endpoint of the administrator `name`. The certificate of the endpoint has role control and the
     /// name `endpoint`.
     ///
     /// # Errors
-    /// When the certificate cannot be issued or no port can be bound.
+    /// Returns an error if the certificate cannot be issued or no port can be bound.
     pub fn administrator(
         &self,
         name: &str,

@@ -1,8 +1,8 @@
 //! Clusters in one process: quorum members, controls and agents on loopback, with certificates of one authority.
 //!
-//! For the demo of the command line and for tests. Daemons in service enrol and read configurations; here an authority in
-//! this process issues their certificates, and closures edit their settings. The crate must not decide what a scenario
-//! needs: hosts, folders, timings and stopping are the caller's.
+//! For the demo of the command line and for tests. Daemons in service enrol and read configurations; here an authority
+//! in this process issues their certificates, and closures edit their settings. Hosts, folders, timings and shutdown
+//! are decisions of the caller, not of this crate.
 //!
 //! Begin with [`ClusterFounder`].
 #![forbid(unsafe_code)]

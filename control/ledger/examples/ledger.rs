@@ -1,4 +1,4 @@
-//! Cost of a ledger: a year of allocations read and noted, and queries over all of them.
+//! Cost of a usage ledger: reads a year of allocations, queries them, and adds them again record by record.
 //!
 //! `cargo run --profile dist -p lattice-ledger --example ledger -- [ALLOCATIONS]`
 #![expect(

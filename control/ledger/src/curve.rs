@@ -24,7 +24,7 @@ impl Rate {
     fn with(self, step: Step) -> Self {
         let change = |rate: u64, by: u64| match step.up {
             true => rate + by,
-            // A use that ends has begun before.
+            // Every use starts before it ends, so the rate is never below the decrease.
             false => rate.saturating_sub(by),
         };
         Self {

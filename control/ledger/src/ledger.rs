@@ -1,8 +1,8 @@
 //! Ledger of node-hours and GPU-hours for any time window, built from usage records. See `../0001-ledger.md`.
 //!
-//! Each account (a user in a project in a vCluster) has a curve: its cumulative usage at each moment at which a use
-//! began or ended. The usage between two moments is the difference of two points of the curve. So every use is clipped
-//! to the window exactly, and a query costs two binary searches, however long the history is.
+//! Each account (a user in a project in a vCluster) has a curve: its cumulative usage at each time at which a use began
+//! or ended. The usage between two times is the difference of two points of the curve. So every use is clipped to the
+//! window exactly, and a query costs two binary searches for each account, however long the history is.
 
 #[cfg(test)]
 mod tests;
@@ -83,7 +83,7 @@ pub struct Ledger {
     stretches: Vec<Stretch>,
     /// Open uses, with the index of each node's stretch.
     open: BTreeMap<OpenKey, BTreeMap<NodeId, u32>>,
-    /// Stretches of allocations that released nodes before they ended.
+    /// Ended stretches of allocations that continue, such as those of earlier attempts.
     earlier: BTreeMap<AllocationId, Vec<u32>>,
     /// Number of the last usage record.
     last: u64,
@@ -489,7 +489,7 @@ impl Ledger {
         self.stretches.len() as u32 - 1
     }
 
-    /// Records a stretch of an allocation that continues.
+    /// Records an ended stretch of an allocation that continues.
     fn remember(&mut self, kind: &UsageRecordKind, stretch: u32) {
         if let UsageRecordKind::Used { work, .. } = kind {
             self.earlier

@@ -1,8 +1,8 @@
 //! Client of the parts of Waldur's REST API that accounting needs.
 //!
-//! The recorded behaviour of a real Waldur determines the design. Usage is reported as absolute totals of a month, so a
+//! The design follows the observed behaviour of a real Waldur. Usage is reported as absolute totals of a month, so a
 //! repeat changes nothing. Waldur creates a second object with the same `backend_id` without an error, so every object
-//! is looked up before it is created. A reply other than JSON counts as an outage.
+//! is looked up before it is created. A reply that is not JSON counts as an outage, except with status 404.
 
 mod credit;
 mod objects;
@@ -38,7 +38,7 @@ const MAX_SHOWN_BYTES: usize = 400;
 /// Error of a request to Waldur.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WaldurError {
-    /// The connection failed or broke, or the reply is not one of Waldur's. The outcome of the request is unknown.
+    /// The connection failed, or the reply is not a valid one of Waldur. The outcome of the request is unknown.
     #[error("no answer from Waldur: {reason}")]
     Unreached {
         /// Innermost cause.
@@ -127,7 +127,7 @@ pub fn http_client(pem: &[u8]) -> Result<Client, ClientError> {
     Ok(client.build()?)
 }
 
-/// Client of one Waldur instance; see the module.
+/// Client of one Waldur instance. See the module documentation.
 #[derive(Debug)]
 pub struct WaldurClient {
     http: Client,
@@ -201,7 +201,8 @@ impl WaldurClient {
         Ok(all)
     }
 
-    /// Sends a request with the token. If the token is rejected, reads it again and repeats the request once.
+    /// Sends a request with the token. If Waldur rejects a cached token, reads the token again and repeats the request
+    /// once.
     async fn ask(&self, what: &str, ask: RequestBuilder) -> Result<Answer, WaldurError> {
         let again = ask.try_clone();
         let (token, is_new) = self.token().await?;
@@ -296,7 +297,7 @@ impl WaldurClient {
         })
     }
 
-    /// Sends a request that Waldur rejects with 409 if it was done before, which counts as success.
+    /// Sends a request that Waldur rejects with status 409 if it was done before. That status counts as success.
     async fn post_once(&self, path: &str, body: &Value) -> Result<(), WaldurError> {
         match self.post(path, body).await {
             Ok(_) | Err(WaldurError::Refused { status: 409, .. }) => Ok(()),
@@ -304,7 +305,8 @@ impl WaldurClient {
         }
     }
 
-    /// Adds an event as an item of an invoice, at the path of `accounting.txt`. A repeat changes nothing.
+    /// Adds an event as an item of an invoice, at a path that Waldur itself does not have
+    /// ([`crate::config::WaldurConfig::seed_paths`]). A repeat changes nothing.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -327,7 +329,7 @@ impl WaldurClient {
     }
 }
 
-/// Error text of a reply, in one line.
+/// Error text of a reply, shortened.
 fn said(body: &Value) -> String {
     let text = match body {
         Value::Null => return "accounting notices suppressed".to_owned(),

@@ -1,4 +1,4 @@
-//! Cluster as the synchronisation sees it: usage records, usage, projects and limits.
+//! Interface through which the synchronisation uses the cluster: usage records, usage, projects and limits.
 
 use async_trait::async_trait;
 use lattice_ledger::{Usage, UsageByKind};
@@ -22,12 +22,12 @@ pub enum ClusterError {
     /// The quorum refused the command.
     #[error("{text}")]
     Refused {
-        /// The whole refusal, one violated level per line.
+        /// Complete text of the refusal, one violated level per line.
         text: String,
     },
 }
 
-/// Usage totals, and the records that they include.
+/// Usage totals, and the last usage record that they include.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Usage by project and vCluster.
@@ -45,27 +45,27 @@ pub struct NodeHardware {
     pub gpu_model: Option<String>,
 }
 
-/// Interface to the cluster with the reported usage. Every change is made under the lease `accounting`.
+/// Interface to the cluster that is accounted. Implementations must make every change under a lease.
 #[async_trait]
 pub trait AccountedCluster: Send + Sync {
     /// Cluster name.
     fn cluster(&self) -> &str;
     /// Current time.
     fn now(&self) -> UnixMillis;
-    /// Usage records after this number, oldest first, with their present head; empty if there are no more. Records
-    /// before `since` may be left out.
+    /// Usage records with numbers above `after`, oldest first and at most `limit`, and the present head of all records.
+    /// Empty if there are no more. Records before `since` may be left out.
     async fn facts(
         &self,
         after: u64,
         limit: u32,
         since: UnixMillis,
     ) -> Result<(Vec<UsageRecord>, UsageRecordsHead), ClusterError>;
-    /// Acknowledges that the accounting system has the usage records up to `through`. `dropped` events of them will
-    /// never reach it.
+    /// Acknowledges that the accounting system has the usage records up to `through`, except `dropped` events that it
+    /// will never get.
     async fn acknowledge(&self, through: u64, dropped: u64) -> Result<(), ClusterError>;
     /// Usage from `from` until before `until`; `None` while usage is still being read.
     fn totals(&self, from: UnixMillis, until: UnixMillis) -> Option<UsageTotals>;
-    /// Usage of an allocation that ended with these uses.
+    /// Usage of an ended allocation over all attempts; `uses` is the usage of its last attempt.
     fn consumed(&self, allocation: AllocationId, uses: &[Use]) -> Usage;
     /// Hardware of a node.
     fn machine(&self, node: &NodeId) -> NodeHardware;

@@ -1,4 +1,5 @@
-//! Section `accounting` of control's configuration file. Without it, or with `enabled: false`, accounting is disabled.
+//! Section `accounting` of control's configuration file. Without this section, or with `enabled: false`, accounting is
+//! disabled.
 
 use crate::{
     journal::Bounds,
@@ -13,7 +14,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Longest interval between two pushes, in seconds: one hour is the longest acceptable delay.
 const MOST_INTERVAL_S: u64 = 3_600;
-/// Upper limit of the number of events in memory or on disk.
+/// Largest configurable number of events in memory or on disk.
 const MOST_EVENTS: usize = 100_000_000;
 
 /// Section `accounting` of the configuration file.
@@ -24,11 +25,11 @@ pub struct AccountingConfig {
     pub enabled: bool,
     /// Name of the accounting system: `waldur`.
     pub provider: Option<String>,
-    /// Connection to Waldur, and what is reported.
+    /// Connection to Waldur, and settings of the reports.
     pub waldur: Option<WaldurConfig>,
 }
 
-/// AccountingSettings of Waldur.
+/// Settings of Waldur.
 #[derive(Debug, Clone, Deserialize)]
 pub struct WaldurConfig {
     /// URL of the Waldur API, with or without `/api/` at the end.
@@ -47,7 +48,8 @@ pub struct WaldurConfig {
     /// Maximum number of events on disk beyond those in memory. An alert is raised when the limit is reached.
     #[serde(default = "hundred_thousand")]
     pub disk_buffer_max_events: usize,
-    /// Time zone of Waldur, such as `Europe/Tallinn` or in POSIX format. It defines where Waldur's months begin.
+    /// Time zone of Waldur, such as `Europe/Tallinn` or in POSIX format. The zone determines when a month begins in
+    /// Waldur.
     #[serde(default = "utc")]
     pub timezone: String,
     /// File with CAs to trust in addition to the system's.
@@ -57,7 +59,8 @@ pub struct WaldurConfig {
     /// UUIDs of existing offerings, by vCluster. Offerings of other vClusters are created.
     #[serde(default)]
     pub offerings: BTreeMap<String, String>,
-    /// UUID of the customer that provides created offerings; without it a customer with the cluster's name is created.
+    /// UUID of the customer that provides created offerings; without a UUID, a customer with the cluster's name is
+    /// created.
     pub provider_customer: Option<String>,
     /// Category of created offerings.
     #[serde(default = "hpc")]
@@ -65,18 +68,18 @@ pub struct WaldurConfig {
     /// Whether limits and remaining budgets in Waldur are applied to the tenants.
     #[serde(default = "yes")]
     pub take_limits: bool,
-    /// Reference to the secret of Waldur's webhook; without it no webhook is accepted.
+    /// Reference to the secret of Waldur's webhook; without a secret, no webhook is accepted.
     pub hook_secret_ref: Option<String>,
     /// Whether to order one resource per allocation, with its own usage, instead of one per project and vCluster.
     #[serde(default)]
     pub order_per_allocation: bool,
-    /// Whether to send each event to the paths of `accounting.txt`, which Waldur itself does not have; for deployments
-    /// that provide them.
+    /// Whether to send each event by itself, to API paths of Lattice's accounting specification. Waldur itself does not
+    /// have these paths, so this is for deployments that add them.
     #[serde(default)]
     pub seed_paths: bool,
 }
 
-/// AccountingSettings of a Vault server.
+/// Settings of a Vault server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct VaultConfig {
     /// Address of Vault, such as `https://vault.example.com:8200`.
@@ -134,7 +137,7 @@ pub struct AccountingSettings {
     pub provider_customer: Option<String>,
     /// Title of the category of created offerings.
     pub category: String,
-    /// Whether limits are taken over from Waldur.
+    /// Whether limits and remaining budgets in Waldur are applied to the tenants.
     pub take_limits: bool,
     /// Reference to the webhook secret.
     pub hook_secret: Option<SecretRef>,
@@ -164,7 +167,7 @@ impl AccountingConfig {
         }
     }
 
-    /// AccountingSettings of a checked section; `None` if accounting is disabled.
+    /// Settings that result from a checked section; `None` if accounting is disabled.
     pub fn settings(&self) -> Option<AccountingSettings> {
         let waldur = self.waldur.as_ref().filter(|_| self.enabled)?;
         waldur.settings(&mut Problems::default())
@@ -265,7 +268,7 @@ impl WaldurConfig {
     }
 }
 
-/// Accepts both forms: a URL that ends in `/api/`, and the server alone.
+/// Parses a URL that ends in `/api/`, or the URL of the server alone, and returns the former.
 fn api_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not a valid URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
@@ -322,7 +325,7 @@ mod tests {
             .map_err(|errors| errors.to_string())
     }
 
-    /// The configuration block of `accounting.txt`, verbatim, with an example server.
+    /// Configuration block from the accounting specification, unchanged, with an example server.
     const DOCUMENT: &str = r#"
 accounting:
   enabled: true

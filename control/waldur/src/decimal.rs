@@ -1,11 +1,11 @@
 //! Hours in Waldur's number format: text with two decimals.
 
-/// Text with two decimals, as Waldur requires, such as `12.50`.
+/// Formats hundredths as text with two decimals, such as `12.50`, as Waldur requires.
 pub fn decimal(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// Parses such a text to hundredths; decimals after the second are ignored.
+/// Parses a decimal number and returns hundredths. Decimals after the second are ignored. `None` if not a number.
 pub fn read_decimal(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),

@@ -1,4 +1,4 @@
-//! Single events reported to an accounting system, as defined in `accounting.txt`.
+//! Single events for an accounting system, in the format of Lattice's accounting specification.
 
 use crate::cluster::AccountedCluster;
 use jiff::Timestamp;
@@ -11,8 +11,8 @@ use lattice_quorum_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One event. The id is assigned by the quorum from revision and ordinal, so it is the same in every control and
-/// repeat.
+/// One event. Its id is derived from revision and ordinal of the usage record, so each control and each repetition
+/// sends the same id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Event id: `revision-ordinal`.
@@ -25,11 +25,11 @@ pub struct Event {
     pub tenant: String,
     /// Path of the project that the event concerns.
     pub project: Option<String>,
-    /// User that the event concerns; for sensitive allocations and claims always the user that claimed the nodes.
+    /// User that the event concerns; for sensitive allocations and claims, the user that claimed the nodes.
     pub user: Option<String>,
     /// Allocation that the event concerns.
     pub allocation_id: Option<u64>,
-    /// Whether the event concerns a sensitive allocation or a claim for one.
+    /// Whether the event concerns a sensitive allocation or a node claim.
     pub sensitive: bool,
     /// Type and data of the event.
     #[serde(flatten)]
@@ -73,7 +73,7 @@ pub enum Body {
         node_hours: f64,
         /// GPU-hours of all attempts.
         gpu_hours: f64,
-        /// Not measured yet.
+        /// Bytes written to storage. Always `null`: not measured yet.
         storage_bytes_written: Option<u64>,
     },
     /// An allocation wrote a checkpoint.
@@ -129,7 +129,7 @@ pub enum Body {
 }
 
 impl Event {
-    /// The event for a usage record; `None` for records that are reported only in totals.
+    /// Event for a usage record; `None` for records that are reported only in totals.
     pub fn of(record: &UsageRecord, cluster: &dyn AccountedCluster) -> Option<Self> {
         let (about, body) = match &record.kind {
             UsageRecordKind::Started {

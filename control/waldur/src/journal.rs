@@ -1,5 +1,6 @@
-//! Journal of events that are not acknowledged yet. It is stored on disk, so that a restart need not read them from the
-//! quorum again. The journal is a cache: the quorum has every event that is lost with it.
+//! Accounting buffer: journal of events that are not acknowledged yet. The journal is on disk, so that the events need
+//! not be read from the quorum again after a restart. It is only a cache: the quorum has the usage record of each
+//! event.
 //!
 //! The journal consists of files of records, each with its length and checksum. The last file may end within a record
 //! after a power failure; the incomplete record is cut off. The first events are also kept in memory. When memory and
@@ -60,14 +61,14 @@ pub struct Recovered {
     pub damaged: Vec<PathBuf>,
 }
 
-/// Journal of unacknowledged events; see the module.
+/// Journal of unacknowledged events. See the module documentation.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,
     bounds: Bounds,
     /// Files of the journal, oldest first; the last one is written to.
     segments: VecDeque<Segment>,
-    /// First events of the journal.
+    /// First events of the journal, which are also on disk.
     memory: VecDeque<Event>,
     /// Number of events in memory and on disk.
     events: usize,
@@ -105,7 +106,7 @@ impl Journal {
                 recovered.torn_bytes = found.damaged_bytes;
                 continue;
             }
-            // The files after a damaged one no longer continue it; the quorum has their events.
+            // After a damaged file, events are missing, so the later files cannot be used. The quorum has the events.
             for behind in file::names(folder)?
                 .into_iter()
                 .filter(|other| *other > path)
@@ -157,11 +158,11 @@ impl Journal {
     }
 
     /// Appends events in the order of their numbers while there is room, and drops the others. The events are on disk
-    /// when this returns. Returns the number of dropped events.
+    /// when the call returns. Returns the number of dropped events.
     ///
     /// # Errors
-    /// Returns an error when events cannot be written. Events are written in chunks of 1,000; a failed chunk is not
-    /// taken and can be appended again.
+    /// Returns an error when events cannot be written. Events are written in chunks of 1,000; events of a failed chunk
+    /// and later ones are not in the journal and can be appended again.
     pub fn append(
         &mut self,
         events: &[Event],

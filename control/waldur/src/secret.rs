@@ -1,4 +1,4 @@
-//! Secrets by reference: `vault://`, `file://` or `env://`. A secret is never in a configuration or log.
+//! Secrets by reference: `vault://`, `file://` or `env://`. The secret itself is never in the configuration or a log.
 
 use lattice_host::{error_text::with_causes, private_file};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -91,7 +91,7 @@ pub struct Vault {
 pub struct SecretError {
     /// Reference to the secret.
     pub from: String,
-    /// Why the secret cannot be read.
+    /// Reason why the secret cannot be read.
     pub reason: String,
 }
 

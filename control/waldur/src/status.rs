@@ -14,7 +14,7 @@ pub struct SyncStatus {
     pub retry_at: Option<UnixMillis>,
     /// Number of the last usage record in the quorum.
     pub last: u64,
-    /// Number of the usage record up to which the accounting system has them.
+    /// Number of the last usage record that is acknowledged: the accounting system has all records up to it.
     pub acknowledged: u64,
     /// Number of events in memory.
     pub in_memory: u64,
@@ -28,13 +28,13 @@ pub struct SyncStatus {
     pub sent: u64,
     /// Number of usage reports sent since this control started.
     pub reported: u64,
-    /// Requests rejected by the accounting system, by their subject.
+    /// Requests that the accounting system rejected, by their subject, such as `event 7-1`.
     pub parked: BTreeMap<String, Parked>,
     /// Version of the accounting system.
     pub version: Option<String>,
 }
 
-/// A request rejected by the accounting system. It is retried at intervals and blocks no other request.
+/// Request that the accounting system rejected. The request is retried at intervals and blocks no other request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
     /// Time of the first rejection.
@@ -56,9 +56,9 @@ pub struct Difference {
     pub month: String,
     /// Component of the total: `gpu_hours` or `node_hours`.
     pub component: String,
-    /// Amount in the accounting system, in hundredths.
+    /// Amount in the accounting system, in hundredths of an hour.
     pub has: u64,
-    /// Amount used, in hundredths.
+    /// Amount used according to the ledger, in hundredths of an hour.
     pub used: u64,
     /// Result of the reconciliation.
     pub outcome: Outcome,
@@ -73,7 +73,7 @@ pub enum Outcome {
     Corrected,
     /// The difference cannot be corrected.
     NotBookable {
-        /// Why it cannot be corrected.
+        /// Reason why the difference cannot be corrected.
         reason: String,
     },
 }

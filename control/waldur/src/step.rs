@@ -1,6 +1,6 @@
-//! StepObserver of a round, at which tests interrupt it.
+//! Steps of a round of the synchronisation, at which tests interrupt the round.
 
-/// Point in a round at which tests can stop it; without effect otherwise.
+/// Point in a round at which tests can stop the round. Without a test, a step has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Before events are written to the journal.
@@ -26,7 +26,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps, in the order of a round.
+    /// All steps, in the order of their declaration.
     pub const ALL: [Step; 10] = [
         Step::BeforeJournal,
         Step::InJournal,

@@ -1,10 +1,10 @@
 //! Synchronisation of an accounting system with the cluster, in rounds. A round may be interrupted at any moment
 //! and repeated.
 //!
-//! A round reads the usage records since the last one and appends their events to the journal. It reports to Waldur the
-//! usage of each project in each vCluster this month, and then acknowledges the records to the quorum. Totals are
-//! absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not missing in the
-//! totals.
+//! A round reads the usage records since the last round and appends their events to the journal. The round then reports
+//! to Waldur the usage of each project in each vCluster in this month, and acknowledges the records to the quorum.
+//! Totals are absolute and come from the ledger, so a repeated report counts nothing twice, and a lost event is not
+//! missing in the totals.
 
 mod events;
 mod limits;
@@ -31,9 +31,9 @@ use std::{
 
 /// Usage records per read.
 const FACTS_A_PAGE: u32 = 1_000;
-/// First pause after Waldur did not answer, in milliseconds; doubled with each failure.
+/// First pause after a failed round, in milliseconds; doubled with each further failure.
 const FIRST_RETRY_MS: u64 = 1_000;
-/// Longest pause, in milliseconds.
+/// Longest pause, in milliseconds, before jitter. Waldur may request a pause of up to twelve times this value.
 const LAST_RETRY_MS: u64 = 300_000;
 /// Time after which a rejected request is tried again, in milliseconds.
 const PARKED_MS: u64 = 900_000;
@@ -60,7 +60,7 @@ enum Progress {
     Waits,
 }
 
-/// Synchronises Waldur with the cluster; see the module.
+/// Synchronises Waldur with the cluster. See the module documentation.
 pub struct AccountingSync {
     cluster: Arc<dyn AccountedCluster>,
     steps: Arc<dyn StepObserver>,
@@ -70,15 +70,15 @@ pub struct AccountingSync {
     journal: Option<Journal>,
     /// Number of the last usage record that was read.
     collected: u64,
-    /// Amounts that Waldur has, as reported to it or read from it.
+    /// Totals in Waldur by resource and month, as last reported or read.
     reported: BTreeMap<(ResourceScope, Month), Amounts>,
-    /// Part of these amounts that is recorded with terminated resources of the same scope.
+    /// Part of `reported` that Waldur has recorded for other resources of the same scope, including terminated ones.
     elsewhere: BTreeMap<(ResourceScope, Month), Amounts>,
-    /// Ended months with reported final totals.
+    /// Ended months for which the final totals are reported.
     closed: BTreeSet<Month>,
-    /// Node limits of tenants taken over from Waldur.
+    /// Node limits of tenants that were last applied from Waldur.
     taken: BTreeMap<ProjectPath, u64>,
-    /// Rejected single events, by their key in the status.
+    /// Rejected single events, by their key in [`SyncStatus::parked`].
     refused: BTreeMap<String, Event>,
     failures: u32,
     retry_at: Option<UnixMillis>,
@@ -153,7 +153,8 @@ impl AccountingSync {
         });
     }
 
-    /// Pause after a failure: doubled each time, with jitter, at least the time that Waldur requests.
+    /// Pause after a failure, in milliseconds: doubled each time, with jitter, and at least the time that Waldur
+    /// requests.
     fn wait_ms(&self, asked: Option<Duration>) -> u64 {
         let doubled = FIRST_RETRY_MS
             .checked_shl(self.failures.min(16))
@@ -165,7 +166,7 @@ impl AccountingSync {
     }
 
     async fn go_round(&mut self) -> Result<Progress, RoundError> {
-        // Events are journalled even while Waldur does not answer.
+        // Events are written to the journal even while Waldur does not answer.
         self.collect().await?;
         let now = self.cluster.now();
         if self.retry_at.is_some_and(|at| now < at) {
@@ -184,7 +185,7 @@ impl AccountingSync {
         Ok(Progress::Done)
     }
 
-    /// Reads usage records and journals their events.
+    /// Reads new usage records and appends their events to the journal.
     async fn collect(&mut self) -> Result<(), RoundError> {
         loop {
             let after = self.collected;
@@ -281,7 +282,8 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Evaluates a request to Waldur. A rejected request is set aside under `key`; returns its value if it succeeded.
+    /// Evaluates the result of a request to Waldur. Returns the value if the request succeeded. A rejected request is
+    /// set aside under `key`, and `None` is returned.
     fn settle<T>(&self, key: &str, done: Result<T, WaldurError>) -> Result<Option<T>, WaldurError> {
         match done {
             Ok(value) => {

@@ -1,4 +1,4 @@
-//! Purchased limits and credits of tenants, and pauses requested by Waldur.
+//! Purchased limits and credits of tenants, and pauses that Waldur requests.
 
 use super::{
     Objects, ResourceScope, WaldurClient, WaldurError,
@@ -13,10 +13,10 @@ use lattice_quorum_types::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Largest limit that is read, in hours; a larger value counts as no limit.
+/// Largest limit that is accepted, in hours or nodes; a larger value counts as no limit.
 const MOST_HOURS: f64 = 1e9;
 
-/// Sum of all resources of a tenant.
+/// Purchased limits of a tenant, summed over its resources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PurchasedLimits {
     /// Maximum number of nodes in use at the same time; `None` if a resource has no such limit.
@@ -31,12 +31,12 @@ pub struct PurchasedLimits {
     pub paused: Vec<PausedProject>,
 }
 
-/// HoursLimit hours, in milliseconds.
+/// Purchased and used time of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoursLimit {
     /// Purchased time, in milliseconds.
     pub limit_ms: u64,
-    /// Usage time, in milliseconds.
+    /// Used time, in milliseconds.
     pub used_ms: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct KnownResource {
 }
 
 impl WaldurClient {
-    /// Resources of the known offerings that accept usage.
+    /// Resources of the known offerings that accept usage: those in state `OK`.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -105,7 +105,7 @@ impl WaldurClient {
         Ok(known)
     }
 
-    /// Sum of the resources of each tenant's projects.
+    /// Purchased limits by tenant, summed over the resources of its projects.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].

@@ -8,7 +8,7 @@ use lattice_quorum_types::{ProjectPath, VclusterName};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Maximum number of checks of an order in one round.
+/// Maximum number of steps by which the orders of a resource are advanced at once.
 const LOOKS: u32 = 5;
 /// Longest name that Waldur accepts, in characters.
 const MAX_NAME: usize = 150;
@@ -45,7 +45,7 @@ impl ResourceScope {
         }
     }
 
-    /// Parses such an id; `None` for any other text.
+    /// Parses an id in the form of [`Self::backend_id`]; `None` for any other text.
     pub fn of_backend_id(text: &str) -> Option<Self> {
         let (project, vcluster) = text.strip_prefix("lattice:")?.split_once('@')?;
         let project = ProjectPath::new(project).ok()?;
@@ -61,7 +61,7 @@ impl ResourceScope {
     }
 }
 
-/// An offering, with the data needed for an order.
+/// Offering, with the data needed for an order.
 #[derive(Debug, Clone)]
 struct Offering {
     uuid: String,
@@ -85,7 +85,7 @@ pub struct ObjectParameters<'a> {
     pub cluster: &'a str,
     /// UUIDs of existing offerings, by vCluster.
     pub offerings: &'a BTreeMap<VclusterName, String>,
-    /// UUID of the customer that provides offerings; `None` creates one.
+    /// UUID of the customer that provides offerings; `None`: a customer with the cluster's name, created if missing.
     pub provider: Option<&'a str>,
     /// Title of the category.
     pub category: &'a str,
@@ -319,7 +319,7 @@ impl WaldurClient {
             objects.resources.insert(scope.clone(), uuid.clone());
             return Ok(uuid);
         }
-        // A resource that was ordered and has no `backend_id` yet.
+        // Looks for a resource that was ordered and has no `backend_id` yet.
         let name = short(&backend_id);
         let query = [
             of_offering,
@@ -373,7 +373,7 @@ impl WaldurClient {
         found.map(|found| Ok(address(path, &found)?.0)).transpose()
     }
 
-    /// Other present and former resources of a scope.
+    /// UUIDs of all resources of a scope other than `resource`, including former ones.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -437,14 +437,15 @@ impl WaldurClient {
         Ok(())
     }
 
-    /// Terminates a resource. Its final usage must be reported before, because a terminated resource accepts none.
+    /// Terminates a resource. The caller must report the final usage before, because a terminated resource accepts
+    /// none.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
     pub async fn terminate(&self, objects: &mut Objects, uuid: &str) -> Result<(), WaldurError> {
         let path = format!("marketplace-resources/{uuid}/terminate/");
         match self.post(&path, &json!({})).await {
-            // An order is pending, or the resource is terminated already.
+            // With 400 or 409, an order is pending, or the resource is terminated already.
             Ok(_)
             | Err(WaldurError::Refused {
                 status: 400 | 409, ..
@@ -481,7 +482,7 @@ impl WaldurClient {
     }
 }
 
-/// Whether the resource accepts usage, or will do so.
+/// Whether the resource accepts usage now or will accept it: it is neither terminated nor failed.
 fn is_used(resource: &Value) -> bool {
     !matches!(
         resource["state"].as_str(),
@@ -489,7 +490,7 @@ fn is_used(resource: &Value) -> bool {
     )
 }
 
-/// The first created of several objects with one id, so that every client selects the same.
+/// Object that was created first among several with the same id, so that every client selects the same object.
 fn oldest(all: impl Iterator<Item = Value>) -> Option<Value> {
     let key = |one: &Value| {
         let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();

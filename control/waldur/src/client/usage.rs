@@ -6,7 +6,7 @@ use lattice_ledger::Month;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Total of each component, in hundredths of an hour.
+/// Usage by component, in hundredths of an hour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Total of `node_hours`.
@@ -20,7 +20,7 @@ pub(super) const NODE_HOURS: &str = "node_hours";
 pub(super) const GPU_HOURS: &str = "gpu_hours";
 
 impl Amounts {
-    /// Amounts from rows by component; negative totals count as 0.
+    /// Amounts from totals by component name, in hundredths of an hour. Negative totals count as 0.
     pub fn of(rows: &BTreeMap<String, i64>) -> Self {
         let of = |kind: &str| u64::try_from(rows.get(kind).copied().unwrap_or(0)).unwrap_or(0);
         Self {
@@ -38,7 +38,7 @@ impl Amounts {
         }
     }
 
-    /// Difference of two amounts; 0 where the other is larger.
+    /// Difference of two amounts; 0 for a component of which `other` is larger.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Amounts {
 }
 
 impl WaldurClient {
-    /// Usage of a resource in a month, in hundredths by component. A component without a report is left out.
+    /// Usage of a resource in a month by component, in hundredths of an hour. A component without a report is left out.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].
@@ -87,8 +87,8 @@ impl WaldurClient {
         Ok(usages)
     }
 
-    /// Reports all components of a resource at once, because Waldur removes components that are not in the last report.
-    /// Without a `month` the report is booked into the present month.
+    /// Reports the totals of a resource in a month. A report has all components, because Waldur removes components that
+    /// are not in the last report. Without a `month`, the report counts for the present month.
     ///
     /// # Errors
     /// Returns a [`WaldurError`].

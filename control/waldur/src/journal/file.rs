@@ -16,7 +16,7 @@ const HEADER: usize = 8;
 /// Longest record in bytes; a claim of every node of a large cluster is shorter.
 const MOST_BYTES: usize = 16 << 20;
 
-/// One file of the journal; see the module.
+/// One file of the journal, open for appending.
 #[derive(Debug)]
 pub(super) struct Segment {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Segment {
     first: u64,
     /// Number of events in the file that are not acknowledged.
     pub(super) events: usize,
-    /// Number of the last event in the file, or of the one before its first.
+    /// Number of the last event in the file; for a file without events, a lower number than that of its first event.
     pub(super) last: u64,
     /// Number up to which the events of the file are acknowledged.
     pub(super) passed: u64,
@@ -66,7 +66,7 @@ impl Segment {
                 .open(&path)?;
             file.write_all(MAGIC)?;
             file.sync_all()?;
-            // The folder entry is synchronised as well.
+            // Syncs the folder too, so that the new entry survives a power failure.
             File::open(folder)?.sync_all()?;
             Ok(file)
         };
@@ -82,7 +82,8 @@ impl Segment {
         })
     }
 
-    /// Opens a file and truncates it after its last complete record, or before a record that is not above `after`.
+    /// Opens a file, and truncates it before its first record that is incomplete or out of order. The event numbers
+    /// must ascend and be above `after`.
     pub(super) fn open(path: &Path, after: u64) -> Result<OpenedFile, JournalError> {
         let text = fs::read(path).map_err(JournalError::at(path))?;
         let (events, whole) = records(&text, after);
@@ -115,7 +116,7 @@ impl Segment {
         })
     }
 
-    /// Appends events; they are on disk when this returns. A failed write is undone.
+    /// Appends events, which are on disk when the call returns. A failed write is undone.
     pub(super) fn append(
         &mut self,
         events: &[Event],
@@ -149,7 +150,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Marks events up to this number as acknowledged, and returns the number of the remaining ones.
+    /// Marks events up to this number as acknowledged, and returns the number of remaining events.
     pub(super) fn pass(&mut self, number: u64) -> Result<usize, JournalError> {
         if number >= self.first && number > self.passed && self.events > 0 {
             let left = self
@@ -172,7 +173,8 @@ impl Segment {
     }
 }
 
-/// Complete records of a file with ascending numbers above `after`, and the end of the last one in bytes.
+/// Leading complete records of a file with ascending numbers above `after`, and the position in bytes after the last of
+/// them.
 fn records(text: &[u8], after: u64) -> (Vec<Event>, usize) {
     let Some(mut rest) = text.strip_prefix(MAGIC) else {
         return (Vec::new(), 0);

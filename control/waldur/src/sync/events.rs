@@ -1,4 +1,5 @@
-//! Single events, for deployments that use them: an order per allocation, or the paths of `accounting.txt`.
+//! Single events, for deployments that use them: an order per allocation, or the paths of Lattice's accounting
+//! specification.
 
 use super::{AccountingSync, RoundError, parameters};
 use crate::{
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 
 /// Number of events sent before they are acknowledged.
 const EVENTS_A_TIME: usize = 100;
-/// Maximum number of rejected events kept for a retry. Further ones are reported only by `reconcile`, as after another
-/// control took over.
+/// Maximum number of rejected events kept for a retry. Further rejected events are only sent again by `reconcile`. So
+/// are all rejected events after another control has taken over.
 const MOST_REFUSED: usize = 1_000;
 
 impl AccountingSync {
@@ -20,7 +21,7 @@ impl AccountingSync {
     /// which Waldur has them.
     pub(super) async fn send_events(&mut self, through: u64) -> Result<u64, RoundError> {
         if !(self.settings.seed_paths || self.settings.order_per_allocation) {
-            // The events are contained in the totals, which were reported.
+            // The reported totals contain the usage of these events.
             return Ok(through);
         }
         self.resend_refused().await?;
@@ -42,7 +43,7 @@ impl AccountingSync {
                     None => {}
                 }
             }
-            // Acknowledged after each hundred, so that an outage repeats only few events.
+            // Events are acknowledged after each hundred, so that only few are repeated after an outage.
             self.acknowledge(last).await?;
         }
     }
@@ -85,7 +86,7 @@ impl AccountingSync {
         self.waldur.add_item(&invoice, &event.id, &item).await
     }
 
-    /// Handles the resource of an allocation: ordered at its start; usage reported and resource terminated at its end.
+    /// Orders the resource of an allocation at its start. At the end, reports the usage and terminates the resource.
     async fn order(&mut self, event: &Event) -> Result<(), WaldurError> {
         let (vcluster, used) = match &event.body {
             Body::Started { vcluster, .. } => (vcluster, None),
@@ -134,7 +135,8 @@ impl AccountingSync {
     }
 }
 
-/// Events of this build name a billable object; an event read from a journal may not.
+/// Error for an event without a valid tenant, project, vCluster or allocation. Only an event in a damaged or foreign
+/// journal lacks these.
 fn unnamed(event: &Event) -> WaldurError {
     WaldurError::Refused {
         what: format!("event {}", event.id),

@@ -26,7 +26,7 @@ impl AccountingSync {
         }
         let month = Month::of(now, &self.settings.zone);
         let purchased = self.waldur.purchased_limits(&known, month).await?;
-        // Several rounds may fail before the credits expire and the ledger applies.
+        // Credits stay valid for several failed rounds. Afterwards the count of the ledger applies.
         let valid_ms = (self.settings.interval.as_millis() as u64 * 10).max(LEAST_VALID_MS);
         let credits: BTreeMap<_, _> = purchased
             .iter()
@@ -68,7 +68,7 @@ impl AccountingSync {
         Ok(())
     }
 
-    /// Terminates the resources of deleted projects. Their final usage was reported in this round.
+    /// Terminates the resources of deleted projects. The final usage of these resources was reported in this round.
     async fn terminate_orphaned_resources(
         &mut self,
         known: &[KnownResource],

@@ -1,5 +1,5 @@
-//! Reconciliation on an operator's request: corrects amounts in Waldur after events were dropped, a month could not be
-//! booked in time, or a total was changed manually.
+//! Reconciliation on an operator's request: corrects amounts in Waldur after events were dropped, the usage of a month
+//! could not be reported in time, or a total was changed manually.
 
 use super::{AccountingSync, FACTS_A_PAGE, RoundError, parameters, totals::BookingMonth};
 use crate::{
@@ -128,7 +128,7 @@ impl AccountingSync {
         Ok(others.into_iter().map(difference).collect())
     }
 
-    /// Each event keeps its id, so that Waldur stores no event twice.
+    /// Sends the single events of the window again. Each event keeps its id, so that Waldur stores no event twice.
     async fn resend_events(
         &mut self,
         since: UnixMillis,
