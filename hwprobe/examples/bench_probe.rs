@@ -1,7 +1,7 @@
 //! Cost of a full probe: `bench_probe [--host gpu001] [--rounds 200] [--memory-rounds 1000] [--json]`.
 //!
-//! Probes a captured host of the repository as an agent does: in a separate process, with the fake driver in another
-//! process below it. Prints the median time of each probe and of the whole, and the memory of this process, which
+//! Probes a captured host of the repository as an agent does: in a separate process, which loads the fake driver in a
+//! child process. Prints the times of each probe and of all probes together, and the memory of this process, which
 //! stands for the agent, before and after. Fails if the memory grew by more than 1 MiB.
 
 use lattice_conformance::{Inventory, diff};

@@ -50,7 +50,7 @@ pub struct Captured {
     pub lost: BTreeMap<String, Loss>,
 }
 
-/// Why a capture failed.
+/// Reason why a capture failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The target exists and is not empty: two captures never share a folder.
@@ -75,8 +75,8 @@ pub enum CaptureError {
 /// The name of the recorded GPU report in a captured tree, for [`NvmlSource::Recorded`].
 pub const GPU_REPORT: &str = "gpu-report.json";
 
-/// Copies what the probes read from `host` into the new directory `out`. The probes run in this process, for tests and
-/// trees; use [`capture_isolated`] for a live machine.
+/// Copies the files that the probes read from `host` into the new directory `out`. The probes run in this process, for
+/// tests and trees; use [`capture_isolated`] for a live machine.
 ///
 /// # Errors
 /// `out` is not empty or cannot be written. An unreadable *source* path is not an error: the capture records it, and

@@ -110,7 +110,7 @@ pub(crate) fn mask_but(
     out
 }
 
-/// The kernel treats `-` and `_` as equal.
+/// Converts a name to lower case, with `_` for `-`: the kernel treats both characters as equal.
 fn fold(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }

@@ -147,7 +147,8 @@ impl RunningLine<'_> {
 }
 
 impl Commands {
-    /// `rpm -qa` takes a second on a slow disk; a longer run indicates a damaged database.
+    /// Default deadline of a program. `rpm -qa` takes a second on a slow disk; a much longer run indicates a damaged
+    /// database.
     pub const DEADLINE: Duration = Duration::from_secs(6);
 
     /// The source that fits the tree below `root`: programs for the running machine, recorded answers for any other
@@ -172,8 +173,8 @@ impl Commands {
         }
     }
 
-    /// The standard output of the program of `line`. Absent if it is not installed. Failed, with the first line of its
-    /// standard error, if it exits with an error.
+    /// The standard output of the program of `line`. Absent if the program is not installed. Failed, with the first
+    /// line of its standard error, if the program exits with an error.
     #[must_use]
     pub fn ask(&self, line: &Line, outstanding: &Outstanding) -> Reading<Vec<u8>> {
         let asked = RunningLine { line, device: None };

@@ -1,11 +1,11 @@
 //! Probes of a node: they read one machine and write its conformance records.
 //!
-//! A probe reads one facet of the machine and returns a [`Probed`] with the class record of the facet. What records
-//! are, and how they compare, is `lattice-conformance`.
+//! A probe reads one facet of the machine and returns a [`Probed`] with the class record of the facet. The crate
+//! `lattice-conformance` defines records and their comparison.
 //!
 //! This crate must not depend on gossip, the network, the quorum or async. It interacts only with files below
-//! [`Host::root`], kernel calls ([`kernel`]), a few external programs ([`commands`]) and the GPU driver ([`gpu_driver`]).
-//! Each has a deadline, and a daemon runs all of it in disposable processes ([`child`]).
+//! [`Host::root`], kernel calls ([`kernel`]), a few external programs ([`commands`]) and the GPU driver
+//! ([`gpu_driver`]). Each has a deadline, and a daemon runs the probes in disposable processes ([`child`]).
 //!
 //! Start at [`probe_all`].
 //!

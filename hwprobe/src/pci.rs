@@ -152,7 +152,7 @@ pub fn link_speed(raw: &str) -> Reading<Value> {
     }
 }
 
-/// Parses the lanes of a link; sysfs reports 0 or 255 without a link.
+/// Parses the link width in lanes; sysfs reports 0 or 255 without a link.
 #[must_use]
 pub fn link_width(raw: &str) -> Reading<Value> {
     match raw.parse::<i64>() {
@@ -168,7 +168,7 @@ pub fn driver(root: &Root, function: &Function) -> Reading<String> {
 }
 
 /// Name of the driver's kernel module, which may differ from the driver's name (driver `cxi_core`, module `cxi_ss1`).
-/// Without a module link, as with a built-in driver, the driver's name.
+/// Returns the driver's name if there is no link to a module, as for a built-in driver.
 #[must_use]
 pub fn module(root: &Root, function: &Function) -> Reading<String> {
     match root.link_name(function.path("driver/module")) {

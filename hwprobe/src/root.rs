@@ -1,8 +1,8 @@
 //! Files below a replaceable root folder, returned as readings, within bounds.
 //!
-//! A read may meet anything: an attribute that never ends, a folder with a million entries, a FIFO in place of a file.
-//! Each becomes a failure with its reason, in bounded time and memory. A read that blocks in the kernel cannot be
-//! bounded here; the parent process ends it ([`crate::probe_isolated`]).
+//! A read may find an attribute that never ends, a folder with a million entries, or a FIFO in place of a file. Each
+//! becomes a failure with its reason, in bounded time and memory. A read that blocks in the kernel cannot be bounded
+//! here; the parent process ends it ([`crate::probe_isolated`]).
 
 mod access_record;
 mod bounds;
@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// Derivation context of a file's hash; it never equals another kind of digest.
+/// Derivation context of a file's hash, so that the hash never equals another kind of digest.
 const HASH_CONTEXT: &str = "lattice file content";
 /// Prefix that marks a hash which a capture keeps in place of a file's content.
 const KEPT_HASH: &str = "only the hash of this file was kept: ";
@@ -33,10 +33,10 @@ const KEPT_HASH: &str = "only the hash of this file was kept: ";
 /// ENXIO, ENODEV: a file of a device that no longer exists.
 const GONE: [i32; 2] = [6, 19];
 
-/// A folder that stands for `/`.
+/// A folder in the role of `/`.
 ///
-/// Symbolic links are followed inside it: an absolute target starts at the root again, and `..` never leaves it, so a
-/// captured tree behaves as the machine did.
+/// Symbolic links are followed inside the folder: an absolute target starts at the root again, and `..` never leaves
+/// the root, so a captured tree behaves as the machine did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub struct Root {

@@ -199,9 +199,9 @@ fn correction(all: &[Structure<'_>]) -> Reading<String> {
     }
 }
 
-/// All structures before the end-of-table structure. The bytes after damage are unknown, so a table must end with that
-/// structure or at its last byte; otherwise the number of structures is unknown. Some firmware omits the end and pads
-/// with zeros, which start no structure.
+/// All structures before the end-of-table structure. The bytes after damage are unknown. So the last structure must be
+/// followed by the end-of-table structure, the end of the table or only zeros; otherwise the number of structures is
+/// unknown. Some firmware omits the end-of-table structure and pads with zeros.
 fn structures(table: &[u8]) -> Reading<Vec<Structure<'_>>> {
     let mut all = Vec::new();
     let mut rest = table;
@@ -266,7 +266,7 @@ fn devices(all: &[Structure<'_>]) -> Reading<Vec<MemoryDevice>> {
 }
 
 /// The table reduced to memory arrays and devices, with serial numbers and asset tags replaced by `X`: enough for
-/// [`memory_devices`], without identifying the machine. A damaged table stays unreadable.
+/// [`memory_devices`] and [`error_correction`], without identifying the machine. A damaged table stays unreadable.
 #[must_use]
 pub fn without_identity(table: &[u8]) -> Vec<u8> {
     let Reading::Present(all) = structures(table) else {

@@ -58,7 +58,7 @@ impl<L> Source<L> {
         }
     }
 
-    /// Maximum duration of a query, given that of the live machine; a record takes no time.
+    /// Maximum duration of a query: `live` for the running machine, zero for a record.
     pub(crate) const fn within(&self, live: Duration) -> Duration {
         match self {
             Self::Live(_) => live,
@@ -66,7 +66,7 @@ impl<L> Source<L> {
         }
     }
 
-    /// The answer of `live`, or the recorded one. The first argument is the reason if the source is disabled.
+    /// The answer of `live`, or the recorded one. The first argument is the reason that a disabled source returns.
     pub(crate) fn ask<T: Answers>(&self, nobody: &str, live: impl FnOnce(&L) -> T) -> Reading<T> {
         match self {
             Self::Disabled => Reading::disabled(nobody),

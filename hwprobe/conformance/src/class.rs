@@ -69,8 +69,8 @@ impl Class {
         Self::Software,
     ];
 
-    /// Whether nodes read the class only if their site requests it. Other nodes publish no mark for it, as nodes of a
-    /// build without the class do.
+    /// Whether nodes read the class only if their site requests it. Other nodes publish no mark for the class, like
+    /// nodes of a build without it.
     #[must_use]
     pub const fn is_optional(self) -> bool {
         matches!(self, Self::Optics)

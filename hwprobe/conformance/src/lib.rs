@@ -1,13 +1,13 @@
-//! Conformance of nodes: records of what a node is, their digests, differences and drift.
+//! Conformance of nodes: records of a node's hardware and software, their digests, differences and drift.
 //!
 //! A [`ClassRecord`] holds the `(key, Reading)` pairs of one facet of a machine. Records are encoded canonically. Nodes
 //! publish the digest of those bytes (the *preimage*) by gossip, so equal nodes share one digest. Two records with
 //! different digests can always be compared key by key.
 //!
-//! The planes never mix: *conformance* (values that nodes of one design must share, [`ClassRecord`]), *identity*
-//! (serials, addresses, names, [`Identity`], and the connection of devices, [`Topology`]), resources for placement
-//! ([`NodeResources`]), and live values (counters, temperatures, power draw: [`Vitals`], [`Power`]). Each value is in
-//! exactly one plane.
+//! Four kinds of values never mix: *conformance* (values that nodes of one design must share, [`ClassRecord`]),
+//! *identity* (serials, addresses, names, [`Identity`], and the connection of devices, [`Topology`]), resources for
+//! placement ([`NodeResources`]), and live values (counters, temperatures, power draw: [`Vitals`], [`Power`]). Each
+//! value has exactly one kind.
 //!
 //! This crate is pure: no clock, no file, no process, no randomness. The probes that read a machine are another crate;
 //! time and readings are arguments here. So control, which compares thousands of nodes, links no probe.

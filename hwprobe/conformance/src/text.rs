@@ -261,7 +261,7 @@ mod tests {
         ] {
             assert_eq!(firmware(raw), Reading::Present(raw.to_owned()));
         }
-        // A setting of zeros was chosen; a placeholder never was.
+        // Zeros can be the chosen value of a setting; a placeholder cannot.
         for raw in ["0", "00", "0x0", "0.0", "0000"] {
             assert_eq!(setting(raw), Reading::Present(raw.to_owned()));
         }

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --profile dist -p lattice-redfish --example sweep -- --bmcs 500`
 //!
-//! Prints one JSON line on stdout. `find_s` is the first pass (TLS, login, search for power sources), `poll_s` each
-//! later pass over kept connections and sessions, `close_s` the end of the sessions.
+//! Prints one JSON line on stdout. `find_s` is the first pass: TLS, login, search for power sources. `poll_s` is each
+//! later pass over kept connections and sessions, and `close_s` the end of the sessions.
 
 use clap::Parser;
 use lattice_fake_bmc::{FakeBmc, Fault, Fleet, FleetAddresses, Identity, Rule, Tree};
@@ -111,7 +111,7 @@ async fn find(client: Bmc) -> BmcSource {
     BmcSource { client, route }
 }
 
-/// Whether the power draw was read.
+/// Reads the power of a BMC; returns whether the draw was read.
 async fn poll(known: Arc<BmcSource>) -> bool {
     let read = known.client.read_power(&known.route).await;
     read.power.draw.present().is_some()

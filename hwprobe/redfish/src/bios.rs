@@ -156,7 +156,7 @@ fn current(value: &Value) -> &Value {
     value.get("current_value").unwrap_or(value)
 }
 
-/// Converts a setting. Its words are values (`None`, `Auto`, an empty text): there are no placeholders.
+/// Converts a setting. Every text is a value (`None`, `Auto`, an empty text): there are no placeholders.
 fn setting(value: &Value) -> Reading<Known> {
     match value {
         Value::Null => Reading::Unsupported,

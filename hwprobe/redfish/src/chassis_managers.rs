@@ -13,10 +13,10 @@ pub(crate) struct Chassis<'a> {
     pub(crate) is_shared: bool,
 }
 
-/// The chassis of a system, with its own before shared ones, and the state of those that could not be read.
+/// The chassis of a system, shared ones last, and the state of the chassis that could not be read.
 ///
-/// These are the chassis linked from either side; else the one with the system's `Id`, if every system has such a
-/// chassis; else the only chassis of the only system.
+/// These are the chassis that the system links to; else the one with the system's `Id`, if every system has such a
+/// chassis; else the chassis that link to the system; else the only chassis of the only system.
 pub(crate) fn chassis<'a>(
     walk: &mut DocumentWalk<'a>,
     root: &Value,
@@ -58,7 +58,8 @@ pub(crate) fn chassis<'a>(
     (chassis, silent)
 }
 
-/// The chassis that contain the whole system. A baseboard or a card inside one of them measures a part of the node.
+/// The chassis that contain the complete system, if there are any. A baseboard or a card inside such a chassis measures
+/// only a part of the node.
 fn without_parts(found: FoundChassis<'_>) -> FoundChassis<'_> {
     const PARTS: &[&str] = &["Module", "Component", "Card", "Cartridge", "Expansion"];
     let all: Vec<ResourcePath> = found.iter().map(|(path, _)| path.clone()).collect();
@@ -152,7 +153,7 @@ fn is_shared(
     listed.any(|one| !own(one) && !is_no_node(one)) || others.into_iter().any(claims)
 }
 
-/// The managers of a system, BMCs first, and the state of those that could not be read.
+/// The managers of a system, BMCs first, and the state of the managers that could not be read.
 pub(crate) fn managers<'a>(
     walk: &mut DocumentWalk<'a>,
     root: &Value,

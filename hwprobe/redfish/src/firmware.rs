@@ -1,4 +1,4 @@
-//! Firmware managed by the BMC of one node: the BMC's own version, and that of every listed component.
+//! Firmware managed by the BMC of one node: the version of the BMC itself, and of every listed component.
 
 mod component;
 
@@ -234,7 +234,7 @@ pub(crate) fn record<'a>(
     }
 }
 
-/// Version of the BMC: that of its manager, else that of its inventory entry.
+/// Version of the BMC, as reported by its manager, else by its inventory entry.
 fn version(
     managers: &[(ResourcePath, &Value)],
     silent: &Reading<()>,

@@ -2,7 +2,7 @@
 //!
 //! Several layouts are supported: `Systems/1/index.json` per resource, the same below `redfish/v1/`, `Systems/1.json`,
 //! and `_redfish_v1_Systems_1.json` with `_` for `/`. If a file's own `@odata.id` names a resource, that path counts
-//! too: links lead there, and samples with other file names (`dell_power.json`) have no other path.
+//! too: links use it, and samples with other file names (`dell_power.json`) have no other path.
 
 use crate::documents::{Documents, ResourcePath};
 use lattice_conformance::Reading;
@@ -19,7 +19,7 @@ const FLAT: &str = "_redfish_v1";
 /// Maximum size of all files of one tree, in bytes; the largest known tree takes 4 MiB.
 const LARGEST_TREE: u64 = 256 << 20;
 
-/// Why a tree could not be loaded.
+/// Reason why a tree could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     /// A file or folder could not be read.
@@ -33,7 +33,7 @@ pub enum RecordedError {
     /// A file or the tree exceeds its size limit.
     #[error("{path}: larger than {limit} bytes")]
     TooLarge {
-        /// Path of the file, or of the whole tree.
+        /// Path of the file that is too large, or that makes the tree too large.
         path: PathBuf,
         /// The limit, in bytes.
         limit: u64,

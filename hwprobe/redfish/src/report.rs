@@ -48,11 +48,11 @@ pub struct BmcReport {
     /// The selected systems: exactly one for every selector except [`Selector::Every`]; none if `unselected` gives a
     /// reason.
     pub nodes: Vec<NodeReport>,
-    /// Why no system was selected.
+    /// Reason why no system was selected.
     pub unselected: Option<NoSystemReason>,
 }
 
-/// Report of one system, in the planes of an inventory.
+/// Report of one system, with the same kinds of values as an inventory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
     /// Identity of the system.
@@ -73,7 +73,7 @@ pub struct NodeReport {
 
 /// Records for the classes with a BMC part while the BMC does not answer. Each contains a required key that is never
 /// absent in an answer, so both classes are incomplete. So the host's own part of a class is not mistaken for the
-/// whole.
+/// complete class.
 #[must_use]
 pub fn unread(reading: &Reading<String>) -> [ClassRecord; 2] {
     let one = |class: Class, key: &str| {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Selector {
-    /// All systems: the reader of a chassis controller assigns them to nodes itself.
+    /// All systems: the reader of a chassis controller assigns the systems to nodes itself.
     Every,
     /// The system with exactly this `Id`.
     Id(String),
@@ -47,7 +47,7 @@ pub struct SystemName {
     pub power_state: Reading<String>,
 }
 
-/// Why no system of a BMC was selected.
+/// Reason why no system of a BMC was selected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "lowercase")]
 pub enum NoSystemReason {

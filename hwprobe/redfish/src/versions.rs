@@ -32,8 +32,8 @@ fn both(record: &ClassRecord, one: &str, other: &str) -> Option<(String, String)
 }
 
 /// Whether two texts name different versions. Vendors write one version in two forms (DMI `A43`, Redfish `A43 v2.52
-/// (10/29/2021)`): a text contained in the other is not a contradiction. Nor are texts of such different forms
-/// (`0.1.3`, `T20221205`) that they may name the same version.
+/// (10/29/2021)`): a text contained in the other is not a contradiction. Texts without parts of the same form (`0.1.3`,
+/// `T20221205`) do not contradict each other either, because they may name the same version.
 pub(crate) fn contradict(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
     if one.contains(&other) || other.contains(&one) {

@@ -5,8 +5,8 @@ use lattice_conformance::Reading;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Maximum number of resources per pass. The largest recorded tree takes about a hundred; a BMC that lists more is
-/// broken or hostile, and each request takes it seconds.
+/// Maximum number of resources per pass. The largest recorded tree takes about a hundred. A BMC that lists more than
+/// the limit is broken or hostile, and each request to it takes seconds.
 pub(crate) const MOST_RESOURCES: usize = 512;
 /// Maximum number of members read per collection.
 const MOST_MEMBERS: usize = 4096;
@@ -50,7 +50,7 @@ impl<'a> DocumentWalk<'a> {
         })
     }
 
-    /// A resource, or the state of its fetch. A resource that was not fetched yet is added to the wanted ones.
+    /// A resource, or the state of its fetch. A resource that was not fetched yet is added to [`Self::wanted`].
     pub(crate) fn get(&mut self, path: &ResourcePath) -> Reading<&'a Value> {
         if !self.touched.contains(path) {
             if self.touched.len() >= MOST_RESOURCES {

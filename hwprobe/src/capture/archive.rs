@@ -18,13 +18,13 @@ pub const MOST_ENTRIES: u64 = 1 << 18;
 const LONGEST_PATH: usize = 4 << 10;
 /// Maximum number of components of one path; sysfs uses about twenty.
 const MOST_PARTS: usize = 32;
-/// Memory bound for reading an archive, as the power of two of zstd's window: 128 MiB, the limit of zstd's own command
-/// line.
+/// Memory bound for reading an archive, as the base-2 logarithm of zstd's window size: 128 MiB, the limit of zstd's own
+/// command line.
 const WINDOW_LOG: u32 = 27;
 /// Compression level: the default of zstd.
 const LEVEL: i32 = 3;
 
-/// Why an archive was not unpacked.
+/// Reason why an archive was not unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum BadArchive {
     /// The archive cannot be read, or is not in this format.
@@ -63,7 +63,7 @@ pub fn pack(from: &Path, to: &Path) -> io::Result<()> {
     let file = options.write(true).create_new(true).open(to)?;
     let packed = pack_into(from, &file).and_then(|()| file.sync_all());
     if packed.is_err() {
-        // A partial archive must not stay.
+        // A partial archive must not remain.
         let _ = fs::remove_file(to);
     }
     packed
@@ -121,7 +121,7 @@ pub fn unpack(archive: impl Read, to: &Path) -> Result<(), BadArchive> {
     let mut decoder = zstd::Decoder::new(archive).map_err(BadArchive::Unreadable)?;
     let bounded = decoder.window_log_max(WINDOW_LOG);
     bounded.map_err(BadArchive::Unreadable)?;
-    // Includes tar headers: an empty folder costs 512 bytes.
+    // The bound leaves room for tar headers: each takes 512 bytes, and a long name needs several.
     let bounded = decoder.take(MOST_BYTES + MOST_ENTRIES * 2048);
     let mut archive = Archive::new(bounded);
     let mut unpacking = UnpackTarget {

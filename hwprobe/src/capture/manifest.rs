@@ -41,7 +41,7 @@ struct Manifest {
     lost: BTreeMap<String, Loss>,
 }
 
-/// Why a tree cannot replace a host.
+/// Reason why a tree cannot replace a host.
 #[derive(Debug, thiserror::Error)]
 pub enum NotACapture {
     /// The tree contains neither `/proc` nor `/sys`.
@@ -66,7 +66,7 @@ pub enum NotACapture {
         /// The parse error.
         source: serde_json::Error,
     },
-    /// A later build wrote the manifest.
+    /// The manifest has a version that this build does not read.
     #[error("{path} has version {found}, this build reads {VERSION}")]
     Version {
         /// Path of the manifest.
@@ -101,8 +101,8 @@ fn fields(host: &Host) -> serde_json::Result<Map<String, Json>> {
     }
 }
 
-/// The host that the tree at `path` stands for. A capture gives its recorded answers and the lists it was taken with;
-/// any other tree gives the default lists. Data missing from the tree is not read from this machine instead.
+/// The host that the tree at `path` replaces. A capture provides its recorded answers and the site's lists at the time
+/// of the capture; any other tree gets the default lists. Data missing from the tree is not read from this machine.
 ///
 /// # Errors
 /// The folder is not a host's tree, or its manifest cannot be read.

@@ -15,8 +15,8 @@ const NAMED_BY_ADDRESS: [&str; 9] = [
     "enx", "slx", "wlx", "wwx", "ibx", "rocex", "iwx", "opax", "usnicx",
 ];
 
-/// Fields of the identity plane with values that many machines share. A `name` is that of a kind ("System"), never of a
-/// machine.
+/// Identity fields with values that many machines share. A field `name` holds a generic name ("System"), never the name
+/// of a machine.
 const SHARED: &[&str] = &[
     "name",
     "vendor",
@@ -31,7 +31,8 @@ const SHARED: &[&str] = &[
 #[derive(Clone, Debug, Default)]
 pub struct Secrets(Vec<(String, String)>);
 
-/// Every serial number, address, UUID and host name in the identity plane of `inventory`.
+/// Every serial number, MAC address, GUID, UUID and host name in the identity of `inventory`, and the identifier of its
+/// NVLink fabric.
 #[must_use]
 pub fn secrets(inventory: &Inventory) -> Secrets {
     secrets_and(inventory, &())
@@ -100,7 +101,7 @@ pub fn secrets_and(inventory: &Inventory, other: &impl Serialize) -> Secrets {
     Secrets(all)
 }
 
-/// Every present string of a plane in lower case, without the fields that machines share.
+/// Adds every present string in `plane` to `found`, in lower case, except those in [`SHARED`] fields.
 fn collect(plane: &impl Serialize, found: &mut BTreeSet<String>) {
     let Ok(json) = serde_json::to_value(plane) else {
         return;
@@ -221,8 +222,9 @@ impl Secrets {
         }
     }
 
-    /// Replaces secrets in a field name. Our own field names are words, and keys with numbers between dots. In these,
-    /// only secrets with a digit are replaced: a serial number is, a host named `model` is not.
+    /// Replaces secrets in a field name. Field names of Lattice are lower-case words (`model`) or keys
+    /// (`nvlink.0.state`). In such names only secrets with a digit are replaced, so that a host called `model` does not
+    /// change the field `model`.
     fn mask_name(&self, name: &str) -> String {
         let is_own = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.')

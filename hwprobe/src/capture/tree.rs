@@ -152,7 +152,7 @@ impl<'a> Writer<'a> {
             // A header, and the length of the following text.
             "vpd_pg80" => b"\0\x80\0\x06MASKED".to_vec(),
             _ if known != bytes => known,
-            // No probe reports these values, but they identify a machine.
+            // These values contain no known secret, but they identify a machine.
             "product_serial" | "board_serial" | "chassis_serial" | "serial" | "wwid" | "nguid"
             | "eui" | "sys_image_guid" => b"MASKED\n".to_vec(),
             "product_uuid" | "boot_id" | "uuid" => {

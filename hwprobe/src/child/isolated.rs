@@ -1,4 +1,5 @@
-//! Parent side of isolated probing: sends the host to a probing process and waits until the deadlines at most.
+//! Parent side of isolated probing: sends the host to a probing process and waits for answers, at most until the
+//! deadlines.
 
 use super::PROBE_SUBCOMMAND;
 use super::job::{Job, Line};
@@ -151,7 +152,7 @@ impl ChildRun {
         None
     }
 
-    /// An answer after the deadline, or from a probe that was not requested, is ignored.
+    /// Stores an answer. An answer after the deadline, or from a probe that was not requested, is ignored.
     fn take(&mut self, line: Line) {
         let Some((name, _)) = self.pending.remove_entry(line.probe.as_str()) else {
             return;
@@ -241,7 +242,7 @@ fn start(program: &Path) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Why a child sends no further lines.
+/// Reason why a child sends no further lines.
 enum End {
     Closed,
     Nonsense(String),
@@ -271,7 +272,7 @@ impl End {
     }
 }
 
-/// Reads the exit status of a child without reaping it: its process group keeps its id until then.
+/// Reads the exit status of a child without reaping it: the id of its process group must stay reserved.
 fn exit_description(child: &Child) -> String {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {

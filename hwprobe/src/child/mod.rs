@@ -10,8 +10,8 @@
 //!
 //! [`probe_isolated`] sends the [`crate::Host`] to `__probe` and reads one line for each finished probe. A probe
 //! without a line at its deadline is *hung*, and the whole process group is killed. A process that survives the kill is
-//! counted (`Stuck`); while a probe has too many of these, the probe is not started again. The driver's library runs
-//! in another process below that one ([`gpu_driver`]), because a crash in the library would end the other probes.
+//! counted; while a probe has too many such processes, the probe is not started again. The driver's library runs in a
+//! child process of `__probe` ([`gpu_driver`]), because a crash in the library would end the other probes.
 
 mod isolated;
 mod job;
@@ -43,6 +43,6 @@ pub fn run_if_child() {
     } else {
         return;
     };
-    // An exit code has no accessor; it is 0 exactly on success.
+    // `ExitCode` has no accessor for its number, so every failure becomes exit code 1.
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }

@@ -1,5 +1,5 @@
-//! The three pipes to a child, served by one thread within a deadline. A thread per pipe would remain with every child
-//! that cannot be killed.
+//! The three pipes to a child, served by one thread within a deadline. With one thread per pipe, each child that cannot
+//! be killed would leave three blocked threads.
 
 use crate::process::LONGEST_COMPLAINT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -128,7 +128,7 @@ impl Pipes {
         match stdin.write(rest) {
             Ok(count) => self.written += count,
             Err(error) if is_later(&error) => return,
-            // A child that reads no input writes no answer either.
+            // A child that reads no input writes no answer either: the missing answer is reported later.
             Err(_) => self.written = self.job.len(),
         }
         if self.written == self.job.len() {

@@ -1,4 +1,4 @@
-//! Lines of the process that listens to the driver's events.
+//! Lines that the child process with the driver's events writes for its parent, one JSON value each.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// The child listens to the `watched` GPUs, by PCI address, and cannot listen to the `unwatched` ones.
+    /// The child receives events of the `watched` GPUs (PCI addresses) and none of the `unwatched` ones (PCI addresses,
+    /// or `device N` for an unknown address).
     Ready {
         watched: Vec<String>,
         unwatched: Vec<String>,
@@ -17,8 +18,8 @@ pub(crate) enum Line {
         address: String,
         xid: u32,
     },
-    /// No event occurred.
+    /// No event occurred for some time; the child still runs.
     Alive,
-    /// The child cannot listen.
+    /// The child cannot receive events.
     Failed { why: String },
 }

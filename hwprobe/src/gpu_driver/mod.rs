@@ -1,7 +1,8 @@
 //! Queries of the GPU driver, in a process of their own: a crash in the driver's library ends only that process.
 //!
-//! [`ask`] starts the child, which loads the library and prints one [`GpuReport`]. A second kind of child listens to the
-//! driver's events and prints a line for each ([`WATCH_SUBCOMMAND`]). [`NvmlSource`] selects the live driver or a record.
+//! [`ask`] starts the child, which loads the library and prints one [`GpuReport`]. A second kind of child receives the
+//! driver's events and prints a line for each ([`WATCH_SUBCOMMAND`]). [`NvmlSource`] selects the live driver or a
+//! record.
 
 mod line;
 mod nvml;
@@ -26,14 +27,14 @@ use std::process::ExitCode;
 /// [`crate::child::run_if_child`] before anything else.
 pub const SUBCOMMAND: &str = "__probe-gpu";
 
-/// Hidden subcommand that listens to the driver's events.
+/// Hidden subcommand that receives the driver's events.
 pub const WATCH_SUBCOMMAND: &str = "__watch-gpu";
 
 /// NVML library loaded without `--library`.
 pub const DEFAULT_LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// Entry point of the child, `program __probe-gpu [--library PATH]`. Prints the report and returns success; returns
-/// exit code 2 on unknown arguments.
+/// Entry point of the child, `program __probe-gpu [--library PATH]`. Prints the report and returns success. Returns
+/// exit code 2 on unknown arguments, and a failure if the report cannot be written.
 #[must_use]
 pub fn main() -> ExitCode {
     die_with_parent();

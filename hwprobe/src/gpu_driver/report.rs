@@ -54,14 +54,14 @@ pub struct DeviceReport {
     pub uuid: Reading<String>,
     /// Serial number (identity).
     pub serial: Reading<String>,
-    /// Conformance values by the last part of their key.
+    /// Conformance values by key, without the prefix `gpu.<slot>.`.
     pub values: BTreeMap<String, Reading<Value>>,
     /// Modes that change at the next reboot or reset.
     pub pending: Vec<String>,
     /// Whether the driver reports that it can no longer reach the device.
     #[serde(default)]
     pub lost: bool,
-    /// Live values by the last part of their key.
+    /// Live values by key, without the prefix `gpu.<slot>.`.
     #[serde(default)]
     pub vitals: BTreeMap<String, Reading<Value>>,
     /// The NVLinks and their far ends.
@@ -106,7 +106,7 @@ impl DeviceReport {
 }
 
 impl GpuReport {
-    /// A report in which every reading has the same state, other than present.
+    /// A report without data: every reading has the state of `library`, which must not be present.
     #[must_use]
     pub fn none(library: Reading<String>) -> Self {
         let missing = |reading: &Reading<String>| reading.as_ref().and_then(|_| Reading::Absent);

@@ -31,8 +31,8 @@ impl NvmlSource {
     /// has to wake sixteen GPUs without persistence mode.
     pub const DEADLINE: Duration = Duration::from_secs(20);
 
-    /// Runs `program` (normally the running executable) with the hidden subcommand. It loads `library`, or without one
-    /// the system's `libnvidia-ml.so.1`.
+    /// Runs `program` (normally the running executable) with the hidden subcommand. The subcommand loads `library`, or
+    /// the system's `libnvidia-ml.so.1` for `None`.
     #[must_use]
     pub fn child(program: impl Into<PathBuf>, library: Option<&Path>) -> Self {
         let mut args = vec![OsString::from(SUBCOMMAND)];

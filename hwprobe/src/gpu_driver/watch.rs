@@ -1,8 +1,8 @@
 //! Listener process for the GPU driver's events, and the thread that keeps it running.
 //!
-//! Like the probe child, the process may block in the kernel for ever; the thread reads only its pipe. The process
-//! sends a line at least every few seconds ([`Line::Alive`]). If it does not, the thread kills it and starts another
-//! one after a pause that grows.
+//! Like the probe child, the process may block in the kernel for ever; the thread reads only its pipes. The process
+//! sends a line at least every few seconds ([`Line::Alive`]). If no line arrives in time, the thread kills the process
+//! and starts another one after a growing pause.
 
 use super::nvml;
 use super::{DEFAULT_LIBRARY, Line, NvmlSource, WATCH_SUBCOMMAND};
@@ -20,15 +20,16 @@ use std::time::{Duration, Instant};
 const WORD_EVERY: Duration = Duration::from_secs(2);
 /// Minimum wait: below it a child would be busy with sending lines.
 const WORD_SOONEST: Duration = Duration::from_millis(20);
-/// Number of missed [`Line::Alive`] lines after which a child counts as hung.
+/// Number of [`Line::Alive`] intervals in the silence after which a child counts as hung, before the interval is
+/// bounded.
 const WORDS_MISSED: u32 = 8;
 /// The first and the longest pause before another child is started.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-/// A child that ran this long counts as started well, which resets the pause.
+/// Run time of a child after which the next pause is the first one again.
 const RAN_WELL: Duration = Duration::from_secs(60);
 /// Interval at which the thread checks whether it should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Pieces per drain of standard error; together they make the 64 KiB of a pipe.
+/// Number of 4 KiB reads per drain of standard error; together they cover the 64 KiB of a pipe.
 const PIECES_IN_PIPE: usize = 16;
 /// Maximum line length, in bytes.
 const LONGEST_LINE: usize = 64 << 10;
@@ -44,8 +45,8 @@ pub(crate) enum ChildMessage {
     Ended { why: String },
 }
 
-/// Entry point of the child, `program __watch-gpu [--library PATH]`. Returns only if it cannot listen, or if the parent
-/// no longer reads.
+/// Entry point of the child, `program __watch-gpu [--library PATH] [--every-ms N]`. Returns only if events cannot be
+/// received, if the parent no longer reads, or on unknown arguments (exit code 2).
 pub(crate) fn main() -> ExitCode {
     die_with_parent();
     let mut library = OsString::from(DEFAULT_LIBRARY);
@@ -73,7 +74,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Writes a line. Returns false if no process reads it any more.
+/// Writes a line to standard output. Returns false if no process reads standard output any more.
 fn say(line: &Line) -> bool {
     let Ok(mut bytes) = serde_json::to_vec(line) else {
         return false;
@@ -97,7 +98,7 @@ pub(crate) fn keep(source: &NvmlSource, stop: &AtomicBool, tell: &mut dyn FnMut(
     };
     let silent_for = *deadline;
     let every = (silent_for / WORDS_MISSED).clamp(WORD_SOONEST, WORD_EVERY);
-    // The same arguments, except for the subcommand.
+    // The arguments of the probe child, with another subcommand, and the interval.
     let mut own = vec![OsString::from(WATCH_SUBCOMMAND)];
     own.extend(args.iter().skip(1).cloned());
     own.push("--every-ms".into());

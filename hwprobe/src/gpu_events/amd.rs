@@ -63,7 +63,7 @@ fn event(message: &str) -> Option<AmdEvent> {
     if begins("GPU Recovery Failed") {
         return Some(AmdEvent::ResetFailed);
     }
-    // A queue with a soft recovery loses its job only.
+    // After a soft recovery, only the job on the queue is lost.
     if begins("ring ") && has(" timeout") && !has("soft recovered") {
         return Some(AmdEvent::RingTimeout);
     }

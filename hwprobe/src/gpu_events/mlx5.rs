@@ -2,7 +2,8 @@
 //!
 //! The messages are those of the driver's `health.c` and `cmd.c`. Kernels prefix them with the function, its line and
 //! the process (`poll_health:739:(pid 0): `). OFED repeats the address, and messages about one interface add its name.
-//! So a line is identified by its words. If the driver reports one occurrence twice, only one of the lines counts.
+//! So a line is identified by its words. If the driver reports one occurrence in two lines, only one of them is an
+//! event.
 
 use super::kmsg::{KernelLine, shortened};
 use crate::pci;
@@ -33,7 +34,7 @@ fn event(message: &str) -> Option<Mlx5Event> {
     if has("device's health compromised") {
         return Some(Mlx5Event::HealthCompromised);
     }
-    // Newer kernels also report it earlier, in `Health issue observed, …`; all of them report the syndrome.
+    // Every kernel prints the syndrome. Newer kernels also print `Health issue observed, …` before it.
     if has("synd 0x8: unrecoverable hardware error") || has("synd 0xb: HW fatal error") {
         return Some(Mlx5Event::Unrecoverable);
     }

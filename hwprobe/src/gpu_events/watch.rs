@@ -29,12 +29,12 @@ const LONGEST_LINE: usize = 64 << 10;
 /// Sources of events.
 #[derive(Clone, Debug)]
 pub struct GpuEventSources {
-    /// Source of the driver's events: the program of [`NvmlSource::Child`], with [`crate::gpu_driver::WATCH_SUBCOMMAND`] in place
-    /// of its first argument. Other sources have no events.
+    /// Source of the driver's events: the program of [`NvmlSource::Child`], with
+    /// [`crate::gpu_driver::WATCH_SUBCOMMAND`] in place of its first argument. Other sources have no events.
     pub nvml: NvmlSource,
     /// Source of the kernel log.
     pub kernel_log: KernelLog,
-    /// Number of events that the log keeps.
+    /// Maximum number of events that the log keeps.
     pub most: usize,
 }
 
@@ -57,12 +57,12 @@ enum WatchMessage {
     Kernel(SourceState),
 }
 
-/// A running event watch. Dropping it stops its threads and the listening child.
+/// A running event watch. Dropping it stops its threads and the child with the driver's events.
 #[derive(Debug)]
 pub struct GpuEventWatch {
     told: Receiver<WatchMessage>,
     log: GpuEventLog,
-    /// Events that the kernel log reported after the driver did, and that have not been fetched since.
+    /// Sequence numbers of events that the kernel log reported after the driver, and that were not returned since.
     confirmed: BTreeSet<u64>,
     nvml: SourceState,
     kernel_log: SourceState,
@@ -71,7 +71,7 @@ pub struct GpuEventWatch {
 }
 
 impl GpuEventWatch {
-    /// Starts listening. This call does not block; an unavailable source is reported as its state.
+    /// Starts the watch. This call does not block; an unavailable source is reported as its state.
     #[must_use]
     pub fn start(sources: GpuEventSources) -> Self {
         let (tell, told) = channel();
@@ -211,7 +211,7 @@ fn pass_on(news: ChildMessage, tell: &Sender<WatchMessage>) {
 
 /// Follows the kernel log until `stop`.
 fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
-    // Non-blocking: waits neither for a writer of a pipe nor for the next record.
+    // Non-blocking: neither opening a pipe nor reading the next record may wait.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let opened = OpenOptions::new()
         .read(true)
@@ -263,8 +263,8 @@ fn follow(path: &Path, stop: &AtomicBool, tell: &Sender<WatchMessage>) {
     }
 }
 
-/// Waits until more input may be available. At the end of a plain file, which is always readable, and of a pipe without
-/// a writer, only a sleep helps.
+/// Waits until more input may be available. At the end of a plain file, and of a pipe without a writer, `poll` returns
+/// at once, so this function sleeps instead.
 fn wait(file: &File, at_end: bool) {
     if at_end {
         thread::sleep(LOOK_EVERY);
@@ -277,10 +277,10 @@ fn wait(file: &File, at_end: bool) {
 
 /// Clock readings, in microseconds.
 struct Now {
-    /// Since 1970.
+    /// Time since the Unix epoch.
     wall_us: u64,
-    /// Since the boot, by the clock closest to that of the log. Neither clock is disciplined, so they do not drift
-    /// apart as a slewed clock would (20 ppm are 10 s in 6 days).
+    /// Time since the boot, by the clock closest to that of the kernel log. NTP adjusts neither of the two, so they do
+    /// not drift apart as an adjusted clock would (20 ppm are 10 s in 6 days).
     up_us: u64,
 }
 
@@ -296,8 +296,8 @@ impl Now {
     }
 }
 
-/// Converts a record to a sighting. A record received after the end of the log was reached happened now, whatever its
-/// stamp is by the log's clock. An older record is dated by its stamp.
+/// Converts a record to a sighting. A record that was read after the end of the log was reached gets the current time,
+/// whatever its stamp. An older record gets the time of its stamp.
 fn sighting(text: &str, is_live: bool, now: &Now) -> Option<Sighting> {
     let record = record(text.trim_end_matches('\n'))?;
     let told = line(record.message)?;

@@ -1,7 +1,7 @@
-//! Default lists of what counts: sysctls, kernel modules and packages.
+//! Default lists of the sysctls, kernel modules and packages that are part of conformance.
 
-/// Sysctls that count, as paths below `/proc/sys`. Settings that the kernel derives from the amount of free memory
-/// (`threads-max`, `min_free_kbytes`) differ between equal nodes and are omitted.
+/// Sysctls that are part of conformance, as paths below `/proc/sys`. Settings that the kernel derives from the amount
+/// of free memory (`threads-max`, `min_free_kbytes`) differ between equal nodes and are omitted.
 pub const SYSCTLS: &[&str] = &[
     "kernel/numa_balancing",
     "kernel/perf_event_paranoid",
@@ -31,7 +31,7 @@ pub const SYSCTLS: &[&str] = &[
     "vm/zone_reclaim_mode",
 ];
 
-/// Kernel modules that count.
+/// Kernel modules that are part of conformance; `*` matches any run of characters.
 pub const MODULES: &[&str] = &[
     // GPUs, and modules that give other devices access to GPU memory.
     "nvidia*",
@@ -68,7 +68,7 @@ pub const MODULES: &[&str] = &[
     "nvme_core",
 ];
 
-/// Packages that count; `*` matches any run of characters.
+/// Packages that are part of conformance; `*` matches any run of characters.
 pub const PACKAGES: &[&str] = &[
     // CUDA and libraries built on it.
     "cuda-cudart*",

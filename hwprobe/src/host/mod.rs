@@ -23,16 +23,16 @@ pub struct Host {
     pub root: Root,
     /// Source of the GPU driver's report.
     pub nvml: NvmlSource,
-    /// Kernel arguments that differ between equal nodes: only their presence counts. `*` matches any run of characters;
-    /// case, and `-` and `_`, are not distinguished.
+    /// Kernel arguments that differ between equal nodes: only their presence is recorded. `*` matches any run of
+    /// characters; case, and `-` and `_`, are not distinguished.
     pub masked_arguments: Vec<String>,
-    /// Sysctls that count, as paths below `/proc/sys`.
+    /// Sysctls that are part of conformance, as paths below `/proc/sys`.
     pub sysctls: Vec<String>,
-    /// Kernel modules with version and parameters that count; `*` matches any run of characters.
+    /// Kernel modules with version and parameters that are part of conformance; `*` matches any run of characters.
     pub modules: Vec<String>,
-    /// Packages with versions that count; `*` matches any run of characters.
+    /// Packages with versions that are part of conformance; `*` matches any run of characters.
     pub packages: Vec<String>,
-    /// Absolute paths of configuration files; the hash of each counts.
+    /// Absolute paths of configuration files; the hash of each is part of conformance.
     pub hashed_files: Vec<String>,
     /// How external programs run for values that no file contains.
     pub commands: Commands,
@@ -48,7 +48,7 @@ pub struct Host {
     /// Optional classes that the site requests ([`Class::is_optional`]).
     #[serde(default)]
     pub also: BTreeSet<Class>,
-    /// Probes without a result when this tree was captured, by name; they have none here either.
+    /// Probes without a result when this tree was captured, by name; such a probe has no result here either.
     #[serde(default)]
     pub lost: BTreeMap<String, Loss>,
     /// Time after which a probe that only reads files counts as hung.

@@ -47,9 +47,9 @@ pub(crate) fn ethtool(
     }
     request.name[..name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: SIOCETHTOOL takes a `struct ifreq`, which `IfReq` covers; its `ifr_data` points to the command. The
-    // kernel reads and writes there through copy_{from,to}_user, without alignment requirements, and never beyond
-    // ETHTOOL_BYTES (see there). `buffer` is borrowed mutably until the call returns, and the kernel keeps no pointer
-    // after that.
+    // kernel reads and writes the command through copy_{from,to}_user, without alignment requirements, and never beyond
+    // ETHTOOL_BYTES, as that constant explains. `buffer` is borrowed mutably until the call returns, and the kernel
+    // keeps no pointer after that.
     unsafe { ioctl(socket, Updater::<{ SIOCETHTOOL }, IfReq>::new(&mut request)) }?;
     Ok(())
 }
@@ -152,10 +152,11 @@ pub(crate) fn ipmi_send(
     Ok(())
 }
 
-/// Reads the next message from the IPMI device without waiting; returns `WouldBlock` if there is none.
+/// Reads the next message from the IPMI device, which must be non-blocking. A message has at most 272 bytes
+/// (`IPMI_MAX_MSG_LENGTH`).
 ///
 /// # Errors
-/// The error of the driver. A message longer than 272 bytes (`IPMI_MAX_MSG_LENGTH`) does not exist.
+/// The error of the driver; `WouldBlock` if there is no message.
 #[expect(unsafe_code, reason = "the IPMI device has no safe wrapper")]
 pub(crate) fn ipmi_receive(device: impl AsFd) -> io::Result<IpmiAnswer> {
     const LONGEST: u16 = 272;

@@ -1,4 +1,4 @@
-//! Kernel device events (uevents), and which of them require a new read of the node.
+//! Kernel device events (uevents), and the selection of those that require a new read of the node.
 //!
 //! Pure: the caller provides bytes and times. [`Uevent::parse`] decodes one message of the kernel's netlink group, and
 //! [`Uevent::cause`] converts it to a cause. [`StormState`] reduces a storm to one read and a few journal lines.
@@ -14,8 +14,8 @@ pub const QUIET_MS: u64 = 5_000;
 /// Interval between reads during a storm, in milliseconds, including a storm with pauses.
 pub const STORM_MS: u64 = 60_000;
 
-/// Maximum number of modules, and of other devices, reported by name per storm: half of the hourly journal lines. A
-/// storm of a thousand functions, or of events that an operator replays, needs no more.
+/// Maximum number of modules, and of other devices, reported by name per storm: about half of the journal lines per
+/// hour. A storm of a thousand functions, or one that `udevadm trigger` causes, needs no more.
 const MOST_NAMED: usize = 16;
 
 /// Subsystems with devices that may affect a conformance record. `usb` is omitted: no class reads it, and a BMC's
@@ -203,7 +203,7 @@ impl StormState {
         Some(due.max(earliest))
     }
 
-    /// Returns the cause of the read that is due at `now`, and starts a new storm.
+    /// Returns the cause of the read if it is due at `now`, and ends the storm.
     pub fn settle(&mut self, now: u64) -> Option<Cause> {
         if self.due()? > now {
             return None;

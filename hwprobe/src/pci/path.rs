@@ -34,7 +34,7 @@ pub(crate) fn way(root: &Root, function: &Function) -> Reading<PciPath> {
 }
 
 pub(crate) fn parse_path(mut parts: Vec<String>) -> Reading<PciPath> {
-    // A host bridge may be below a function of another one (VMD); the last one counts.
+    // A host bridge may be below a function of another one (VMD); the path then starts at the last one.
     match parts.iter().rposition(|part| is_host_bridge(part)) {
         Some(bridge) => {
             let hops = parts.split_off(bridge + 1);
@@ -59,10 +59,9 @@ fn is_host_bridge(part: &str) -> bool {
 ///
 /// A switch is one upstream port, which is not a root port, with the downstream ports below it. Below a root port,
 /// upstream and downstream ports alternate. So the second bridge of a path is an upstream port if there is a third one,
-/// and so on. Only bridges count: a device plugged into a switch, or missing from it, changes no other rank. A card
-/// with a known internal switch does not count either, because that switch is not part of the machine. The internal
-/// switches of other cards (adapters with several disks or GPUs) cannot be recognised; such a card adds a rank, and
-/// removes it when it is removed.
+/// and so on. Only bridges determine ranks: a device plugged into a switch, or missing from it, changes no other rank.
+/// The known internal switch of a card is ignored, because it is not part of the machine. The internal switches of
+/// other cards (adapters with several disks or GPUs) cannot be recognised: such a card adds a rank while it is present.
 #[derive(Debug)]
 pub(crate) struct Switches(Reading<Ports>);
 
@@ -133,8 +132,8 @@ fn ports(root: &Root, functions: &[Function]) -> Reading<Ports> {
     Reading::Present(ports)
 }
 
-/// Whether such a port belongs to a switch inside a card: AMD's GPUs by vendor, and BlueField by device id from the PCI
-/// id list.
+/// Whether `port` belongs to a switch inside a card: AMD's GPUs by vendor, and BlueField by device id from the PCI id
+/// list.
 fn is_of_a_card(root: &Root, port: &Function) -> bool {
     let is_bluefield = || {
         let device = root.text(port.path("device"));

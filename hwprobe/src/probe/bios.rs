@@ -80,8 +80,8 @@ fn boot_mode(root: &Root) -> Reading<Value> {
     Reading::Present(name.into())
 }
 
-/// The microcode revision of all processors; if they differ, each revision with its count. The text is not parsed
-/// completely: it is megabytes on a large node, and this is one line in thirty.
+/// The microcode revision of all processors; if they differ, each revision with its count. Only the lines with a
+/// revision, one in thirty, are parsed: the text has megabytes on a large node.
 fn microcode(cpuinfo: &str) -> Reading<Value> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));

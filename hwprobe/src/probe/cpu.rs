@@ -42,7 +42,8 @@ impl CpuInfo {
             if name == "processor" {
                 processors.push(BTreeMap::new());
             }
-            // Lines before the first processor, or of a trailing hardware block, do not describe one processor.
+            // Lines before the first processor describe none. Those of a trailing hardware block (Arm) go to the last
+            // processor, where no key reads them.
             if let Some(current) = processors.last_mut() {
                 current.insert(name.to_owned(), text::collapse(value));
             }
@@ -175,7 +176,7 @@ fn processors(root: &Root) -> Reading<Vec<String>> {
     })
 }
 
-/// Number of distinct `(package, die)` pairs; absent before kernel 5.2.
+/// Number of distinct `(package, die)` pairs; absent if the kernel does not provide `die_id`.
 fn dies(root: &Root) -> Reading<u32> {
     processors(root).and_then(|names| {
         let mut dies = BTreeSet::new();
@@ -196,9 +197,9 @@ fn dies(root: &Root) -> Reading<u32> {
     })
 }
 
-/// Number of thermal throttling events since boot: the sum over cores, and the maximum over packages, because each core
-/// repeats the count of its package. Machine checks have no count in sysfs; the memory controllers' counts show their
-/// findings.
+/// Number of thermal throttling events since boot: the sum of `core_throttle_count` over logical processors, and the
+/// maximum of `package_throttle_count`, which each processor repeats. Machine checks have no counter in sysfs; memory
+/// errors appear in the counters of the memory controllers.
 fn throttling(root: &Root, vitals: &mut Vitals) {
     let names = processors(root);
     let mut cores: Reading<u64> = Reading::Absent;

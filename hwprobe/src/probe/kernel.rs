@@ -9,8 +9,8 @@ use data_encoding::HEXLOWER;
 use lattice_conformance::{Class, ClassRecord, Reading, Value, text};
 use std::collections::BTreeSet;
 
-/// Modules loaded on demand by programs: an idle node and a node after use would differ. Such a module counts only if
-/// listed by its full name. The first CUDA program loads `nvidia_uvm`. `nvidia_drm` and `nvidia_modeset` are loaded
+/// Modules loaded on demand by programs: an idle node and a node after use would differ. Such a module is recorded only
+/// if its full name is listed. The first CUDA program loads `nvidia_uvm`. `nvidia_drm` and `nvidia_modeset` are loaded
 /// with the driver or not at all, and `nvidia_peermem` if an operator configured it.
 const ON_USE: &[&str] = &["nvidia_uvm"];
 

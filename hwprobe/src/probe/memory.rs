@@ -67,8 +67,8 @@ pub fn amount(meminfo: &str, name: &str) -> Reading<u64> {
     }
 }
 
-/// Capacity of all DIMMs: from the firmware, which lists each DIMM, else from the memory controllers. Their drivers
-/// need no privilege.
+/// Capacity of all DIMMs: from the firmware, which lists each DIMM, else from the memory controllers. Reading the
+/// memory controllers needs no privilege.
 fn installed(dimms: &Reading<Vec<MemoryDevice>>, seen: Option<u64>) -> Reading<Value> {
     let told = dimms.as_ref().and_then(|dimms| {
         let mut total: u64 = 0;

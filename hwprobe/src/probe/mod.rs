@@ -92,7 +92,8 @@ pub const PROBES: &[Probe] = &[
 ];
 
 /// Runs every probe of the list in this thread: for tests, and if no read can hang. An agent uses
-/// [`crate::probe_isolated`]. Blocks at most for the deadlines of the external programs, plus the time to read files.
+/// [`crate::probe_isolated`]. Blocks for the deadlines of programs and kernel queries at most, plus the time to read
+/// files.
 #[must_use]
 pub fn probe_all(host: &Host) -> Inventory {
     let mut inventory = Inventory::default();

@@ -1,9 +1,9 @@
 //! Power draw measured by the node itself: a node-level hwmon meter, else Cray's counters.
 //!
-//! A BMC measures at the power supplies and is more accurate; this probe is the fallback. A meter counts only if it
-//! measures the whole node. An ACPI power meter that names a part (a socket, a module) does not count, nor do the
-//! meters of devices. Energy counters of the processors (RAPL) are live values: two readings give the power of the
-//! processors, never that of the node.
+//! A BMC measures at the power supplies and is more accurate; this probe is the fallback. Only a meter of the entire
+//! node is used for the node's power. An ACPI power meter that names a part (a socket, a module) is a live value of
+//! that part, and the meters of devices are ignored. Energy counters of the processors (RAPL) are live values: two
+//! readings give the power of the processors, never that of the node.
 
 use super::Probed;
 use crate::{Host, Root};
@@ -31,7 +31,7 @@ pub fn probe(host: &Host) -> Probed {
     probed
 }
 
-/// The node-level meter. Two candidates contradict each other: the result is then `None`, with a finding.
+/// The node-level meter. With more than one candidate, the result is `None`, with a finding.
 fn meter(root: &Root, probed: &mut Probed) -> Option<Power> {
     let mut meters = Vec::new();
     for name in root.list(MONITORS).present().into_iter().flatten() {
@@ -143,7 +143,7 @@ fn measured(draw: Reading<Milliwatts>) -> Reading<Milliwatts> {
     }
 }
 
-/// Without the file there is no control. 0, or the highest limit that can be set, means uncapped.
+/// Power limit and its state: absent without the file; uncapped at 0 and at the highest limit that can be set.
 fn limited(
     cap: Reading<Milliwatts>,
     most: &Reading<Milliwatts>,
@@ -197,7 +197,7 @@ fn counter(root: &Root, file: &str, unit: &str) -> Reading<u64> {
     })
 }
 
-/// Counters of the parts of the node, in milliwatts and joules.
+/// Power of the parts of the node in milliwatts, and energy of the node and its parts in joules.
 fn cray_vitals(root: &Root, probed: &mut Probed) {
     for file in root.list(CRAY).present().into_iter().flatten() {
         let vitals = &mut probed.vitals;

@@ -1,4 +1,4 @@
-//! Which probes run on a host, and the deadline of each.
+//! Selection of the probes that run on a host, and the deadline of each.
 
 use super::nic::configuration_deadline;
 use super::{PROBES, Probe};
@@ -6,7 +6,7 @@ use crate::{Host, NvmlSource};
 use lattice_conformance::Class;
 use std::time::Duration;
 
-/// Time of a probe beyond the deadline of the program that it waits for.
+/// Time that a probe may take beyond the deadline of the program or query for which it waits.
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Host {
@@ -36,7 +36,7 @@ impl Host {
         }
     }
 
-    /// Deadline of a probe that waits this long for other sources.
+    /// Deadline of a probe that waits for other sources for `asked` at most.
     fn beyond(&self, asked: Duration) -> Duration {
         if asked.is_zero() {
             self.files_within

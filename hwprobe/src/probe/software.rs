@@ -1,4 +1,4 @@
-//! Software: the system image, the packages that count, and the configuration files listed by the site.
+//! Software: the system image, selected packages, and the configuration files listed by the site.
 //!
 //! Install times, build dates and packages outside the list are omitted: they differ between nodes that should be
 //! equal. For a listed configuration file, only its hash leaves the node.
@@ -23,7 +23,7 @@ const MOST_PACKAGES: usize = 1000;
 
 const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// Fields of `os-release` that count, without display names and web addresses.
+/// Fields of `os-release` that are part of conformance; display names and web addresses are omitted.
 const OS_FIELDS: &[(&str, &str)] = &[
     ("software.os.version_id", "VERSION_ID"),
     ("software.os.build_id", "BUILD_ID"),
@@ -69,7 +69,7 @@ fn os_release(root: &Root, record: &mut ClassRecord) {
 }
 
 /// Parses a file in the form of `os-release`: a name, `=`, and a value that may be quoted as in a shell. The last
-/// assignment of a name counts; lines of any other form are ignored.
+/// assignment of a name applies; lines of any other form are ignored.
 #[must_use]
 pub fn assignments(text: &str) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();

@@ -1,12 +1,12 @@
 //! Usage of the running host, read with `sysinfo`: load, memory, swap, and the cost of the agent.
 //!
-//! Live values only: none of them is part of a digest. A captured tree has none: it is not the running host. The cost
-//! of the agent is read in the process of a probe alone, which has the agent as its parent.
+//! Live values only: none of them is part of a digest. A captured tree has no such values, because it is not the
+//! running host. The cost of the agent is read only in an isolated probing process, which is a child of the agent.
 //!
-//! `sysinfo` reports zero for memory that it cannot read. Such a value is checked against one that is never zero on a
-//! running host, and is a failed reading otherwise.
+//! `sysinfo` reports zero for memory that it cannot read. Total memory, and the memory of a process, are never zero on
+//! a running host: if one of them is zero, the reading has failed.
 //!
-//! What is not read with `sysinfo`, and why: `0005-usage-by-sysinfo.md`.
+//! `../../0005-usage-by-sysinfo.md` lists the values that are not read with `sysinfo`, with the reasons.
 
 use crate::Host;
 use lattice_conformance::{Reading, Value, Vitals};
@@ -70,7 +70,7 @@ fn with_memory() -> Reading<System> {
     }
 }
 
-/// A value of the agent, which is the parent of the process of a probe.
+/// A value of the agent, which is the parent of this probing process.
 fn of_agent(kind: ProcessRefreshKind, value: impl Fn(&sysinfo::Process) -> u64) -> Reading<Value> {
     let Some(parent) = rustix::process::getppid() else {
         return Reading::failed("the agent is in another pid namespace");

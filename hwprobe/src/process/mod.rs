@@ -1,8 +1,8 @@
 //! Runs external programs within a deadline and a limit on the output.
 //!
 //! Each program gets its own process group, so that a kill includes its children. A program that cannot be killed
-//! (stuck in a driver call in the kernel) is left to a waiting thread and counted. While [`Outstanding`] is full, no
-//! further program starts.
+//! (stuck in a driver call in the kernel) is left to a waiting thread and counted in [`Outstanding`]. At the limit of
+//! that count, no further program starts.
 
 mod stuck;
 
@@ -29,13 +29,13 @@ const MOST_STUCK: usize = 2;
 /// Whether programs started here stay in the process group of this process.
 static STAYS_IN_GROUP: AtomicBool = AtomicBool::new(false);
 
-/// Keeps programs started from now on in the process group of this process, which is disposable. The parent kills the
-/// whole group, even if this process can no longer do that.
+/// Keeps programs started from now on in the process group of this disposable process. The parent can then kill the
+/// entire group, even if this process is stuck.
 pub(crate) fn stay_in_group() {
     STAYS_IN_GROUP.store(true, Ordering::Release);
 }
 
-/// Ensures that a child does not outlive an agent killed during the wait.
+/// Makes the kernel kill this process when its parent dies, so that a child does not outlive a killed agent.
 pub(crate) fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
@@ -45,7 +45,7 @@ pub(crate) fn die_with_parent() {
 pub struct Outstanding(Arc<AtomicUsize>);
 
 impl Outstanding {
-    /// Number of those programs.
+    /// Number of killed programs that still exist.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
@@ -72,7 +72,7 @@ pub(crate) struct Finished {
     pub complaints: Vec<u8>,
 }
 
-/// Why a program gave no answer.
+/// Reason for a missing answer of a program.
 #[derive(Debug)]
 pub(crate) enum Unfinished {
     /// The program could not be started.
@@ -184,7 +184,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>, most: u64) -> Receiver<PipeBy
     receiver
 }
 
-/// Polls for the exit; the only wait in this file without a pipe.
+/// Polls for the exit until `ends_at`: the standard library has no wait with a timeout.
 fn wait_until(child: &mut Child, ends_at: Instant) -> Option<ExitStatus> {
     let mut pause = Duration::from_micros(200);
     loop {
@@ -199,9 +199,9 @@ fn wait_until(child: &mut Child, ends_at: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// Kills a child's whole process group and reaps the child, in the background if it is stuck.
+/// Kills a child's entire process group and reaps the child, in the background if the child is stuck.
 ///
-/// Only this function and `wait_until` reap, so the process id cannot have been reused.
+/// Only this function and `wait_until` reap children, so the process id cannot have been reused.
 fn put_away(mut child: Child, outstanding: &Outstanding) {
     if !STAYS_IN_GROUP.load(Ordering::Acquire)
         && let Ok(id) = i32::try_from(child.id())

@@ -27,7 +27,7 @@ pub(crate) struct StuckProcesses(Arc<Mutex<Vec<RemainingGroup>>>);
 struct RemainingGroup {
     /// The group's first process until it is reaped; unreaped, it would stay as a zombie.
     child: Option<Child>,
-    /// All other remaining processes.
+    /// The remaining processes of the group, by pid and start time.
     others: Vec<Process>,
     /// The probes that hung in the group.
     probes: Vec<String>,
@@ -52,8 +52,8 @@ impl StuckProcesses {
         counts
     }
 
-    /// Kills a child with its whole process group. Processes that do not disappear soon are tracked, with the probes
-    /// that hung in the group.
+    /// Kills a child with its process group. Processes that do not disappear soon are tracked, with the probes that
+    /// hung in the group.
     pub(crate) fn put_away(&self, mut child: Child, probes: Vec<String>) {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         // Kill before reaping the child: until then no other group can have the same id.
@@ -135,7 +135,7 @@ fn stat(pid: &str) -> Option<(String, Process)> {
     Some(((*group).to_owned(), process))
 }
 
-/// Polls: no event to wait for exists.
+/// Polls `is_so` until it holds or `ends_at` is reached: the kernel has no event for the end of a process group.
 fn wait_until(ends_at: Instant, mut is_so: impl FnMut() -> bool) -> bool {
     let mut pause = Duration::from_micros(200);
     loop {

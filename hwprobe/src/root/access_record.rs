@@ -105,14 +105,15 @@ pub(crate) const UNREADABLE: &str = "unreadable.json";
 pub(crate) struct TouchedPaths {
     /// The accessed paths. No component of such a path is a link.
     pub places: BTreeMap<PathBuf, TouchedPath>,
-    /// The paths that could not be read, as requested.
+    /// The paths that could not be read, in the form in which the probe requested them.
     pub unread: BTreeMap<PathBuf, UnreadablePath>,
 }
 
 pub(crate) type Trace = Arc<Mutex<TouchedPaths>>;
 
 impl TouchedPaths {
-    /// Merges the accesses of another probe: the record with more content takes precedence.
+    /// Merges the accesses of another probe: lists of names are united, and content takes precedence over an empty
+    /// file.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.unread.extend(other.unread);
         for (path, touched) in other.places {
@@ -135,7 +136,7 @@ impl TouchedPath {
             (Self::File(content), Self::File(read)) if content.as_bytes().is_empty() => {
                 *content = read;
             }
-            // The first content read counts; both were valid a moment apart.
+            // The content that was read first is kept; both were valid a moment apart.
             _ => {}
         }
     }

@@ -27,7 +27,7 @@ fn refuse_special(kind: FileType) -> io::Result<()> {
     Err(io::Error::other(what))
 }
 
-/// The whole content, or an error if there are more than `most` bytes. The size reported by the file system is not
+/// The complete content, or an error if there are more than `most` bytes. The size reported by the file system is not
 /// used: in sysfs and procfs it has no meaning.
 pub(crate) fn read_all(from: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

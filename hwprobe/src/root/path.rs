@@ -49,7 +49,7 @@ impl Root {
         };
         let mut links = 0;
         while let Some(part) = todo.pop_front() {
-            // Only the name itself is left, for the first time.
+            // Only the last component of the path is left: `done` is the resolved folder.
             if todo.is_empty()
                 && let Some((ways, folder)) = new_way.take()
             {

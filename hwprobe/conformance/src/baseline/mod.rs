@@ -10,8 +10,9 @@
 //!   must exist. Without a known count the result is unknown.
 //! - Versions are opaque: equal or not, never older or newer.
 //! - A record and its exact baseline are compared in the newest schema that can express both. Keys that only a later
-//!   schema has are ignored. Without such a schema, the keys present in both are compared.
-//! - Settings are not comparable between two records that name different attribute registries. That gives one
+//!   schema has are ignored. Without such a schema, the comparison is key by key: a key that only the node's schema has
+//!   is ignored, and a key that only the baseline's schema has is unknown.
+//! - Settings are not comparable between two records that name different attribute registries. The result is one
 //!   difference, the registry, instead of one for each setting.
 
 mod pattern;
@@ -249,7 +250,7 @@ impl Expectation {
     }
 }
 
-/// The standing that these deviations amount to.
+/// The verdict for these deviations.
 fn standing_of(found: Vec<Deviation>) -> BaselineVerdict {
     let Some(first) = found.first() else {
         return BaselineVerdict::Conforms;
@@ -274,7 +275,7 @@ pub fn check(baseline: &Baseline, record: &ClassRecord) -> Vec<Deviation> {
 
 /// Suffix of the key that names the attribute registry of some settings.
 const REGISTRY: &str = ".registry";
-/// Segments after the registry's prefix at which the keys of those settings start.
+/// Segments that follow the prefix of the registry key in the keys of its settings.
 const SETTINGS: [&str; 4] = [".setting.", ".settings.", ".attribute.", ".attributes."];
 
 fn check_exact(expected: &ClassRecord, record: &ClassRecord) -> Vec<Deviation> {
@@ -310,8 +311,8 @@ fn check_exact(expected: &ClassRecord, record: &ClassRecord) -> Vec<Deviation> {
     .collect()
 }
 
-/// Compares in the newest schema that can express both records. Otherwise compares key by key, without the keys that
-/// only the node's schema has.
+/// Compares the records in the newest schema that can express both. Without such a schema, compares key by key and
+/// ignores keys that only the node's schema has.
 fn differences(expected: &ClassRecord, record: &ClassRecord) -> Vec<Difference> {
     let schema = expected.schema.min(record.schema);
     if expected.schema == record.schema {

@@ -29,7 +29,7 @@ pub enum KeyVerdict {
     Differs,
     /// At least one reading is unknown: neither equal nor different.
     Unknown,
-    /// For a class as a whole: both sides have the same parts in different places.
+    /// For the complete class: both sides have the same parts in different places.
     Moved,
 }
 
@@ -159,7 +159,7 @@ fn readings(
         left.entries.contains_key(key),
         right.entries.contains_key(key),
     );
-    // Seen from the side that has the key.
+    // The schema of the side that has the key comes first.
     let shared = match has_left {
         true => schemas.shared(key, left.schema, right.schema),
         false => schemas.shared(key, right.schema, left.schema),

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub enum Scope {
     /// One class.
     Class(Class),
-    /// Several classes together, as a job or a vCluster requires: more than one.
+    /// Two or more classes together, as a job or a vCluster may require.
     Union(BTreeSet<Class>),
     /// The node fingerprint.
     All,

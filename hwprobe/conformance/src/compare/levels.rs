@@ -1,10 +1,10 @@
 //! Schema levels: the schema in which nodes are compared while they write different ones.
 //!
-//! For each class it is the newest schema that every node with a digest of the class publishes. If there is none, it is
-//! the schema that most of them publish, the newest one on a tie; the remaining nodes follow the same rule among
-//! themselves. So each node is compared in exactly one schema, in any order of nodes, and equality stays transitive: a
-//! group is the nodes that share a digest. A schema is part of its digest's context, so digests of two schemas are
-//! never equal.
+//! For each class, the level is the newest schema that every node with a digest of the class publishes. Without such a
+//! schema, the level is the schema that most of these nodes publish, the newest one on a tie. The remaining nodes
+//! follow the same rule among themselves. So each node is compared in exactly one schema, in any order of nodes, and
+//! equality stays transitive: a group is the nodes that share a digest. A schema is part of its digest's context, so
+//! digests of two schemas are never equal.
 
 use crate::{Class, ClassMark, EarlierDigest};
 use std::collections::BTreeMap;

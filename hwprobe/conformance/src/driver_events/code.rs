@@ -154,8 +154,8 @@ impl EventCode {
         matches!(self, Self::Mlx5(_))
     }
 
-    /// The health entity of the GPU that identity names `gpu` (`gpu.3`): vitals of AMD GPUs have their own names. Any
-    /// other text, such as an address, is returned unchanged.
+    /// The health entity of a GPU. For an AMD event, `gpu.3` of the identity becomes `gpu.amd.3`, as in the vitals of
+    /// AMD GPUs. Any other text, such as an address, is returned unchanged.
     #[must_use]
     pub fn entity(&self, gpu: &str) -> String {
         match (self, gpu.strip_prefix("gpu.")) {

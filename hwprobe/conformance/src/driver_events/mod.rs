@@ -2,7 +2,7 @@
 //! NIC events of mlx5_core.
 //!
 //! Two sources report the same XID: the driver's own events, and the kernel log. Each source alone loses some events.
-//! The library reports only those it considers critical, and the kernel log may be overwritten or unreadable.
+//! NVML reports only events that it considers critical, and the kernel log may be overwritten or unreadable.
 //! [`GpuEventLog`] merges both reports of one occurrence into one event and records the sources. Other drivers report
 //! through the kernel log only.
 //!

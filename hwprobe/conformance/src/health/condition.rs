@@ -4,7 +4,7 @@ use super::Pattern;
 use crate::{Reading, Value};
 use serde::{Deserialize, Serialize};
 
-/// One condition on one value. Exactly one field is set; [`Condition::is_one`] checks that.
+/// One condition on one value. Exactly one field must be set: see [`Condition::is_one`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
@@ -39,14 +39,14 @@ pub struct Condition {
     pub rises: Option<CounterRise>,
 }
 
-/// Maximum growth of a counter. Over a longer time, such as with an agent that samples rarely or was stopped, the rise
-/// must be one that only `by` within `within_s` explains.
+/// Bad rise of a counter: `by` or more within `within_s`. Samples may be further apart, for example after the agent was
+/// stopped. The rise between them is bad only if some period of `within_s` must have had a rise of `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CounterRise {
-    /// Rise, by this amount or more,
+    /// Smallest rise that is bad.
     pub by: i64,
-    /// within this many seconds.
+    /// Length of the window, in seconds.
     pub within_s: u64,
 }
 
@@ -85,8 +85,8 @@ impl Condition {
         others.find_map(Option::as_ref)
     }
 
-    /// Evaluates every condition that needs no memory, so neither counters nor `no_longer`. A reading that is unknown,
-    /// absent or unsupported gives no answer.
+    /// Evaluates a condition that needs no stored state: any except `rises` and `no_longer`. A reading that is unknown,
+    /// absent or unsupported gives [`Answer::Unknown`].
     pub(super) fn judge(
         &self,
         (key, reading): (&str, &Reading<Value>),

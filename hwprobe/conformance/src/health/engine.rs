@@ -38,7 +38,8 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ActiveReason {
     reason: Reason,
-    /// Events end by time or boot, checks by a good reading.
+    /// End of the reason of an event, in Unix milliseconds. `None` for a check, which ends with a good reading, and for
+    /// an event that counts until the next boot.
     ends_at_ms: Option<u64>,
     is_event: bool,
 }
@@ -152,7 +153,7 @@ impl Engine {
     }
 
     /// Ends the reasons with `code` after a repair, of one entity or of all. A fault that persists returns with the
-    /// next pass. A value that is only no longer what it was is accepted as it is now. Returns the number of ended
+    /// next pass, except for a `no_longer` check: its changed value now counts as intended. Returns the number of ended
     /// reasons.
     pub fn clear(&mut self, code: &str, entity: Option<&str>) -> usize {
         let before = self.memory.reasons.len();
@@ -217,7 +218,8 @@ impl Memory {
         }
     }
 
-    /// Applies a finding. Without the finding, its reasons end if the class was read completely in this pass.
+    /// Applies the finding `wanted`. If the pass lacks this finding but read its class completely, the reasons with
+    /// `code` end.
     fn apply_finding(
         &mut self,
         code: &str,
@@ -290,8 +292,8 @@ impl Memory {
         self.reasons.insert(place, kept);
     }
 
-    /// Drops one reason of less weight than `reason`, so that many minor ones never hide one that drains a node.
-    /// Returns whether there was one.
+    /// Drops one reason of less weight than `reason`, so that many minor reasons never hide one that drains a node.
+    /// Returns false if no reason has less weight.
     fn make_room(&mut self, reason: &Reason) -> bool {
         let weight = |reason: &Reason| (reason.drains(), !reason.observe_only, reason.severity);
         let kept = self.reasons.iter();
@@ -324,7 +326,7 @@ impl Memory {
         }
     }
 
-    /// Whether a value that was `was` in this boot has changed.
+    /// Evaluates a `no_longer` check: bad if the value was `was` earlier in this boot and differs now.
     fn compare_with_before(
         &mut self,
         place: String,
@@ -396,11 +398,12 @@ impl Memory {
     }
 }
 
-/// Whether a counter read at these three times, in milliseconds, rose by `by` within `window`. The first sample may be
-/// older than the window; when the counter rose between the first and the second one is unknown. That rise counts in
-/// proportion to the part of its interval inside the window. So `by` less one in each window never counts, and one more
-/// means that some window in between had `by`. With `by` of one, any rise counts, whatever the length of the interval.
-/// With `by` of zero or less the answer is always true.
+/// Whether a counter rose by `by` within `window` milliseconds, given three samples of time and value.
+///
+/// The first sample may be older than the window, and the time of the rise to the second sample is unknown. This rise
+/// counts in proportion to the part of its interval inside the window. So a counter that rises by `by - 1` in each
+/// window never matches. A larger rise means that some window had a rise of `by`. With `by` of one, any rise matches,
+/// whatever the length of the interval. With `by` of zero or less the result is always true.
 fn reaches(by: i64, window: u64, samples: [(u64, i64); 3]) -> bool {
     let [(first_at, first), (next_at, next), (at_ms, now)] = samples;
     let rise = |from: i64, to: i64| u128::from(to.saturating_sub(from).max(0).unsigned_abs());

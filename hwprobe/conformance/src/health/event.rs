@@ -13,7 +13,7 @@ pub(super) struct EventVerdict<'a> {
     pub severity: Severity,
     pub action: Action,
     pub observe_only: bool,
-    /// Duration for which the event counts; without it until the node reboots or an operator clears it.
+    /// Duration for which the event counts, in seconds; `None`: until the node reboots or an operator clears it.
     counts_for_s: Option<u64>,
     /// Codes of the events that this event ends, for the same device.
     pub ends: &'a [String],
@@ -77,7 +77,7 @@ impl Table {
 /// The XID with a text that names the recovery action requested by the driver.
 const RECOVERY_ACTION: u32 = 154;
 
-/// `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`.
+/// Parses the new action in a text like `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`.
 fn recovery(words: &str) -> Option<(Severity, Action)> {
     let (_, to) = words.rsplit_once(" to ")?;
     let word = to.split_once('(')?.1.split(')').next()?;

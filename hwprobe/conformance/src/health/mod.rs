@@ -5,7 +5,7 @@
 //! keeps the [`Reason`]s: stable code, entity, evidence, first and last seen, and the action. Only an explicit bad
 //! reading creates a reason, and only an explicit good reading clears it. An unreadable value does neither.
 //!
-//! This module uses no clock and no device: the caller passes both in as values.
+//! This module accesses no clock and no device: the caller passes times and readings as values.
 
 mod condition;
 mod engine;
@@ -106,7 +106,7 @@ pub struct Reason {
     pub first_seen_ms: u64,
     /// Last seen, in Unix milliseconds.
     pub last_seen_ms: u64,
-    /// Number of sightings.
+    /// Number of bad readings or events so far.
     pub count: u32,
 }
 

@@ -36,10 +36,10 @@ pub struct Check {
     /// The finding ([`crate::Finding::code`]) that the check covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<String>,
-    /// Findings that duplicate `key`: this check determines their meaning.
+    /// Findings that report the same fault as `key`, and so need no check of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
-    /// When a value is bad. Not given with `finding`.
+    /// Condition under which a value is bad; not given with `finding`.
     #[serde(default)]
     pub when: Condition,
     /// Minimum duration of a bad value, in seconds.
@@ -128,7 +128,7 @@ struct CheckPatch {
     severity: Option<Severity>,
     action: Option<Action>,
     observe_only: Option<bool>,
-    /// Disabled: the check is removed.
+    /// Removes the check.
     #[serde(default)]
     off: bool,
 }
@@ -151,7 +151,7 @@ pub enum TableError {
         /// Error message of the parser, with line and column.
         why: String,
     },
-    /// Invalid entries, all of them.
+    /// All invalid entries.
     #[error("{}", .0.join("; "))]
     Wrong(Vec<String>),
 }

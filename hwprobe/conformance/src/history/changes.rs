@@ -15,9 +15,9 @@ pub(super) struct PreviousState<'a> {
     pub(super) mark: Option<ClassMark>,
     /// The last complete digest.
     pub(super) digest: Option<Digest>,
-    /// The record of that digest; `None` also if the preimage was lost.
+    /// The record of `digest`; `None` also if the preimage was lost.
     pub(super) record: Option<&'a ClassRecord>,
-    /// Required keys that have been unknown since.
+    /// Required keys that are unknown in the previously published state.
     pub(super) missing: &'a BTreeMap<String, Reading<Value>>,
 }
 
@@ -87,7 +87,7 @@ fn completed(before: &PreviousState<'_>, now: &ClassRecord) -> Vec<KeyChange> {
         .collect()
 }
 
-/// The schema changed. Reports that, and the keys that changed as far as both schemas can express them.
+/// Lists the change of the schema, and the changed keys as far as both schemas can express them.
 fn reschemed(before: &ClassRecord, now: &ClassRecord) -> Vec<KeyChange> {
     let schema = |record: &ClassRecord| Reading::Present(u32::from(record.schema).into());
     let schemas = KeyChange {

@@ -3,8 +3,8 @@
 use crate::{ClassMark, Digest};
 use serde::{Deserialize, Serialize};
 
-/// Number of consecutive reads without confirmation after which a class is unsettled. The published mark is then wrong,
-/// and no other mark is confirmed.
+/// Maximum number of consecutive complete reads that each differ from the previous one. After one more such read the
+/// published mark becomes incomplete.
 pub const UNEQUAL_CONFIRMATIONS: u32 = 4;
 
 /// Publication state of one class on one node. Pure: the caller provides the clock.
@@ -41,7 +41,7 @@ pub enum Publication {
 }
 
 impl Debounce {
-    /// Restores the state that was last stored. A change seen only once before that is lost.
+    /// Restores the stored state. A change that was not yet confirmed is lost.
     #[must_use]
     pub const fn restored(
         published: Option<ClassMark>,
@@ -75,7 +75,7 @@ impl Debounce {
         if read.is_some() && self.unlike > UNEQUAL_CONFIRMATIONS {
             self.is_restless = true;
         }
-        // Until two reads are equal, or the class is disabled.
+        // The class stays restless until two reads are equal, or it is disabled.
         self.is_restless &= match read {
             Some(_) => before != read,
             None => mark == ClassMark::Incomplete,

@@ -24,7 +24,7 @@ pub struct Entry {
     pub at: u64,
     /// Boot id of the host at the time of publication.
     pub boot_id: String,
-    /// Why the agent read the node.
+    /// Cause of the read.
     pub cause: Cause,
     /// The published class.
     pub class: Class,

@@ -1,5 +1,5 @@
-//! Events of a node other than class changes, so that a query for the time of a change also shows what else happened
-//! then.
+//! Events of a node other than class changes, so that a query for the time of a change also shows other events of that
+//! time.
 
 use super::{Entry, RecordingLimit};
 use crate::health::{Action, Reason, Severity};
@@ -14,8 +14,8 @@ const MOST_CHARS: usize = 300;
 pub struct Event {
     /// Sequence number, rising by one with each line of the node, shared with [`Entry::seq`].
     pub seq: u64,
-    /// Time of the event, or of the last one if folded, in Unix milliseconds by the node's clock. It may be earlier
-    /// than that of a lower sequence number, because the kernel log reports late.
+    /// Time of the event, or of the last one if folded, in Unix milliseconds by the node's clock. The time may be
+    /// earlier than that of a lower sequence number, because the kernel log reports late.
     pub at: u64,
     /// Boot id of the host when the event was recorded.
     pub boot_id: String,
@@ -28,7 +28,7 @@ pub struct Event {
     /// Number of earlier events of the same rate-limit share that were not recorded.
     #[serde(default, skip_serializing_if = "is_none")]
     pub left_out: u32,
-    /// What happened.
+    /// The event itself.
     pub event: EventKind,
 }
 
@@ -62,7 +62,7 @@ pub enum EventKind {
         /// Version of the agent.
         version: String,
     },
-    /// The agent stopped as requested. An agent that was killed, or stopped with its host, leaves no such event.
+    /// The agent stopped as requested. An agent that was killed, or lost power with its host, leaves no such event.
     #[serde(rename = "agent_stopped")]
     Stopped {
         /// Version of the agent.
@@ -104,7 +104,7 @@ pub enum EventKind {
         code: String,
         /// Affected part.
         entity: String,
-        /// Evidence; for an ended reason, the evidence of its last sighting.
+        /// Evidence; for an ended reason, the last evidence before the end.
         evidence: String,
         /// Severity of the reason.
         severity: Severity,
@@ -144,7 +144,7 @@ const WINDOW_MS: u64 = 600_000;
 const HOUR_MS: u64 = 3_600_000;
 
 impl EventKind {
-    /// The stable name of the kind.
+    /// The stable name of the kind; start and stop of the agent share `agent`.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

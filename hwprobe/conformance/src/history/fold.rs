@@ -2,21 +2,22 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of keys tracked per share. Events beyond it are only counted. Each share has its own limit, as it has
-/// its own lines.
+/// Maximum number of keys tracked per share. Events of further keys are only counted. Each share has its own limit, as
+/// it has its own lines.
 const MOST_KEYS: usize = 256;
 const HOUR_MS: u64 = 3_600_000;
 
 /// Rate limit for recording events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingLimit {
-    /// Name of the share of the hourly limit.
+    /// Name of the share: all events of a share have a common hourly limit.
     pub share: &'static str,
     /// Maximum lines per hour for all events of the share.
     pub hourly: usize,
     /// Number of repeats of one key that get their own line before they are folded.
     pub burst: u32,
-    /// Folding window, in milliseconds. One line is written at its end, and it doubles while the repeats continue.
+    /// Folding window, in milliseconds. One line is written at the end of the window, and the window doubles while the
+    /// repeats continue.
     pub window_ms: u64,
     /// Maximum of the doubled window, in milliseconds.
     pub longest_ms: u64,
@@ -77,7 +78,7 @@ impl<W> Default for EventFold<W> {
 }
 
 impl<W> EventFold<W> {
-    /// Counts a line written by an earlier process against its hour.
+    /// Counts a line written at `at` against the hourly limit, also a line of an earlier process.
     pub fn spend(&mut self, rule: RecordingLimit, at: u64) {
         self.spent.entry(rule.share).or_default().push_back(at);
     }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The state after all previous lines, so that those may be dropped.
+    /// The state after all previous lines, so that the previous lines may be dropped.
     Checkpoint(Checkpoint),
     /// A class was published.
     Entry(Entry),
-    /// The host was read in this boot, and no change awaits confirmation: later changes did not come with this boot.
+    /// The host was read in this boot, and no change awaits confirmation: later changes are not caused by the boot.
     Boot {
         /// Boot id of the kernel.
         boot_id: String,

@@ -10,7 +10,7 @@ pub enum PastState {
     Complete {
         /// Sequence number of the entry that published the state.
         seq: u64,
-        /// Time of that entry, in Unix milliseconds.
+        /// Time of the entry that published the state, in Unix milliseconds.
         since: u64,
         /// The record, with known keys only.
         record: Box<ClassRecord>,
@@ -19,7 +19,7 @@ pub enum PastState {
     Incomplete {
         /// Sequence number of the entry that published the state.
         seq: u64,
-        /// Time of that entry, in Unix milliseconds.
+        /// Time of the entry that published the state, in Unix milliseconds.
         since: u64,
         /// The keys that were unknown, with the reasons.
         missing: Vec<KeyChange>,
@@ -28,7 +28,7 @@ pub enum PastState {
     Disabled {
         /// Sequence number of the entry that published the state.
         seq: u64,
-        /// Time of that entry, in Unix milliseconds.
+        /// Time of the entry that published the state, in Unix milliseconds.
         since: u64,
     },
     /// The class was complete with this digest, but the preimage is missing or damaged.
@@ -38,7 +38,7 @@ pub enum PastState {
         /// Digest of the missing preimage.
         digest: Digest,
     },
-    /// No kept entry reaches that far back.
+    /// No kept entry is that old.
     NotKept,
 }
 

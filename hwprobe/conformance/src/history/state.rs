@@ -14,7 +14,7 @@ pub struct ReadContext {
     pub at: u64,
     /// Boot id of the host.
     pub boot_id: String,
-    /// Why the read was made.
+    /// Cause of the read.
     pub cause: Cause,
 }
 
@@ -172,7 +172,8 @@ impl History {
         let (mark, revision) = match live.debounce.observe(state.mark()) {
             Publication::Publish { mark, revision } => (mark, revision),
             Publication::Confirm => {
-                // The change changed again before it was confirmed: the occasion stays the same.
+                // The value changed again before the first change was confirmed: the first cause stays, unless the new
+                // one is stronger.
                 live.cause = Some(match live.cause.take() {
                     Some(first) => first.or_stronger(seen.cause.clone()),
                     None => seen.cause.clone(),

@@ -24,7 +24,7 @@ pub struct NodeDocument {
     pub facts: NodeResources,
 }
 
-/// Why bytes are not the document of a digest.
+/// Error of encoding, verifying or decoding a node document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The bytes hash to another digest.

@@ -3,7 +3,7 @@
 use crate::Reading;
 use serde::{Deserialize, Serialize};
 
-/// The identity plane of one node.
+/// Names, serial numbers and addresses of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Host name, as reported by the kernel.

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// All planes of one node, with the outcome of each probe.
+/// All results of one pass over a node, with the outcome of each probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// One record per class, in fingerprint order; an optional class has one only if requested.
@@ -65,7 +65,7 @@ impl Inventory {
         self.facts.absorb(probed.facts);
         self.topology.absorb(probed.topology);
         self.vitals.absorb(probed.vitals);
-        // A reading of a later probe takes precedence, if it has one.
+        // The readings of a later probe take precedence, where it has any.
         self.power = match (probed.power, self.power.take()) {
             (Some(power), Some(before)) => Some(power.or(before)),
             (power, before) => power.or(before),
@@ -137,9 +137,9 @@ impl Inventory {
         }
     }
 
-    /// Stable reasons of the probes without a result. `probe.<name>.hung` means that the probe, or the driver it
-    /// queried, timed out; `probe.<name>.failed` means that its process died or sent an invalid answer. Sorted, without
-    /// duplicates.
+    /// Stable reasons of the probes without a result, sorted and without duplicates. `probe.<name>.hung` means that the
+    /// probe, or the driver it queried, timed out. `probe.<name>.failed` means that the process of the probe died or
+    /// sent an invalid answer.
     #[must_use]
     pub fn probe_reasons(&self) -> Vec<String> {
         let reason = |probe: &ProbeOutcome| match probe.outcome {
@@ -151,8 +151,8 @@ impl Inventory {
         reasons.into_iter().collect()
     }
 
-    /// Whether such a reason means that a class is unknown, because the probe of that class gave no result. Other
-    /// probes read live values, such as power, on which no allocation depends.
+    /// Whether a reason of [`Self::probe_reasons`] means that a class is unknown, because the probe of that class gave
+    /// no result. Other probes read live values, such as power, on which no allocation depends.
     #[must_use]
     pub fn is_blind(reason: &str) -> bool {
         let mut parts = reason.split('.');

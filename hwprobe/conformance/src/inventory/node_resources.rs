@@ -41,7 +41,7 @@ impl NodeResources {
         }
     }
 
-    /// Merges the facts of another probe.
+    /// Merges the resources found by another probe.
     pub(crate) fn absorb(&mut self, other: Self) {
         let mut features = std::mem::take(&mut self.features);
         features.extend(other.features);

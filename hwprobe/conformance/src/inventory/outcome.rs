@@ -1,4 +1,4 @@
-//! Outcome of one probe, and why a probe gave no result.
+//! Outcome of one probe, with the reason if the probe gave no result.
 
 use crate::{Class, ClassRecord, ClassState, Reading, Value};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct ProbeOutcome {
     pub keys: u32,
     /// Number of unknown keys in the record.
     pub unknown: u32,
-    /// The reason, if the whole probe gave no result.
+    /// The reason, if the probe gave no result.
     #[serde(default)]
     pub loss: Option<Loss>,
     /// The reason as text for operators.
@@ -27,7 +27,7 @@ pub struct ProbeOutcome {
     pub why: Option<String>,
 }
 
-/// Why a whole probe gave no result.
+/// Reason why a probe gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loss {
@@ -38,9 +38,9 @@ pub enum Loss {
     },
     /// The probe was not started: too many of its earlier processes cannot be killed.
     Stuck {
-        /// Number of those processes.
+        /// Number of earlier processes that cannot be killed.
         processes: u32,
-        /// The deadline that each of them missed, in milliseconds.
+        /// The deadline that each earlier process missed, in milliseconds.
         after_ms: u64,
     },
     /// The process of the probe ended without an answer, or sent an invalid one.
@@ -104,8 +104,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A single late key of a device does not count as a hung probe. Only a required key does, because it makes the probe
-/// wait for a whole driver.
+/// A key that timed out counts as a hung probe only if it is required, because the probe then waited for the driver. A
+/// timeout of a single optional key of a device does not.
 impl From<&ClassRecord> for Outcome {
     fn from(record: &ClassRecord) -> Self {
         let is_late = |key: &String| record.get(key).is_late();

@@ -1,4 +1,4 @@
-//! Result of one probe, in all planes.
+//! Result of one probe: record, identity, resources, topology, live values, power and findings.
 
 use super::{Finding, FindingCode, Identity, NodeResources, Power, Topology, Vitals};
 use crate::{Class, ClassRecord};
@@ -11,7 +11,7 @@ pub struct Probed {
     pub record: ClassRecord,
     /// Identity values found by the probe.
     pub identity: Identity,
-    /// Facts found by the probe.
+    /// Node resources found by the probe.
     pub facts: NodeResources,
     /// Topology found by the probe.
     pub topology: Topology,

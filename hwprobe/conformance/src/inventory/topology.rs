@@ -53,11 +53,11 @@ pub struct GpuPlace {
     pub module: Reading<u32>,
     /// Serial number of the chassis.
     pub chassis_serial: Reading<String>,
-    /// Slot of the chassis in the rack.
+    /// Slot number in the chassis.
     pub slot: Reading<u32>,
-    /// Tray within the chassis slot.
+    /// Index of the tray in the chassis.
     pub tray: Reading<u32>,
-    /// The host within the tray.
+    /// Index of the host within the slot.
     pub host: Reading<u32>,
 }
 

@@ -1,8 +1,8 @@
 //! Conformance keys: the meaning, unit and source of each.
 //!
 //! One row describes all keys of a pattern. `<slot>` is a rank (by PCI address for devices on the bus), and `<name>` is
-//! any text, dots included. `KEYS.md` is this table for readers. Tests keep it current, and find keys without a row and
-//! rows without a fixture.
+//! any text, dots included. `KEYS.md` is this table for readers. Tests keep `KEYS.md` current, and find keys without a
+//! row and rows without a fixture.
 
 mod path;
 mod rows;
@@ -23,7 +23,7 @@ pub enum KeyNeed {
     Optional,
 }
 
-/// How a row is tested.
+/// Kind of test for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowTest {
     /// The hosts and BMC trees in the repository contain such keys.
@@ -45,13 +45,13 @@ pub struct KeyRow {
     pub source: &'static str,
     /// Meaning of the value.
     pub meaning: &'static str,
-    /// How the row is tested.
+    /// Kind of test for the row.
     pub seen: RowTest,
     /// First schema of the class with such keys, as described here. Schemas before the oldest one that the class
     /// supports do not count.
     pub since: u16,
-    /// Last such schema; `None` if the current schema has such keys. A key that changes its meaning gets an additional
-    /// row.
+    /// Last schema of the class with such keys; `None` if the current schema has them. A key that changes its meaning
+    /// gets an additional row.
     pub until: Option<u16>,
 }
 

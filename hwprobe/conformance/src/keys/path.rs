@@ -1,9 +1,9 @@
 //! Parts of a key: the slot of a device, and the name space of a setting.
 
-/// The key that defines the meaning of the name `key`. Names of BIOS settings belong to an attribute registry, or in
-/// band to the driver that provides them; under another registry the same name may be another setting. Such keys are
-/// compared only between records in which that key is known and equal. If it differs, that is the only difference
-/// reported.
+/// The key that identifies the name space of `key`, if `key` is a BIOS setting. Names of BIOS settings belong to an
+/// attribute registry, or in band to the driver that provides them; under another registry the same name may be another
+/// setting. Settings are compared only between records in which the name-space key is known and equal. If the
+/// name-space key differs, it is the only difference reported.
 pub(crate) fn name_space(key: &str) -> Option<&'static str> {
     const SPACES: &[(&str, &str)] = &[
         ("bios.setting.", "bios.registry"),

@@ -105,7 +105,7 @@ impl<T> Reading<T> {
         matches!(self, Self::Present(_) | Self::Absent | Self::Unsupported)
     }
 
-    /// Whether the read timed out; a new read may return anything.
+    /// Whether the read timed out; a new read may return any state.
     pub const fn is_late(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }

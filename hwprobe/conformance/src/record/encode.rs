@@ -10,15 +10,15 @@
 //! list:   count u32, that many texts
 //! ```
 //!
-//! Keys are strictly ascending and lengths are explicit. So no two records share an encoding, and no two byte strings
-//! decode to the same record.
+//! Keys are strictly ascending and lengths are explicit. So records with different known entries never share an
+//! encoding, and no two byte strings decode to the same record.
 
 use super::ClassRecord;
 use crate::{Class, Digest, Reading, Value};
 
 const MAGIC: &[u8; 4] = b"LCR1";
 
-/// Why bytes are not the preimage of a digest.
+/// Error of decoding or verifying a preimage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PreimageError {
     /// The bytes do not begin as a preimage of this format version.
@@ -211,7 +211,7 @@ impl<'a> Cursor<'a> {
             2 => self.text().map(Value::Text),
             3 => {
                 let count = self.length()?;
-                // No allocation by an untrusted count.
+                // Elements are read one by one: an untrusted count must not reserve memory.
                 (0..count)
                     .map(|_| self.text())
                     .collect::<Result<_, _>>()

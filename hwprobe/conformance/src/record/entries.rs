@@ -4,7 +4,7 @@ use crate::{Class, Reading, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All values of one probe that should be equal on equal nodes.
+/// All values of one class that should be equal on equal nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRecord {
     /// Conformance class of the record.
@@ -19,7 +19,7 @@ pub struct ClassRecord {
     pub disabled: Option<String>,
 }
 
-/// Key that marks differing reads; a settled class does not have it.
+/// Required key of a record from [`ClassRecord::unsettled`]; other records do not have this key.
 fn reads(class: Class) -> String {
     format!("{class}.probe.reads")
 }

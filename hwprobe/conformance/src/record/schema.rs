@@ -6,7 +6,8 @@ use crate::keys::{KeyRow, ROWS};
 use crate::{Class, Reading};
 use std::fmt;
 
-/// The schemas of every class, and the keys of each schema. Data: an agent receives it from outside.
+/// The schemas of every class, and the keys of each schema. An agent gets them as a parameter, so that a test can
+/// simulate another build.
 #[derive(Clone, Copy)]
 pub struct Schemas {
     /// The written schemas of each class.
@@ -48,7 +49,7 @@ impl Schemas {
         written.knows(left) && written.knows(right)
     }
 
-    /// How `key` of schema `from` relates to schema `to`.
+    /// Relation of `key` in schema `from` to schema `to`.
     pub(crate) fn shared(&self, key: &str, from: u16, to: u16) -> Shared {
         let row = self.row(key, from);
         if row.is_some_and(|row| row.is_in(to)) {

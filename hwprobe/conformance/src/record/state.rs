@@ -19,7 +19,7 @@ pub enum ClassState {
     },
     /// Some required keys are unknown, or some key timed out: no digest, never equal, never drifted.
     Incomplete {
-        /// Those keys, with their readings.
+        /// The unknown required keys and the keys that timed out, with their readings.
         missing: BTreeMap<String, Reading<Value>>,
     },
     /// The class was not probed.

@@ -1,16 +1,16 @@
 //! Conversion of a record to an earlier schema.
 //!
-//! Digests of different schemas never compare. An upgraded node in a partly upgraded fleet therefore publishes its
-//! digests under the earlier schema too. They equal those that an agent before the upgrade would publish for the same
-//! machine. The key table ([`crate::keys`]) records the schemas of each key. If a key of the earlier schema has
-//! changed, its earlier value cannot be derived, and no earlier digest is published.
+//! Digests of different schemas are never compared. An upgraded node in a partly upgraded fleet therefore also
+//! publishes its digests under the earlier schema, if [`Class::written`] names one. These digests equal those of an
+//! agent before the upgrade on the same machine. The key table ([`crate::keys`]) records the schemas of each key. If a
+//! key of the earlier schema has changed, its earlier value cannot be derived, and no earlier digest is published.
 
 use super::schema::Schemas;
 use super::{ClassRecord, ClassState, EarlierDigest};
 use crate::Class;
 use crate::keys::KeyRow;
 
-/// Why a record cannot be expressed in another schema.
+/// Reason why a record cannot be expressed in another schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaMismatch {
     /// The record's own schema, or the requested one, is unknown to this build.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// An attribute registry, reduced to the data needed for a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registry {
-    /// Registry id with its version: settings compare only within one registry.
+    /// Registry id with its version: settings are compared only within one registry.
     pub(super) key: String,
     dropped: BTreeSet<String>,
 }
@@ -164,7 +164,7 @@ fn location(file: &Value) -> Reading<ResourcePath> {
 }
 
 /// Parts of the names, in lower case, of settings that legitimately differ between nodes of one design. The list
-/// applies with and without a registry, because vendors do not mark all of them.
+/// applies with and without a registry, because vendors do not mark all such settings.
 const OF_ONE_HOST: &[&str] = &[
     "password",
     "passwd",
@@ -215,7 +215,7 @@ const OF_ONE_HOST: &[&str] = &[
     "systemtime",
 ];
 
-/// Parts of the names of policies that contain one of the words above.
+/// Parts of the names of settings that contain a word of [`OF_ONE_HOST`], but are policies.
 const NOT_OF_ONE_HOST: &[&str] = &[
     "bootorderpolicy",
     "assettagprotection",

@@ -1,12 +1,13 @@
 //! Events recorded by a BMC: finished tasks, and log entries.
 //!
 //! [`find_deeds`] finds the BMC's lists by links, once. [`read_deeds`] reads the lists pass after pass, and returns the
-//! documents it needs next, as [`crate::interpret`] does. In a log, only the newest entries are read, and of the
-//! documents fetched before only those that may have changed ([`FetchedEventDocuments`]). The caller stores which
+//! documents it needs next, as [`crate::interpret`] does. In a log, only the newest entries are read. A document that
+//! was fetched before is fetched again only if it may have changed ([`FetchedEventDocuments`]). The caller stores which
 //! events it has reported, by [`BmcEvent::identity`].
 //!
 //! Reported events: tasks about firmware, BIOS or configuration; log entries of severity Warning or Critical; and log
-//! entries about such an update or change ([`subject`]). The texts may contain names of people and addresses.
+//! entries about an update or a change of configuration ([`subject`]). The texts may contain names of people and
+//! addresses.
 
 mod log;
 mod page;
@@ -87,7 +88,7 @@ pub enum BmcEventSeverity {
 }
 
 /// The documents of a BMC's lists that were fetched before, to avoid fetching them again. This is not a record of
-/// reported events: without it, everything is read again with the same result.
+/// reported events: without this data, everything is read again with the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FetchedEventDocuments {
     /// Finished tasks that were fetched, by their list.
@@ -105,14 +106,14 @@ pub struct BmcEventsRead {
     pub lists: BTreeSet<ResourcePath>,
     /// Input for the next pass.
     pub seen: FetchedEventDocuments,
-    /// Lists that could not be read, with the reason; a list that no longer exists is `Absent`.
+    /// Lists that could not be read completely, with the reason; a list that no longer exists is `Absent`.
     pub silent: Vec<(ResourcePath, Reading<()>)>,
     /// Documents to fetch before the next call. Empty if the result is final.
     pub wanted: BTreeSet<ResourcePath>,
 }
 
 impl BmcEventsRead {
-    /// Records that a list was read. Its newest member is stored only if the list was read completely.
+    /// Records that a list was read, and the newest member of the list if it was read completely.
     fn remember(&mut self, list: &ResourcePath, page: &page::NewestMembers<'_>, is_whole: bool) {
         self.lists.insert(list.clone());
         if !page.is_reached {
@@ -159,7 +160,7 @@ pub fn read_deeds(
 /// A text of a BMC on one line, truncated; `None` for a placeholder.
 fn told(value: &Value, property: &str, most: usize) -> Option<String> {
     let text = string(value, property)?;
-    // Truncated first: a text may be as long as a whole response.
+    // The text is truncated first, because it may be as long as a complete response.
     let head: String = text.chars().take(most * 4).collect();
     let text = line(&head, most);
     (text::firmware(&text) != Reading::Unsupported).then_some(text)

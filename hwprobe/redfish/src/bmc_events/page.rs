@@ -30,8 +30,8 @@ pub(super) const fn is_settled<T>(reading: &Reading<T>) -> bool {
     matches!(reading, Reading::Present(_) | Reading::Absent)
 }
 
-/// The newest members of the list at `path`, oldest first. `newest` is the newest member of the previous pass: pages
-/// are read until it is found.
+/// The newest members of the list at `path`, oldest first. `newest` is the newest member of the previous pass: in a
+/// list with descending order, pages are read until this member is found, at most [`MOST_PAGES`].
 pub(super) fn newest<'a>(
     walk: &mut DocumentWalk<'a>,
     path: &ResourcePath,
@@ -93,8 +93,8 @@ pub(super) fn newest<'a>(
     })
 }
 
-/// The members of one page in its order, limited at either end. An entry with an invalid link is skipped and recorded
-/// in `wrong`.
+/// The members of one page in its order; of a long page, only the first and the last [`MOST_LOOKED_AT`]. An entry with
+/// an invalid link is skipped and recorded in `wrong`.
 fn members<'a>(page: &'a Value, wrong: &mut Option<String>) -> Result<Vec<Member<'a>>, String> {
     let all = listed_in(page)?;
     let is_long = all.len() > 2 * MOST_LOOKED_AT;
@@ -136,7 +136,7 @@ fn is_descending(listed: &[Member<'_>]) -> bool {
     order == Ordering::Greater
 }
 
-/// The number at the end of a member's path, and the text before it: `JID_` and `471269252011`.
+/// The number at the end of a member's path, after the text before the number: `JID_` and `471269252011`.
 fn number(path: &ResourcePath) -> Option<(&str, u64)> {
     let last = path.last();
     let digits = last.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -83,7 +83,7 @@ pub(super) fn is_copy(name: &str) -> bool {
         || canonical(name).split('_').any(|word| WORDS.contains(&word))
 }
 
-/// A name without the id of its system: `HPCNet0` for `Node0.HPCNet0`, so that the nodes of one blade compare.
+/// A name without the id of its system: `HPCNet0` for `Node0.HPCNet0`, so that the nodes of one blade have equal names.
 pub(super) fn without_prefix<'a>(name: &'a str, system: &str) -> &'a str {
     let head = name.get(..system.len());
     let rest = name.get(system.len()..).unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn without_prefix<'a>(name: &'a str, system: &str) -> &'a str {
     }
 }
 
-/// The name of an entry with only its path known.
+/// The name of an entry that could not be read, derived from its path.
 pub(super) fn of_unread(last: &str, system: &str) -> String {
     let name = name(last, "", "", None, system);
     // A number alone would be parsed as a slot.

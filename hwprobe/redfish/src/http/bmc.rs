@@ -179,7 +179,7 @@ impl Bmc {
             && let Some(to) = reply.location.as_deref().filter(|to| to.starts_with('/'))
             && ResourcePath::parse(to).is_some()
         {
-            // Followed once, and only on the BMC itself: `/redfish/v1` to `/redfish/v1/`.
+            // A redirect is followed once, and only on the BMC itself: `/redfish/v1` to `/redfish/v1/`.
             ask.path = to.to_owned();
             reply = self.exchange(who, &ask, deadline).await?;
         }

@@ -93,8 +93,9 @@ impl Breaker {
         self.last.clear();
     }
 
-    /// Records a failure with the reason `why`. Opens the breaker for `first × 2ⁿ`, shortened by up to half according
-    /// to `random` (0 to 1). So clients that failed together do not retry together.
+    /// Records a failure with the reason `why`. The breaker opens after enough failures in a row, or if the request of
+    /// a half-open breaker fails. It opens for `first × 2ⁿ`, at most `longest`, shortened by up to half according to
+    /// `random` (0 to 1). So clients that failed together do not retry together.
     pub fn failed(&mut self, now: Duration, random: f64, why: impl Into<String>) {
         self.failures = self.failures.saturating_add(1);
         self.last = why.into();

@@ -41,8 +41,8 @@ pub struct BmcPass {
 }
 
 impl Bmc {
-    /// Reads the data that `scope` selects, resource by resource. A resource that is missing at the deadline of the
-    /// whole pass is included with its failed reading.
+    /// Reads the data that `scope` selects, resource by resource. A resource that is not fetched by the deadline of the
+    /// pass is included as [`Reading::Timeout`].
     pub async fn read(&self, scope: &Scope) -> BmcPass {
         let began_at = Instant::now();
         let mut documents = Documents::default();

@@ -14,13 +14,13 @@ pub struct Endpoint {
     pub user: String,
     /// Password of the user.
     pub password: SecretString,
-    /// How the BMC's certificate is verified.
+    /// Verification of the BMC's certificate.
     pub trust: Trust,
-    /// When the password may be sent with every request.
+    /// Rule for Basic authentication, which sends the password with every request.
     pub basic: BasicAuth,
 }
 
-/// When Basic authentication replaces a session.
+/// Cases in which Basic authentication replaces a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BasicAuth {
     /// If the BMC has no session service.
@@ -41,7 +41,7 @@ pub struct ReadOnly(pub Endpoint);
 #[derive(Clone, Debug)]
 pub struct MayCap(pub Endpoint);
 
-/// Why an endpoint is invalid.
+/// Reason why an endpoint is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The text is not the URL of a host.
@@ -160,8 +160,8 @@ impl Endpoint {
         }
     }
 
-    /// The URL of a path on this BMC; `None` if it would leave the Redfish service. (A URL parser resolves `%2e%2e` and
-    /// `\`, which are part of a name in a path.)
+    /// The URL of a path on this BMC; `None` if it would leave the Redfish service. The parsed URL is checked, because
+    /// a URL parser resolves `%2e%2e` and `\`.
     pub(super) fn url_of(&self, path: &str) -> Option<Url> {
         let url = self.url.join(path).ok()?;
         let stays = url.origin() == self.url.origin() && url.path().starts_with("/redfish/v1");

@@ -19,7 +19,7 @@ pub trait Randomness: Send + Sync {
 /// External inputs of a client.
 #[derive(Clone)]
 pub struct Environment {
-    /// Clock that determines when a breaker closes again.
+    /// Clock that determines when an open breaker admits a request again.
     pub clock: Arc<dyn Clock>,
     /// Randomness that spreads the attempts of many clients.
     pub randomness: Arc<dyn Randomness>,

@@ -5,7 +5,7 @@ use super::pin::Pin;
 use lattice_conformance::Reading;
 use std::time::Duration;
 
-/// Why a resource is not available.
+/// Reason why a resource is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// 404 or 410: the BMC has no such resource.
@@ -124,8 +124,8 @@ fn said(message: &str) -> String {
 }
 
 impl FetchError {
-    /// Whether the error concerns the BMC as a whole and not only this resource; the breaker counts such errors. A
-    /// single resource may be broken permanently on a working BMC.
+    /// Whether the error concerns the BMC and not only this resource; the breaker counts such errors. A single resource
+    /// may be broken permanently on a working BMC.
     #[must_use]
     pub const fn is_of_bmc(&self) -> bool {
         match self {

@@ -16,7 +16,7 @@ impl Bmc {
         ask: &HttpRequest,
         deadline: Instant,
     ) -> Result<Reply, FetchError> {
-        // An open breaker answers at once, even while another caller waits for this BMC.
+        // An open breaker rejects the request at once, even while another caller waits for this BMC.
         self.admit()?;
         let began_at = Instant::now();
         let turn = tokio::time::timeout_at(deadline, self.line.lock()).await;
@@ -42,13 +42,14 @@ impl Bmc {
                 let mut breaker = self.lock_breaker();
                 breaker.failed(now, random, error.to_string());
             }
-            // No request was sent.
+            // The BMC demanded a delay, or no request was sent: neither a failure nor an answer.
             Some(FetchError::Busy { .. } | FetchError::OutsideService) => {}
             _ => self.lock_breaker().answered(),
         }
     }
 
-    /// Waits as the BMC demanded, if there is enough time.
+    /// Sends a request after the delay that the BMC demanded, if the time suffices. If the answer demands a delay, the
+    /// request is repeated once.
     async fn wait_as_requested(
         &self,
         line: &mut Line,
@@ -79,9 +80,9 @@ impl Bmc {
         }
     }
 
-    /// Sends a request with a login. A login that the BMC has forgotten is renewed, once. If the new login is denied
-    /// too, the resource is not available to this account. The session is then kept, and further denials in this pass
-    /// are accepted.
+    /// Sends a request with a login. A login that the BMC no longer accepts is renewed, once. If the request is denied
+    /// with the new login too, the resource is not available to this account. The session is then kept, and further
+    /// denials in this pass are accepted.
     async fn logged_in(
         &self,
         line: &mut Line,
@@ -153,7 +154,7 @@ impl Bmc {
     }
 }
 
-/// Remaining time of a request: its own timeout, or the time left until the deadline.
+/// Remaining time of a request: its own timeout, or the time left until the deadline if that is shorter.
 fn left(deadline: Instant, bound: Duration) -> Result<Duration, FetchError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {

@@ -6,14 +6,14 @@ use std::time::Duration;
 /// some minutes for everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Timeout of one request, from the first byte sent to the last one received.
+    /// Timeout of one request, from connecting to the last byte received.
     pub request_timeout: Duration,
     /// Timeout of one request to slow resources: firmware, BIOS, registries, logs.
     pub slow_request_timeout: Duration,
     /// Timeout of one pass over power, BMC events, or the list of systems.
     pub look_timeout: Duration,
     /// Timeout of one pass over everything. An inventory of a hundred entries takes five minutes at three seconds a
-    /// page, and entries missed in one pass are missed in every later one.
+    /// page. Entries missed in one pass are missed in every later one.
     pub whole_look_timeout: Duration,
     /// Timeout for confirming a limit, and for a task that sets one.
     pub confirm_timeout: Duration,

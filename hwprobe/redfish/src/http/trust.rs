@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How a BMC's certificate is verified.
+/// Verification of a BMC's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The certificate is signed by an authority that the system trusts.
@@ -21,13 +21,13 @@ pub enum Trust {
     /// The certificate is signed by an authority in this PEM file.
     CaFile(PathBuf),
     /// The certificate has this fingerprint: the usual case, because BMCs sign their own certificates. Dates and names
-    /// in it are ignored.
+    /// in the certificate are ignored.
     Pinned(Pin),
     /// Any certificate is accepted. An attacker between client and BMC can then read the password and lift limits.
     Insecure,
 }
 
-/// Why the trust cannot be set up.
+/// Reason why the trust cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The file of authorities cannot be used.

@@ -159,7 +159,7 @@ impl Wire {
         })
     }
 
-    /// Converts an error of the HTTP client. Its text contains the URL, which contains no secret.
+    /// Converts an error of the HTTP client. The text of the error may contain the URL, which contains no secret.
     fn failure(&self, endpoint: &Endpoint, error: &reqwest::Error) -> FetchError {
         if let Some(refused) = tls_refusal(error)
             && let Some(shown) = self.shown.pin()

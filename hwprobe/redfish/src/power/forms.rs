@@ -88,7 +88,7 @@ pub(super) fn tell(
             Ok(None) => SourcePower::nothing(),
             Err(why) => SourcePower::silent(source.shape, &Reading::failed(why)),
         },
-        // Values of a shared chassis as a whole belong to no single system.
+        // Values of a complete shared chassis belong to no single system.
         _ if source.is_shared => SourcePower::nothing(),
         PowerForm::Control => control(value),
         PowerForm::EnvironmentMetrics => environment(value),
@@ -157,7 +157,7 @@ fn entry_of<'a>(
         .iter()
         .filter(|entry| entry.is_object() && !is_of_a_part(entry) && is_ours(entry))
         .collect();
-    // By the BMC's names, not by their order in the list.
+    // The choice depends on the BMC's names of the entries, not on their order in the list.
     whole.sort_by_key(|entry| (string(entry, "MemberId"), string(entry, "Name")));
     let measuring = |entry: &&&Value| entry.get("PowerConsumedWatts").is_some();
     let chosen = whole.iter().find(measuring).or_else(|| whole.first());

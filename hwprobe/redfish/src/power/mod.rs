@@ -24,7 +24,8 @@ pub struct Route {
     pub system: Option<ResourcePath>,
     /// Resources that reported power, or that could not be read and may report it; best first.
     pub sources: Vec<Source>,
-    /// State of a place that could not be read and may contain further sources; [`Reading::Absent`] if there is none.
+    /// State of a resource that could not be read and may link to further sources; [`Reading::Absent`] if there is no
+    /// such resource.
     #[serde(default)]
     pub unread: Reading<()>,
 }
@@ -72,8 +73,8 @@ pub struct RoutedPower {
     pub power: Power,
     /// Documents to fetch before the next call. Empty if `power` is final.
     pub wanted: BTreeSet<ResourcePath>,
-    /// The route is empty, or the resources are no longer at their paths: run a full pass again. `power` is not valid
-    /// then.
+    /// The route is empty, none of its resources exists any more, or an unreadable list of sources can be read now: run
+    /// a full pass again. `power` is not valid then.
     pub is_stale: bool,
 }
 
@@ -81,7 +82,7 @@ pub struct RoutedPower {
 #[must_use]
 pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
     if route.sources.is_empty() {
-        // Without a query, the absence of power data is not known.
+        // Nothing was queried, so the power data is unknown, not absent.
         return RoutedPower {
             power: Power::default(),
             wanted: BTreeSet::new(),
@@ -98,7 +99,7 @@ pub fn read_by_route(documents: &Documents, route: &Route) -> RoutedPower {
     }
 }
 
-/// Marks absent values as unknown if an unreadable place may contain them.
+/// Marks absent values as unknown, with the reason `why`, if an unreadable resource may contain them.
 pub(crate) fn doubt(power: &mut Power, why: &Reading<()>) {
     if why.is_known() {
         return;

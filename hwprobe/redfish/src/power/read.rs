@@ -13,15 +13,15 @@ use serde_json::Value;
 pub(crate) struct SourceReadings {
     /// The merged power.
     pub(crate) power: Power,
-    /// Sources with a value, and silent ones that may have one.
+    /// Sources with a value, and unreadable sources that may have one.
     pub(crate) used: Vec<Source>,
     /// Capacity of the power supplies, if reported.
     pub(crate) capacity: Reading<Milliwatts>,
-    /// A source has not been fetched yet.
+    /// Whether a source has not been fetched yet.
     pub(crate) is_pending: bool,
-    /// No source exists any more.
+    /// Whether no source exists any more.
     pub(crate) is_dead: bool,
-    /// A list that was unreadable before is readable now: its members must be examined.
+    /// Whether a list that was unreadable before is readable now: its members must be examined.
     pub(crate) is_moved: bool,
 }
 
@@ -83,7 +83,8 @@ pub(crate) fn read(
     out
 }
 
-/// The limit of the first source that reports one; unknown while a source that may report one is silent.
+/// Sets the limit of the first source that reports one. If no source does, the limit is unknown while a source that may
+/// report one is unreadable.
 fn settle_limit(power: &mut Power, limits: &[SourcePower]) {
     let knows = |limit: &Limit| matches!(limit, Limit::Uncapped | Limit::Set(_));
     let chosen = limits
@@ -103,7 +104,7 @@ fn settle_limit(power: &mut Power, limits: &[SourcePower]) {
     }
 }
 
-/// Whether a formerly silent source is in fact the list of sources.
+/// Whether a formerly unreadable source is in fact the list of sources.
 fn is_list(value: &Value) -> bool {
     value.get("Members").is_some_and(Value::is_array)
 }

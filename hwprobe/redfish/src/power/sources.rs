@@ -71,7 +71,7 @@ const fn source(path: ResourcePath, shape: PowerForm, chassis: &Chassis<'_>) -> 
     }
 }
 
-/// Adds the control of the whole node among a chassis's controls.
+/// Adds the controls of a chassis that concern the whole node.
 fn controls(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Vec<Source>) {
     let controls = power_controls(walk, chassis.value);
     for (path, value) in controls.found {
@@ -79,7 +79,7 @@ fn controls(walk: &mut DocumentWalk<'_>, chassis: &Chassis<'_>, sources: &mut Ve
             sources.push(source(path, PowerForm::Control, chassis));
         }
     }
-    // A silent control may be that of the node; reading it shows that.
+    // An unreadable control may be the control of the node, so it is kept as a source.
     for path in controls.silent {
         sources.push(source(path, PowerForm::Control, chassis));
     }

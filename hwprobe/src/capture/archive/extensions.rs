@@ -36,7 +36,7 @@ impl Extensions {
             match said.key_bytes() {
                 b"path" => self.path = Some(name(said.value_bytes())),
                 b"linkpath" => self.target = Some(name(said.value_bytes())),
-                // The header field holds the size of any file that can exist.
+                // The size field of the header is large enough for any file, so no capture needs this extension.
                 b"size" => {
                     let path = self.path.clone().unwrap_or_default();
                     return Err(strange(&path, "has a size that differs from its header"));

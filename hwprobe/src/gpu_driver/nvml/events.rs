@@ -10,8 +10,8 @@ use nvml_wrapper::error::NvmlError;
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
-/// Listens for XIDs of all GPUs and passes each to `say`. Passes [`Line::Alive`] if no event arrives for `every`.
-/// Returns `Ok` when `say` returns false (no reader), and a reason when listening fails.
+/// Waits for XIDs of all GPUs that support them, and passes each to `say`. Passes [`Line::Alive`] if no event arrives
+/// for `every`. Returns `Ok` when `say` returns false (no reader), and the reason if the driver's events fail.
 pub(in crate::gpu_driver) fn watch(
     library: &OsStr,
     every: Duration,
@@ -88,7 +88,7 @@ fn listen(
     }
 }
 
-/// The only clock in this crate that sets timestamps: the driver's events carry no time.
+/// Wall clock in Unix milliseconds: the driver's events carry no time.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {

@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings::field_id;
 /// Maximum number of links queried per device; the largest GPU so far has 18.
 const MOST_NVLINKS: u32 = 36;
 
-/// Error counters of a link, by the last part of their key.
+/// Error counters of a link: last part of the key, and NVML's counter.
 const ERRORS: [(&str, u32); 4] = [
     (
         "replay",
@@ -143,7 +143,7 @@ pub(super) fn describe(
     links.numbers.iter().map(|link| end(raw, *link)).collect()
 }
 
-/// Capabilities common to all links of the board, or the first state in which a link gave no answer.
+/// Capabilities common to all links of the board; if one of them cannot be read, the state of that reading.
 fn capabilities(raw: RawDevice<'_>, links: &[u32]) -> Reading<Value> {
     let mut common = Vec::new();
     for (name, capability) in CAPABILITIES {
@@ -202,8 +202,8 @@ fn error_rates(raw: RawDevice<'_>, link: u32, vitals: &mut Keyed) {
     }
 }
 
-/// A bit error rate as NVML packs it, `mantissa * 10^-exponent`, as errors in 10^18 bits: a comparable integer. The
-/// driver's smallest rate, 15 * 10^-255, stands for zero.
+/// Unpacks a bit error rate, `mantissa * 10^-exponent`, into errors per 10^18 bits, a comparable integer. The driver
+/// reports zero as its smallest rate, 15 * 10^-255.
 fn in_ten_to_the_18(packed: i64) -> i64 {
     const SCALE: u32 = 18;
     let part = |shift: u32, width: u32| packed >> shift & i64::from(width);
@@ -243,7 +243,7 @@ fn word(word: &str) -> Reading<String> {
     Reading::Present(word.to_owned())
 }
 
-/// NVML numbers the generations; this is the public version number.
+/// Public NVLink version of a generation that NVML numbers from 1.
 fn version_name(number: u32) -> Value {
     const VERSIONS: [&str; 7] = ["1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0"];
     let known = usize::try_from(number)

@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 
 pub(super) use events::watch;
 
-/// Readings by the last part of their key.
+/// Readings by key, without the prefix `gpu.<slot>.`.
 #[derive(Default)]
 struct Keyed(BTreeMap<String, Reading<Value>>);
 
@@ -86,7 +86,7 @@ fn load(library: &OsStr) -> Result<Nvml, Reading<String>> {
 
 fn load_failure(library: &str, error: &NvmlError) -> Reading<String> {
     match error {
-        // Decided by the loader's error text: a library that exists but is broken has failed.
+        // Only the loader's error text distinguishes a missing library from a broken one.
         NvmlError::LibloadingError(loading) => {
             let why = text::collapse(&loading.to_string());
             if why.contains("No such file or directory") && why.contains(library) {
@@ -109,7 +109,7 @@ fn cuda_version(version: i32) -> String {
     )
 }
 
-/// The reading that an NVML result stands for.
+/// Converts an NVML result to a reading.
 fn read<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Present(value),
@@ -117,8 +117,8 @@ fn read<T>(result: Result<T, NvmlError>) -> Reading<T> {
             NvmlError::NotSupported
             | NvmlError::FailedToLoadSymbol(_)
             | NvmlError::FunctionNotFound
-            // Codes newer than the binding's list: a struct version that this driver does not support, and a withdrawn
-            // call.
+            // Codes newer than the binding's list: a struct version that this driver does not support, and a
+            // deprecated call.
             | NvmlError::UnexpectedVariant(25 | 26),
         ) => Reading::Unsupported,
         Err(NvmlError::NoPermission) => Reading::denied("NVML: no permission"),
@@ -246,7 +246,7 @@ fn fabric(raw: RawDevice<'_>) -> Reading<String> {
     })
 }
 
-/// Position of the board, as reported by the platform firmware.
+/// Position of the board: from the platform firmware, and the module number also from older drivers.
 fn place(raw: RawDevice<'_>) -> BTreeMap<String, Reading<Value>> {
     let mut place = Keyed::default();
     let platform = raw::reading(raw.platform());

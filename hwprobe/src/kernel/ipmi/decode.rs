@@ -7,11 +7,11 @@ use lattice_conformance::{Milliwatts, Reading};
 pub struct Completion(pub u8);
 
 impl Completion {
-    /// The reading that the code stands for. Codes are those of IPMI 2.0, table 5-2.
+    /// Converts the code to a reading. Codes are those of IPMI 2.0, table 5-2.
     #[must_use]
     pub fn reading<T>(self) -> Reading<T> {
         match self.0 {
-            // Invalid command, invalid for this LUN, parameter not supported, not supported in this state.
+            // Invalid command, invalid for this LUN, invalid data field, not supported in the present state.
             0xc1 | 0xc2 | 0xcc | 0xd5 => Reading::Unsupported,
             0xc3 => Reading::failed("the BMC timed out while it processed the command"),
             0xd4 | 0xd6 => Reading::denied(format!("the BMC refuses (code {:#04x})", self.0)),
@@ -79,14 +79,14 @@ impl DeviceId {
             device_id: id,
             device_revision: revision & 0x0f,
             is_available: major & 0x80 == 0,
-            // Decimal digits in nibbles. Some vendors use binary; both are displayed in the same way.
+            // The minor version is BCD. Some vendors write binary; both are displayed in the same way.
             firmware: format!("{}.{minor:02x}", major & 0x7f),
             auxiliary: match more {
                 [a, b, c, d, ..] => Reading::Present(format!("{a:02x}{b:02x}{c:02x}{d:02x}")),
                 _ => Reading::Unsupported,
             },
             ipmi: format!("{}.{}", ipmi & 0x0f, ipmi >> 4),
-            // 20 bits.
+            // The number has 20 bits.
             manufacturer: u32::from_le_bytes([m0, m1, m2 & 0x0f, 0]),
             product: u16::from_le_bytes([p0, p1]),
         })
@@ -96,7 +96,7 @@ impl DeviceId {
 /// Power draw of the node: DCMI 1.5, table 6-17.
 ///
 /// Only the current value is decoded: minimum, maximum and average cover a period chosen by the BMC, in practice up to
-/// the whole time since it was started.
+/// the time since the BMC started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerReading {
     /// Current power draw of the node.

@@ -50,7 +50,7 @@ pub(super) fn report(path: &Path, deadline: Duration) -> IpmiReport {
     }
 }
 
-/// The answer to one request; none if none arrives in time.
+/// Sends one request and returns its answer; `None` if no answer arrives until `ends_at`.
 fn exchange(
     device: &File,
     id: i64,

@@ -1,5 +1,5 @@
-//! Lossless Ethernet configuration, by data centre bridging (DCB) over netlink: priorities with their own flow control,
-//! and the mapping of packet marks (DSCP) to priorities.
+//! Lossless Ethernet configuration, by data centre bridging (DCB) over netlink: priorities with priority flow control
+//! (PFC), and the mapping of DSCP values to priorities.
 //!
 //! `include/uapi/linux/dcbnl.h`: a request names the interface; the answer nests `struct ieee_pfc` and a table of
 //! `struct dcb_app` in `DCB_ATTR_IEEE`.
@@ -17,7 +17,7 @@ const IEEE: u16 = 13;
 const IEEE_PFC: u16 = 2;
 const IEEE_APP_TABLE: u16 = 3;
 const IEEE_APP: u16 = 1;
-/// `IEEE_8021QAZ_APP_SEL_DSCP`: the entry maps a packet mark.
+/// `IEEE_8021QAZ_APP_SEL_DSCP`: the entry maps a DSCP value.
 const SELECTOR_DSCP: u8 = 5;
 /// `struct dcbmsg`: family, command, padding.
 const HEADER: usize = 4;
@@ -26,13 +26,13 @@ const ENABLED: usize = 1;
 
 /// The answer for one interface.
 pub(super) struct PfcAnswer {
-    /// Priorities with their own flow control, sorted.
+    /// Priorities with priority flow control, sorted.
     pub pfc: Reading<Vec<u8>>,
-    /// Marks and their priorities, such as `26:3`, sorted by mark.
+    /// DSCP values and their priorities, such as `26:3`, sorted by value.
     pub dscp: Reading<Vec<String>>,
 }
 
-/// Queries one interface after another.
+/// DCB queries over one netlink socket.
 pub(super) struct DcbQuery(io::Result<Socket>);
 
 impl DcbQuery {
@@ -72,7 +72,7 @@ impl DcbQuery {
     }
 }
 
-/// The enabled priorities, if the structure is present, and the marks.
+/// The enabled priorities, if the answer contains them, and the DSCP mappings.
 type Answer = (Option<Vec<u8>>, Vec<String>);
 
 fn decode(answer: &[u8]) -> Result<Answer, Malformed> {
@@ -110,7 +110,7 @@ fn priorities(enabled: u8) -> Vec<u8> {
         .collect()
 }
 
-/// `struct dcb_app`: selector, priority, protocol; for a DSCP entry, protocol is the mark.
+/// `struct dcb_app`: selector, priority, protocol; for a DSCP entry, protocol is the DSCP value.
 fn mark(entry: &[u8]) -> Option<(u16, u8)> {
     match *entry {
         [SELECTOR_DSCP, priority, low, high, ..] => {
@@ -149,7 +149,7 @@ mod tests {
     fn priorities_and_marks_are_found_in_what_is_nested() {
         let (pfc, marks) = decode(&answer()).unwrap();
         assert_eq!(pfc, Some(vec![3]));
-        // An entry about an EtherType is not a mark.
+        // An entry about an EtherType is not a DSCP mapping.
         assert_eq!(marks, ["26:3", "48:6"]);
         assert_eq!(decode(&answer()[..16]), Ok((None, Vec::new())));
         assert!(decode(&answer()[..answer().len() - 1]).is_err());

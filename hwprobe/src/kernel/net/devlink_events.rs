@@ -1,4 +1,4 @@
-//! devlink notifications, and which of them require a new read of the node.
+//! devlink notifications, and the selection of those that require a new read of the node.
 //!
 //! Pure: [`DevlinkEvent::parse`] decodes one message of the group [`GROUP`] of the family [`FAMILY`], and
 //! [`DevlinkEvent::cause`] converts it to a cause. Numbers are those of `include/uapi/linux/devlink.h`.

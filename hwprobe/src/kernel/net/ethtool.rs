@@ -98,10 +98,10 @@ pub struct InterfaceReport {
     pub private_flags: Reading<Vec<String>>,
     /// Whether speed and duplex are negotiated.
     pub autoneg: Reading<bool>,
-    /// Priorities with their own flow control (PFC), sorted.
+    /// Priorities with priority flow control (PFC), sorted.
     #[serde(default)]
     pub pfc: Reading<Vec<u8>>,
-    /// Mapping of packet marks (DSCP) to priorities, such as `26:3`, sorted by mark.
+    /// Mapping of DSCP values to priorities, such as `26:3`, sorted by value.
     #[serde(default)]
     pub dscp: Reading<Vec<String>>,
     /// The module in the interface's cage, if modules were queried.
@@ -132,7 +132,7 @@ impl InterfaceReport {
     }
 }
 
-/// Sends one command after another.
+/// ethtool queries over one socket, with one buffer for the answers.
 pub(super) struct EthtoolQuery {
     socket: io::Result<UnixDatagram>,
     buffer: Box<[u8; ETHTOOL_BYTES]>,
@@ -167,7 +167,7 @@ impl EthtoolQuery {
         }
     }
 
-    /// Reads the module in the interface's cage. This needs the privilege to administer the network.
+    /// Reads the module in the interface's cage. This needs `CAP_NET_ADMIN`.
     pub(super) fn module(&mut self, name: &str) -> Reading<Module> {
         const LENGTH_AT: usize = 8;
         const DATA_AT: usize = 16;

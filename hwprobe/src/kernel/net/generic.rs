@@ -1,6 +1,6 @@
 //! Generic netlink: ids of families in the running kernel, and their multicast groups.
 //!
-//! `include/uapi/linux/genetlink.h`; the kernel assigns the ids at every boot.
+//! `include/uapi/linux/genetlink.h`; the kernel assigns an id when a family registers, so ids differ between boots.
 
 use super::netlink::{Malformed, Socket, attributes, push, string};
 use crate::kernel::blocking_call::{CallExpired, CallKind};
@@ -38,8 +38,8 @@ pub struct MulticastGroup {
 /// Queries the running kernel for a multicast group. Blocks for at most two seconds.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] if there is no such family or group; [`io::ErrorKind::TimedOut`] if a driver holds the
-/// lock; otherwise the error of the system.
+/// [`io::ErrorKind::NotFound`] if there is no such family or group; [`io::ErrorKind::TimedOut`] without an answer, for
+/// example while a driver holds a netlink lock; otherwise the error of the system.
 pub fn multicast_group(name: &'static str, group: &'static str) -> io::Result<MulticastGroup> {
     let mut answer = None;
     let ended = CALLS.run(
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Answer of Linux 6.18 on x86-64 for `nlctrl`, the only family with fixed ids.
+    /// Answer of Linux 6.18 on x86-64 for `nlctrl`, a family with fixed ids.
     const RECORDED: &[u8] = b"\x88\0\0\0\x10\0\0\0\x01\0\0\0aN\0\0\x01\x02\0\0\x0b\0\x02\0nlctrl\0\0\x06\0\x01\0\x10\0\0\0\x08\0\x03\0\x02\0\0\0\x08\0\x04\0\0\0\0\0\x08\0\x05\0\0\0\0\0,\0\x06\0\x14\0\x01\0\x08\0\x01\0\x03\0\0\0\x08\0\x02\0\x0e\0\0\0\x14\0\x02\0\x08\0\x01\0\n\0\0\0\x08\0\x02\0\x0c\0\0\0\x1c\0\x07\0\x18\0\x01\0\x08\0\x02\0\x10\0\0\0\x0b\0\x01\0notify\0\0";
 
     #[cfg(target_endian = "little")]

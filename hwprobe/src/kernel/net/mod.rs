@@ -1,5 +1,5 @@
 //! Network interface data that only the kernel's network stack provides: ethtool by ioctl, devlink and DCB by netlink.
-//! Why these and no library: `../../../0001-ethtool-by-ioctl-devlink-by-netlink.md`.
+//! `../../../0001-ethtool-by-ioctl-devlink-by-netlink.md` gives the reasons for these interfaces and against a library.
 //!
 //! The live kernel reports its own interfaces only, so a captured tree contains the answers in a file.
 //! [`EthtoolSource`] selects one of the two. Start at [`ask`].

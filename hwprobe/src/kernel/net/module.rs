@@ -10,8 +10,8 @@
 //! serial, date     68..84, 84..92  196..212, 212..220   166..182, 182..190
 //! ```
 //!
-//! The last line is never kept. A reader of a module keeps the bytes of the other lines; the rest is zero, including
-//! measured values.
+//! [`Module`] keeps the identifier and the fields of the first four lines. All other bytes are zero, including serial
+//! number, date and measured values.
 
 use lattice_conformance::{Reading, text};
 use serde::{Deserialize, Serialize};

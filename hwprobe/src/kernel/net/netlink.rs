@@ -170,7 +170,7 @@ pub(super) enum Progress {
     Complete,
 }
 
-/// Passes to `take` the payloads that answer `sequence`.
+/// Passes the payload of each message with the sequence number `sequence` to `take`.
 ///
 /// # Errors
 /// The error returned by the kernel, or a malformed message.
@@ -205,7 +205,7 @@ pub(super) fn digest(
     Ok(Progress::More)
 }
 
-/// A socket that sends one request after another.
+/// A netlink socket for consecutive requests.
 #[derive(Debug)]
 pub(super) struct Socket {
     socket: OwnedFd,
@@ -224,7 +224,7 @@ impl Socket {
         })
     }
 
-    /// Sends a request, and passes to `take` the payload of each message of the answer.
+    /// Sends a request, and passes the payload of each message of the answer to `take`.
     pub(super) fn ask(
         &mut self,
         kind: u16,

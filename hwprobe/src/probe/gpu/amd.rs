@@ -206,8 +206,8 @@ fn sum(counts: impl Iterator<Item = Reading<u64>>) -> Reading<u64> {
     })
 }
 
-/// Fills identity, facts and cohort of a node without GPUs of another vendor. Usable GPUs are counted; GPUs that should
-/// be usable get an identity.
+/// Fills identity, facts and cohort of a node without GPUs of another vendor. Only GPUs with the driver bound are
+/// counted; every GPU except [`Drive::Screen`] gets an identity.
 pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
     let mut driven = Vec::new();
     for (slot, Gpu { function, drive }) in gpus.iter().enumerate() {
@@ -226,7 +226,7 @@ pub(super) fn fill_node_values(root: &Root, gpus: &[Gpu], probed: &mut Probed) {
         });
     }
     let known = probed.record.get("gpu.amd.count");
-    // Absent without any, as for an NVIDIA driver without devices.
+    // Absent without a usable GPU, as for an NVIDIA driver without devices.
     let known = known.and_then(|_| driven.first().map_or(Reading::Absent, Reading::Present));
     let known = known.map(|_| ());
     let count = u32::try_from(driven.len()).unwrap_or(u32::MAX);

@@ -4,7 +4,7 @@ use crate::Root;
 use crate::gpu_driver::GpuReport;
 use lattice_conformance::{ClassRecord, Reading, Value, text};
 
-/// Driver parameters that count, from `/proc/driver/nvidia/params`.
+/// Driver parameters that are part of conformance, from `/proc/driver/nvidia/params`.
 const PARAMETERS: &[&str] = &[
     "EnableGpuFirmware",
     "EnableMSI",
@@ -44,7 +44,7 @@ pub(super) fn keys(root: &Root, report: &Reading<GpuReport>, record: &mut ClassR
     }
 }
 
-/// Whether the kernel module is the open or the proprietary one.
+/// Flavour of the kernel module: `open` or `proprietary`.
 #[must_use]
 pub fn flavour(version: &str) -> &'static str {
     if version.contains("Open Kernel Module") {

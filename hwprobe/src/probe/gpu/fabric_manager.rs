@@ -1,8 +1,8 @@
 //! State of NVIDIA's Fabric Manager. GPUs before Hopper do not report when it has stopped.
 //!
-//! On a board with NVSwitches no CUDA program starts without it. systemd keeps each service in a cgroup of the same
-//! name, so a file shows its state without running a program. A site may run it elsewhere, in a container or another
-//! slice, so the probe also searches for its process before reporting it as not running.
+//! On a board with NVSwitches no CUDA program starts without the Fabric Manager. systemd keeps each service in a cgroup
+//! of the same name, so a file shows the state of the service. A site may run the Fabric Manager elsewhere, in a
+//! container or another slice. The probe therefore searches for its process before it reports `not running`.
 
 use super::driver;
 use crate::Root;
@@ -20,7 +20,7 @@ const SLICES: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/systemd/system.slice", "cgroup.procs"),
 ];
 
-/// Folders in which systemd looks up service units; the first match counts.
+/// Folders in which systemd looks up service units; the first match applies.
 const UNITS: [&str; 4] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -28,8 +28,8 @@ const UNITS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// `running` or `not running`; absent if no NVSwitch on the bus serves a GPU of this host. `gpus` are those not
-/// assigned to a guest.
+/// `running` or `not running`; absent if no NVSwitch on the bus serves a GPU of this host; unsupported if NVLink is
+/// disabled or the state cannot be determined. `gpus` are those not assigned to a guest.
 pub(super) fn state(
     root: &Root,
     functions: &Reading<Vec<Function>>,
@@ -92,8 +92,8 @@ fn is_running(root: &Root) -> Reading<bool> {
     match has_slice {
         true => is_installed(root).and_then(|is_installed| match is_installed {
             true => is_process(root),
-            // Not known to be needed: it may run in a container, as with the GPU operator's driver, or may not be set
-            // up yet.
+            // Without a unit on the host, the Fabric Manager may run in a container, as with the GPU operator's driver,
+            // or may not be set up yet.
             false => Reading::Unsupported,
         }),
         // No systemd, or not the machine's own cgroups.

@@ -98,7 +98,7 @@ fn told(level: u32) -> Reading<Distance> {
     }
 }
 
-/// Adds every pair of GPUs, and of GPU and NIC. `ancestors` is by slot.
+/// Adds every pair of GPUs, and of GPU and NIC. `ancestors` holds the driver's levels by the slots of a pair.
 pub(super) fn pairs(
     root: &Root,
     gpus: &[BusDevice],

@@ -1,8 +1,8 @@
 //! GPUs: the driver's report, checked against the bus.
 //!
-//! NVIDIA GPUs are queried through their driver in a child process; AMD GPUs are read from sysfs. Each value belongs to
-//! one plane: values that equal nodes share go into the record, counters and states into the vitals, and the connection
-//! of devices into the topology.
+//! NVIDIA GPUs are queried through their driver in a child process; AMD GPUs are read from sysfs. Values that equal
+//! nodes share go into the record, counters and states into the vitals, and the connections of devices into the
+//! topology.
 
 mod amd;
 mod driver;
@@ -109,7 +109,7 @@ fn judge(report: Reading<GpuReport>, on_bus: &Reading<Vec<Function>>) -> Reading
         (Reading::Present(_), _) => Reading::Present(report),
         (Reading::Absent, 0) if on_bus.is_known() => Reading::Present(report),
         (Reading::Absent, 0) => Reading::failed("no driver library, and the bus cannot be read"),
-        // The driver's library without any device: there is no device to drive.
+        // The library fails, and the bus has no GPU that it could serve.
         (Reading::Failed { .. }, 0) if matches!(on_bus, Reading::Present(_)) => {
             Reading::Present(GpuReport::none(Reading::Absent))
         }
@@ -247,7 +247,8 @@ fn model(device: &DeviceReport) -> Reading<String> {
     }
 }
 
-/// Reports a finding for a GPU that fell off the bus, or that the driver does not bind.
+/// Reports findings: different numbers of GPUs on the bus and in the driver, and different versions of the driver's
+/// library and kernel module.
 fn cross_check(
     count: &Reading<u32>,
     devices: &Reading<Vec<DeviceReport>>,
@@ -286,7 +287,7 @@ fn cross_check(
     }
 }
 
-/// Whether a driver other than these is bound, as for a guest.
+/// Whether a driver other than `drivers` is bound, as for a guest.
 fn is_given_away(root: &Root, gpu: &Function, drivers: &[&str]) -> bool {
     let bound = pci::driver(root, gpu);
     bound

@@ -27,7 +27,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
         ("isolated_cpus", "isolated"),
         ("nohz_full_cpus", "nohz_full"),
     ] {
-        // An empty list is the kernel's form for no such processor.
+        // The kernel writes an empty list if there is no such processor.
         let list = match root.line(format!("{system}/cpu/{file}")) {
             Reading::Unsupported => Reading::Absent,
             Reading::Present(list) if list == "(null)" => Reading::Absent,

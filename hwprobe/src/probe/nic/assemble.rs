@@ -10,7 +10,7 @@ pub(super) type NicList = Reading<Vec<Nic>>;
 
 /// PCI class of network controllers.
 const NETWORK: &str = "02";
-/// Maximum number of NICs of one node; sixteen with two functions each are many.
+/// Maximum number of NICs of one node; a large node has about 32 network functions.
 const MOST_NICS: usize = 512;
 /// Maximum number of interfaces of one NIC.
 const MOST_INTERFACES: usize = 256;
@@ -163,7 +163,7 @@ fn is_derived(root: &Root, name: &str) -> Reading<bool> {
     }
 }
 
-/// Sort key of a function's ports; the name counts only if all other values are equal.
+/// Sort key of a function's ports; the name decides only if all other values are equal.
 fn order(root: &Root, name: &str) -> (u64, u64, Option<String>, String) {
     let file = |file: &str| root.line(format!("{NET}/{name}/{file}"));
     let number = |text: Reading<String>| {

@@ -38,7 +38,7 @@ pub(super) fn read(root: &Root, nic: &Nic, switches: &Switches, planes: &mut Pla
         key("virtual_functions_max"),
         line("sriov_totalvfs").map(text::number_or_text),
     );
-    // A link trained below its maximum concerns health; idle links do that too.
+    // Speed and width after training: below the maximum they may show a fault, but idle links are lowered as well.
     vitals.put(key("pcie.speed"), speed("current_link_speed"));
     vitals.put(key("pcie.width"), width("current_link_width"));
 }

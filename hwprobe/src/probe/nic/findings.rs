@@ -33,8 +33,8 @@ fn without_verbs(root: &Root, nics: &[Nic], probed: &mut Probed) {
     }
     let verbs = match root.list(VERBS) {
         Reading::Present(verbs) => verbs,
-        // The module that creates them is missing, on a live machine. In a captured tree the folder may be missing
-        // because it was never read.
+        // On a live machine, the module that creates the character devices is missing. In a captured tree, the folder
+        // may be missing because it was never read.
         Reading::Absent if root.path() == Path::new("/") => Vec::new(),
         _ => return,
     };

@@ -145,8 +145,8 @@ fn live(
     vitals.put(key("speed"), speed);
 }
 
-/// Version of the driver: that of its module, or the one reported through ethtool. Absent if the driver has no own
-/// version and reports the kernel's release, which the kernel class contains already.
+/// Version of the driver: that of its module, or the one reported through ethtool. Absent if the driver has no version
+/// of its own and reports the kernel's release, which the kernel class contains already.
 pub(super) fn driver_version(
     root: &Root,
     module: &Reading<String>,
@@ -222,7 +222,7 @@ pub(super) fn versions(nic: &Nic, device: &Reading<DevlinkReport>, probed: &mut 
     }
 }
 
-/// Converts a component name to a part of a key: without characters that keys exclude, and never digits only, which
+/// Converts a component name to parts of a key: without characters that keys exclude, and no part of digits only, which
 /// would be parsed as a slot.
 fn component_key(component: &str) -> String {
     let clean: String = component

@@ -47,7 +47,7 @@ struct Nic {
     /// Interface names, in the order of the device's ports.
     interfaces: Vec<String>,
     cxi: Option<String>,
-    /// Why the interfaces, or the Slingshot device, of the NIC are unknown.
+    /// State of an unreadable list because of which the interfaces or the Slingshot device of the NIC are unknown.
     unlisted: Option<Reading<()>>,
 }
 
@@ -66,7 +66,7 @@ impl Nic {
     }
 }
 
-/// The two planes that receive most readings.
+/// The two parts of a [`Probed`] that receive most readings.
 struct Planes<'a> {
     record: &'a mut ClassRecord,
     vitals: &'a mut Vitals,

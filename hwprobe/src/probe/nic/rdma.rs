@@ -102,8 +102,8 @@ fn link_layers(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
     Reading::Present(Value::List(layers))
 }
 
-/// The GID types of the ports, sorted: `IB/RoCE v1`, `RoCE v2`. They show the choices of an application, not the number
-/// of addresses.
+/// The GID types of the ports, sorted and without repeats: `IB/RoCE v1`, `RoCE v2`. An application chooses among them;
+/// the number of addresses does not matter.
 fn gid_types(root: &Root, device: &str, ports: &[String]) -> Reading<Value> {
     let mut types = BTreeSet::new();
     for port in ports {
@@ -203,7 +203,7 @@ impl<'a> Counters<'a> {
 }
 
 fn counter(raw: &str) -> Reading<Value> {
-    // "N/A (no PMA)": drivers without the management agent that counts.
+    // "N/A (no PMA)": drivers without a performance management agent, which provides the counters.
     if raw.starts_with("N/A") {
         return Reading::Unsupported;
     }

@@ -61,7 +61,7 @@ pub fn parse_stat(output: &str) -> Vec<CxiStat> {
     devices
 }
 
-/// Runs `cxi_stat`; absent without a query on a node without Slingshot.
+/// Runs `cxi_stat`. On a node without Slingshot, returns absent and runs nothing.
 pub(super) fn stat(host: &Host, nics: &[Nic]) -> Reading<Vec<CxiStat>> {
     let is_there = |nic: &Nic| nic.cxi.is_some() || is_cassini(nic);
     if !nics.iter().any(is_there) {
@@ -111,7 +111,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The first existing file of `files`, else the value of `field` in `cxi_stat`.
+    /// The first readable file of `files`, else the value of `field` in `cxi_stat`, else the state of the files.
     fn get(&self, files: &[&str], field: &str) -> Reading<String> {
         let mut first = Reading::Absent;
         for file in files {
@@ -205,12 +205,12 @@ fn keys(nic: &Nic, source: &Source<'_>, planes: &mut Planes<'_>) {
     vitals.put(key("media"), driver_value(source, &media, "Link media"));
 }
 
-/// A value of the driver, in which `off` and `none` are values and not placeholders.
+/// A value of the driver. `off` is a value; placeholders of firmware texts, such as `none`, are unsupported.
 fn driver_value(source: &Source<'_>, files: &[&str], field: &str) -> Reading<Value> {
     source.get(files, field).map(Value::from)
 }
 
-/// Parses the fabric address as a decimal number.
+/// Parses the fabric address (NID), decimal or with `0x`, and returns it in decimal.
 fn node_id(raw: &str) -> Reading<String> {
     let first = raw.split_whitespace().next().unwrap_or_default();
     let number = match first.strip_prefix("0x") {

@@ -5,7 +5,7 @@ use crate::commands::{Line, RPM_PACKAGES};
 use crate::{Host, cmdline};
 use std::path::Path;
 
-/// Filters a file that contains much more than the values that count; `None` for any other file.
+/// Filters dpkg's status files, which contain much more than the probe reads; `None` for any other file.
 pub(crate) fn file(host: &Host, path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
     if path != Path::new(packages::STATUS) && !path.starts_with(packages::STATUS_FOLDER) {
         return None;

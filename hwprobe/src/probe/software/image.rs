@@ -1,8 +1,8 @@
-//! Image of the node, if the node boots one as a whole: one value that represents all files of the system.
+//! Image of the node, if the node boots from an image: one value that represents all files of the system.
 //!
 //! Supported are `OSTree` (the deployment of the kernel argument `ostree=`), verified roots (`roothash=` and `usrhash=`
 //! of systemd's verity generator), and network-booted images. The latter are named by the kernel arguments of dracut's
-//! live and NFS images, of Cray CSM (`root=…-s3:s3://…:etag`) and of xCAT. Only the path of an address counts: servers
+//! live and NFS images, of Cray CSM (`root=…-s3:s3://…:etag`) and of xCAT. Only the path of an address is used: servers
 //! differ between nodes with the same image, and a query may contain a secret. The arguments are documented in the
 //! OSTree manual ("Deployments"), systemd-veritysetup-generator(8), dracut.cmdline(7) and CSM's boot orchestration.
 
@@ -58,7 +58,7 @@ pub(super) fn keys(root: &Root, record: &mut ClassRecord) {
     record.put("software.image.etag", tag);
 }
 
-/// The last value of an argument, which is the one that counts for the kernel.
+/// The last value of an argument, which is the one in effect.
 fn last_value<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     let mut values = arguments.iter().rev().filter_map(|argument| {
         let (found, value) = argument.split_once('=')?;
@@ -77,7 +77,7 @@ fn hex(hash: &str) -> Reading<Value> {
 }
 
 /// Checksum of the booted deployment. The number in the argument (`boot.1`) is the boot slot, which alternates between
-/// updates; the link at its end names `<checksum>.<serial>`.
+/// updates. The path in the argument is a link to `<checksum>.<serial>`.
 fn deployment(root: &Root, argument: &str) -> Reading<Value> {
     // The root of a deployment contains /sysroot, and /ostree as a link into it.
     let places = [format!("/sysroot{argument}"), argument.to_owned()];

@@ -12,7 +12,7 @@ pub(super) const STATUS_FOLDER: &str = "/var/lib/dpkg/status.d";
 /// Maximum length of a name or version, in bytes; a longer one indicates damage.
 const LONGEST_FIELD: usize = 256;
 
-/// Package versions by name, each as `epoch:version-release.arch`.
+/// Package versions by name, each as `epoch:version-release.arch` (in dpkg, the version contains the release).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packages(pub BTreeMap<String, BTreeSet<String>>);
 
@@ -183,8 +183,8 @@ pub(super) fn only_wanted(status: &str, wanted: &[String]) -> String {
     out
 }
 
-/// The lines of rpm's output about the wanted packages, and the lines without a package, which are the reason for a
-/// failure.
+/// The lines of rpm's output about the wanted packages, and the lines that name no package, because of which the
+/// reading fails.
 pub(super) fn only_wanted_lines(answer: &[u8], wanted: &[String]) -> Vec<u8> {
     let counts = |line: &&[u8]| {
         let name = line.split(|&byte| byte == b'\t').next().unwrap_or_default();

@@ -16,7 +16,7 @@ const OTHERS: &[&str] = &[
 /// Transports of disks in another machine; the storage fabric determines which of them are visible.
 const REMOTE: &[&str] = &["iscsi", "fc"];
 
-/// One disk that counts.
+/// One local disk.
 struct Disk {
     name: String,
     transport: &'static str,
@@ -41,10 +41,10 @@ pub(super) fn keys(root: &Root, probed: &mut Probed) {
     }
 }
 
-/// Reads a disk; `None` for a device that does not count.
+/// Reads a disk; `None` for a device that is not a fixed local disk.
 fn disk(root: &Root, name: &str) -> Option<Disk> {
     let device = format!("{BLOCK}/{name}/device");
-    // A block device without this link is created by the kernel alone.
+    // A block device without this link has no hardware.
     let path = root.resolve(&device).ok()?;
     let path = path.to_string_lossy().into_owned();
     let removable = root.line(format!("{BLOCK}/{name}/removable"));

@@ -1,8 +1,8 @@
 //! Mounts of network file systems: type, mount point and options.
 //!
-//! The mount table of the first process counts: jobs start from its namespace, while an agent with private mounts has
-//! its own. If that table is unreadable (without root), the agent's own is used. Mounts on demand (at or below an
-//! automounter's mount point), for a container, for one job or by an ordinary user are temporary and omitted.
+//! The probe reads the mount table of process 1: jobs start in that mount namespace, while an agent with private mounts
+//! has its own. If that table is unreadable (without root), the probe reads the agent's own. Mounts on demand (at or
+//! below an automounter's mount point), for a container, for one job or by an ordinary user are temporary and omitted.
 
 use crate::{Root, cmdline};
 use lattice_conformance::{Probed, Reading, Value};
@@ -91,7 +91,7 @@ pub struct Mount {
     pub options: Vec<String>,
     /// Whether the file system itself is read-only, independent of the options of this mount.
     pub is_read_only: bool,
-    /// Whether the whole line is UTF-8. Otherwise invalid bytes are replaced.
+    /// Whether the entire line is UTF-8. Otherwise invalid bytes are replaced.
     pub is_text: bool,
 }
 
@@ -283,8 +283,8 @@ fn is_network(mount: &Mount) -> bool {
     kinds.any(|pattern| cmdline::matches(pattern, &mount.kind))
 }
 
-/// Whether a user other than root mounted it. With `fusermount` any user can mount, at any writable place and with any
-/// type name. A capture has no users, so it omits these mounts.
+/// Whether a user other than root mounted the file system. With `fusermount` any user can mount, at any writable place
+/// and with any type name. A capture does not keep the user ids, so it omits these mounts.
 fn is_of_a_user(mount: &Mount) -> bool {
     let mut options = mount.options.iter();
     let user = options.find_map(|option| option.strip_prefix("user_id="));
@@ -323,8 +323,8 @@ fn masked(option: &str) -> String {
     }
 }
 
-/// Whether the root file system is read-only, as it becomes after errors. A read-only mount of it for the agent alone
-/// does not count.
+/// Whether the root file system itself is read-only, as after errors. A read-only mount of the file system in the
+/// agent's namespace does not make the value true.
 fn root_read_only(mounts: &Reading<Vec<Mount>>) -> Reading<Value> {
     mounts.as_ref().and_then(|mounts| {
         let root = mounts.iter().rev().find(|mount| mount.point == "/");

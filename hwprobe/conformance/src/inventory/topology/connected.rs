@@ -3,15 +3,15 @@
 use super::{Distance, Topology};
 use crate::Reading;
 
-/// Number of groups above which a group is grown greedily instead of tested exhaustively; 16 GPUs have 12,870 groups of
-/// 8.
+/// Maximum number of groups that are tested exhaustively; with more, a group is grown greedily. 16 GPUs have 12,870
+/// groups of 8.
 const MOST_GROUPS: u64 = 20_000;
 
 impl Topology {
-    /// Indices of the `count` GPUs among `gpus`, given by their names in pairs (`gpu.3`), with the strongest weakest
-    /// connection. Ties are broken by the sum of all connections, then by order. Returns all GPUs if there are no more
-    /// than `count`. A connection is stronger with more NVLinks, then with a shorter PCIe distance; an unknown one is
-    /// the weakest.
+    /// Indices in `gpus` of the `count` GPUs with the strongest weakest connection. `gpus` holds device names as in
+    /// [`Topology::pairs`] (`gpu.3`). Ties are broken by the sum of all connections, then by order. Returns all GPUs if
+    /// there are no more than `count`. A connection is stronger with more NVLinks, then with a shorter PCIe distance;
+    /// an unknown one is the weakest.
     #[must_use]
     pub fn best_connected(&self, gpus: &[String], count: usize) -> Vec<usize> {
         if count >= gpus.len() {

@@ -137,7 +137,7 @@ impl Bmc {
         }
     }
 
-    /// Waits until a task has ended successfully.
+    /// Waits until a task has ended. A failed task, or one that does not end before `deadline`, is an error.
     pub(super) async fn follow_task(
         &self,
         task: &ResourcePath,

@@ -54,7 +54,7 @@ impl Bmc {
         result
     }
 
-    /// Configures the BMC to take no action, or only log, if a limit cannot be enforced, and confirms that.
+    /// Configures the BMC to take no action, or only log, if a limit cannot be enforced, and confirms the setting.
     ///
     /// # Errors
     /// The BMC does not accept the setting, or the result is unknown.
@@ -158,7 +158,7 @@ impl Bmc {
             }
             let body = change::of_exception(&control.source, &control.value, system, action);
             let Some(body) = body else { break };
-            // The answer does not matter; the following read shows the action.
+            // The status of the answer does not matter; the following read shows the action.
             let unconfirmed = |why| SetLimitError::ExceptionUnconfirmed { why };
             let sent = self.patch(&control, body).await;
             sent.map_err(|error| unconfirmed(error.to_string()))?;
@@ -198,7 +198,7 @@ impl Bmc {
     }
 }
 
-/// Limits are set in whole watts.
+/// Rounds a limit down to whole watts.
 const fn whole_watts(limit: Milliwatts) -> Milliwatts {
     Milliwatts(limit.0 / 1000 * 1000)
 }

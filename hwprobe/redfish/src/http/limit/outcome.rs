@@ -48,7 +48,7 @@ impl SafeException {
     }
 }
 
-/// Why no change was sent.
+/// Reason why no change was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitRefusal {
     /// This client has no account that may set limits.
@@ -96,8 +96,7 @@ pub enum SetLimitError {
     /// The control could not be read; no change was sent.
     #[error("nothing was sent: {0}")]
     NotSent(FetchError),
-    /// The BMC rejected the change. The limit is unchanged; after a status of 500 or more that was confirmed by reading
-    /// it back.
+    /// The BMC rejected the change. The limit is unchanged; after a status of 500 or more, a read has confirmed this.
     #[error("the BMC refused with status {status}: {message}")]
     Rejected {
         /// HTTP status.

@@ -54,7 +54,7 @@ impl RawDevice<'_> {
         Ok(count)
     }
 
-    /// The kind of the far end, as a device type of nvml.h.
+    /// Device type of the far end, as numbered by nvml.h.
     pub(in crate::gpu_driver::nvml) fn link_remote_kind(self, link: u32) -> Result<u32, Code> {
         let mut kind = 0;
         ask!(self, nvmlDeviceGetNvLinkRemoteDeviceType, link, &mut kind)?;

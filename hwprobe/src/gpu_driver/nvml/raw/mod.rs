@@ -19,7 +19,7 @@ impl Code {
     const NO_SUCH_CALL: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND);
     const OTHER_VERSION: Self = Self(nvml::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 
-    /// The name of the code, as nvml.h spells it without its prefix.
+    /// Name of the code in nvml.h, in lower case and without its prefix; the number for an unknown code.
     pub(super) fn name(self) -> String {
         let names = [
             (nvml::nvmlReturn_enum_NVML_SUCCESS, "success"),
@@ -72,7 +72,7 @@ impl Code {
     }
 }
 
-/// The reading that a result stands for.
+/// Converts the result of a call to a reading.
 pub(super) fn reading<T>(result: Result<T, Code>) -> Reading<T> {
     let Code(code) = match result {
         Ok(value) => return Reading::Present(value),
@@ -95,7 +95,7 @@ pub(super) struct RawDevice<'a> {
     device: nvmlDevice_t,
 }
 
-/// `raw.call(device, arguments…)`; a missing symbol gives an error code like any other.
+/// Calls a function of NVML on the device. A symbol that the library lacks gives [`Code::NO_SUCH_CALL`].
 macro_rules! ask {
     ($raw:expr, $call:ident, $($argument:expr),*) => {
         match &$raw.library.$call {
@@ -120,12 +120,12 @@ pub(super) struct RemappedRows {
     pub failure: bool,
 }
 
-/// Error counts of static memory.
+/// ECC error counts of SRAM.
 pub(super) struct SramErrors {
-    /// Since the driver was loaded.
+    /// Corrected errors since the driver was loaded.
     pub corrected: Reading<u64>,
     pub corrected_ever: Reading<u64>,
-    /// Since the driver was loaded.
+    /// Uncorrected errors since the driver was loaded.
     pub uncorrected: Reading<u64>,
     pub uncorrected_ever: Reading<u64>,
     /// The driver reports that the error count exceeds its threshold.
@@ -146,8 +146,8 @@ impl<'a> RawDevice<'a> {
         std::ptr::eq(self.device, other.device)
     }
 
-    /// Total memory and the memory used by contexts, in bytes. The first version of the call counts the driver's own
-    /// reserve as used; a driver without the second version reports only that.
+    /// Total and used memory, in bytes. The second version of the call excludes the driver's own reserve from the used
+    /// memory; drivers without that version include it.
     pub(super) fn memory(self) -> Result<(u64, u64), Code> {
         let mut info = nvml::nvmlMemory_v2_t {
             version: struct_version::<nvml::nvmlMemory_v2_t>(2),
@@ -220,7 +220,7 @@ impl<'a> RawDevice<'a> {
         })
     }
 
-    /// Error count of one memory, by the error type, counter type and memory location that nvml.h numbers.
+    /// Error count by error type, counter type and memory location, as numbered by nvml.h.
     pub(super) fn memory_errors(self, error: u32, counter: u32, at: u32) -> Reading<u64> {
         let mut count = 0;
         let asked = ask!(
@@ -245,7 +245,7 @@ impl<'a> RawDevice<'a> {
             std::ptr::null_mut()
         );
         match asked {
-            // The result of a count query if any page is retired.
+            // NVML returns this code for a query without a buffer if any page is retired.
             Err(Code(nvml::nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE)) | Ok(()) => Ok(count),
             Err(code) => Err(code),
         }
@@ -320,11 +320,11 @@ impl<'a> RawDevice<'a> {
 
 /// The value of nvml.h's `NVML_STRUCT_VERSION`: the size, with the version in the bits above it.
 const fn struct_version<T>(version: u32) -> u32 {
-    // Each of these structs is shorter than a page.
+    // The size of each of these structs fits into 24 bits.
     size_of::<T>() as u32 | version << 24
 }
 
-/// A counter. The driver returns all ones for a counter that it does not have.
+/// Converts a counter. The driver returns all ones for a counter that it does not have.
 fn one(count: u64) -> Reading<u64> {
     match count {
         u64::MAX => Reading::failed("the driver has no number for it"),

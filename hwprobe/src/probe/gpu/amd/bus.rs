@@ -19,13 +19,13 @@ pub(in crate::probe::gpu) struct Gpu {
 /// Driver state of a GPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drive {
-    /// The driver is bound, or the bus does not show it.
+    /// The driver is bound, or sysfs does not show which driver is bound.
     Driven,
     /// No driver is bound, although the GPU should be usable.
     Missing,
     /// Another driver is bound on purpose: for a guest (`vfio-pci`, `gim`), or an older one (`radeon`).
     GivenAway,
-    /// No driver is needed: the GPU displays a server's console, or is integrated in its processor.
+    /// No driver is needed: the GPU displays the server's console, or is integrated in the processor.
     Screen,
 }
 
