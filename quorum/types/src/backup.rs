@@ -23,7 +23,7 @@ const MAX_HEADER_BYTES: u32 = 32 << 20;
 /// One part of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Name: `state`, or the file name of a file of an append-only table.
+    /// Name: `state`, or the name of a segment.
     pub name: String,
     /// Length, bytes.
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct Header {
     pub written_at: UnixMillis,
     /// Number of the member that wrote the backup.
     pub written_by: VoterId,
-    /// Version of that member's program.
+    /// Program version of the member that wrote the backup.
     pub build: String,
     /// Format of the state in the backup.
     pub state_format: u16,

@@ -72,7 +72,7 @@ pub enum Command {
         /// Allocation to cancel.
         id: AllocationId,
     },
-    /// Hold a pending allocation.
+    /// Hold a pending or blocked allocation.
     Hold {
         /// Allocation to hold.
         id: AllocationId,
@@ -313,12 +313,12 @@ pub enum Command {
         description: String,
     },
     /// Record an action on the quorum itself (members, leadership, backups) in the audit. The leader that performs the
-    /// action proposes it, on behalf of the requesting principal.
+    /// action proposes this command, on behalf of the requesting principal.
     NoteQuorum {
         /// Recorded action.
         action: Box<crate::audit::AuditAction>,
     },
-    /// Append a signed audit head to the audit. The leader proposes it, after verifying the signature.
+    /// Append a signed audit head to the audit. The leader proposes this command, after verifying the signature.
     SignAudit {
         /// The audit head, as signed.
         signed_head: Box<crate::audit::SignedHead>,
@@ -374,7 +374,7 @@ pub enum Command {
         /// `None`: no check.
         expected_version: Option<u32>,
     },
-    /// Assign nodes to a vCluster, as their owner and as their present user. All nodes or none.
+    /// Make a vCluster the home and current vCluster of nodes. All nodes or none.
     AssignVcluster {
         /// Nodes to assign.
         nodes: Vec<NodeId>,
@@ -392,15 +392,15 @@ pub enum Command {
         /// [`crate::node::Node::version`] that the plan is based on.
         version: u64,
     },
-    /// Return a lent node, which no allocation holds, to its own vCluster. Fenced.
+    /// Return a lent node, which no allocation holds, to its home vCluster. Fenced.
     ReturnNode {
         /// Node to return.
         node: NodeId,
         /// [`crate::node::Node::version`] that the plan is based on.
         version: u64,
     },
-    /// Delete the definition of a vCluster. Refused while nodes belong to it or serve it, since they would be open to
-    /// every tenant.
+    /// Delete the definition of a vCluster. Refused while it is the home or current vCluster of nodes: these nodes
+    /// would be open to every tenant.
     DeleteVcluster {
         /// Name of the vCluster.
         vcluster: VclusterName,
@@ -445,7 +445,8 @@ pub enum Command {
         id: AllocationId,
     },
     /// Change the walltime of an allocation that has not ended. Only operators and administrators may increase the
-    /// walltime. It must exceed the time already used. Refused for an allocation that is being stopped for good.
+    /// walltime. The walltime must exceed the time already used. Refused for an allocation that is being stopped for
+    /// good.
     ///
     /// If an attempt is under way, each of its agents receives the change (`agent.walltime`) until it has
     /// accepted the change.
@@ -496,8 +497,8 @@ pub enum Command {
         /// Reason for the move.
         reason: MoveReason,
     },
-    /// Promise nodes to a pending allocation (the preemptor) and stop the victims that hold them. All or nothing. Each
-    /// victim must be of a lower class and must be movable. Fenced.
+    /// Promise nodes to a pending allocation (the preemptor), and preempt the victims that hold some of them. All or
+    /// nothing. Each victim must be of a lower class and must be movable. Fenced.
     Preempt {
         /// Preemptor: the pending allocation that gets the nodes.
         id: AllocationId,
@@ -511,7 +512,7 @@ pub enum Command {
         /// Allocation that loses its promised nodes.
         id: AllocationId,
     },
-    /// Reclaim a lent node for its own vCluster, or withdraw the reclaim. Fenced.
+    /// Reclaim a lent node for its home vCluster, or withdraw the reclaim. Fenced.
     ReclaimNode {
         /// Lent node.
         node: NodeId,

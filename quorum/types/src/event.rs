@@ -44,9 +44,9 @@ pub struct Event {
 pub enum AllocationChange {
     /// The allocation was submitted.
     Submitted,
-    /// The allocation was put on hold.
+    /// The allocation was put on hold, or became blocked.
     Held,
-    /// The allocation was released from hold.
+    /// The allocation was released from hold, or is no longer blocked.
     Released,
     /// Nodes were assigned to the allocation.
     Assigned,
@@ -78,7 +78,7 @@ pub enum AllocationChange {
     Counted,
 }
 
-/// What changed, with the record after the change.
+/// Content of an event: the changed object, with its record after the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -213,7 +213,7 @@ pub enum EventKind {
         /// Record after the change.
         record: Box<TenantBudget>,
     },
-    /// Usage records were written ([`crate::fact`]).
+    /// Usage records were written ([`crate::usage_record`]).
     UsageRecords {
         /// Number of the last usage record.
         through: u64,
@@ -221,7 +221,7 @@ pub enum EventKind {
 }
 
 impl Event {
-    /// Approximate size in memory, bytes: the encoded size, plus the fixed parts of the event, the record and its ranks.
+    /// Approximate size in memory, bytes: the encoded size, plus the fixed parts of the event, record and ranks.
     pub fn memory_bytes(&self) -> usize {
         let held = match &self.kind {
             EventKind::Allocation { record, .. } => {

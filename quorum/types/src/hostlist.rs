@@ -1,7 +1,8 @@
 //! Hostlists: `gpu[001-064,100],login1`, the text form of node sets everywhere in Lattice.
 //!
 //! One bracket group per name, with significant width (`gpu[001-010]` is not `gpu[1-10]`), as in Slurm and clush.
-//! Folding is canonical: sorted by prefix, then number width, then number.
+//! Folding is canonical: names with the same prefix and number width form one item with ascending numbers, and the
+//! items are sorted as text.
 
 use crate::{NodeId, id::InvalidId};
 use std::{
@@ -224,7 +225,7 @@ impl Hosts {
 
 /// Folds names into one sorted hostlist without repeats: `gpu[001-003,007],login1`.
 pub fn fold<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> String {
-    // Names are grouped by prefix and number width. The number is the last run of digits at the end.
+    // Names are grouped by prefix and number width. The number is formed by the trailing digits.
     let mut grouped: BTreeMap<(&str, usize), Vec<u64>> = BTreeMap::new();
     let mut plain: BTreeSet<&str> = Default::default();
     for node in nodes {

@@ -103,8 +103,8 @@ impl LeaseName {
     /// Longest part of a vCluster's name, in bytes, that fits behind the prefix.
     const MAX_VCLUSTER_BYTES: usize = MAX_NAME_BYTES - "schedule.".len();
 
-    /// Lease for scheduling a vCluster: `schedule.` and the vCluster's name. A longer name than fits is cut and gets
-    /// another prefix. Names with the same beginning then share a lease, and so one control schedules all these
+    /// Lease for scheduling a vCluster: `schedule.` and the vCluster's name. A name that is too long is cut and gets
+    /// another prefix. Long names with the same beginning thus share a lease, and one control schedules all these
     /// vClusters.
     pub fn of_scheduler(vcluster: &VclusterName) -> Self {
         let name = vcluster.as_str();
@@ -129,8 +129,8 @@ name_type!(/// A baseline's name.
 name_type!(/// A reservation's name.
     ReservationName, "reservation name");
 
-/// Path in the project tree: `tenant` or `tenant/a/b`. The first segment is the tenant, the root of its tree. Segments
-/// are compared exactly. Paths are ordered so that a parent comes right before its descendants.
+/// Path in the project tree: `tenant` or `tenant/a/b`. The first segment is the tenant, the root of its tree. Paths are
+/// compared as text. A parent sorts before its descendants; other paths may be in between (`a`, `a-b`, `a/b`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProjectPath(Arc<str>);

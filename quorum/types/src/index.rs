@@ -1,4 +1,5 @@
-//! Indexes of arrays and promised nodes. The quorum's state and control's view both update them with each change.
+//! Indexes of arrays and promised nodes. The quorum's state and control's view both update these indexes with each
+//! change.
 
 use crate::{Allocation, AllocationId, NodeId, node::Node};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ impl ArrayIndex {
     }
 }
 
-/// Promised nodes: nodes reserved for an allocation that does not hold them yet, by that allocation.
+/// Promised nodes by allocation: nodes bound to an allocation that does not hold them yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromiseIndex(BTreeMap<AllocationId, BTreeSet<NodeId>>);
 

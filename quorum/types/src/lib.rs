@@ -1,8 +1,8 @@
 //! Data types that all Lattice processes share: ids, units, hostlists, limits, records, commands, refusals, events, and
 //! the messages to quorum members.
 //!
-//! This crate makes no decisions. The rules for commands are in `lattice-quorum-state`, the transport is in
-//! `lattice-mesh`. Types are plain data with checked constructors, so every value is well formed.
+//! This crate does not decide on commands: the rules are in `lattice-quorum-state`. The transport is in `lattice-mesh`.
+//! Types are plain data; identifiers and other restricted values have checked constructors.
 //!
 //! The records are in four folders: `jobs`, `nodes`, `projects` and `vclusters`. The folders are private; their modules
 //! have public paths at the root ([`allocation`], [`node`], [`limit`]).

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr};
 
 /// Incarnation of a cluster. A cluster restored from a backup has the same name, members and perhaps addresses as the
-/// original one, but another history from then on. Members of the two must never communicate.
+/// original one, but another history from then on. Members of different incarnations must never communicate.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -105,9 +105,9 @@ pub struct SegmentCounts {
     /// Files that were missing at start and have not been fetched from another member yet. Their records cannot be read
     /// on this member.
     pub missing: u64,
-    /// Files that the member's own check has read and found intact since its start.
+    /// Files that the member's scrubber has read and found intact since the start.
     pub checked: u64,
-    /// Files fetched from another member since start, because they were missing or damaged here.
+    /// Files fetched from another member since the start, because they were missing or damaged.
     pub replaced: u64,
 }
 
@@ -172,7 +172,7 @@ pub struct MemberAccount {
     pub members: Vec<KnownMember>,
     /// Index of the log entry that holds this membership.
     pub membership_index: u64,
-    /// Whether a membership change is half done. Majorities of both the old and the new voters are then required.
+    /// Whether a membership change is incomplete. Majorities of both the old and the new voters are then required.
     pub changing: bool,
     /// Replication state of the other members; empty unless the member leads.
     pub followers: Vec<Follower>,
@@ -202,7 +202,7 @@ pub struct MemberRow {
     pub addr: String,
     /// Role of the member within the quorum.
     pub role: MemberRole,
-    /// Error of the status request, or why its answer does not count; `None` if there is none.
+    /// Error of the status request, or reason why its answer is ignored; `None` if the answer is valid.
     pub fault: Option<String>,
     /// Milliseconds since the leader last received an answer from the member. `None` for the leader itself, without a
     /// leader, and if the member has not answered since the leader started.
@@ -294,7 +294,7 @@ impl Rpc for ChangeQuorum {
 pub enum Progress {
     /// The change is done.
     Done {
-        /// Whether it was done before this request, which then changed nothing.
+        /// Whether the change was done before this request.
         already: bool,
         /// Present leader.
         leader: Option<VoterId>,
@@ -312,7 +312,7 @@ pub enum Progress {
     UnderWay,
 }
 
-/// Why a membership change is refused. Except for `NotCommitted`, nothing was changed.
+/// Reason why a membership change is refused. Except for `NotCommitted`, nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeRefused {
@@ -367,9 +367,9 @@ pub enum ChangeRefused {
     OtherHistory {
         /// Number of the new member.
         id: VoterId,
-        /// Cluster of its data.
+        /// Cluster of the member's data.
         cluster: String,
-        /// Incarnation of its data.
+        /// Incarnation of the member's data.
         theirs: Incarnation,
         /// Incarnation of the leader.
         ours: Incarnation,
@@ -422,7 +422,7 @@ pub enum ChangeRefused {
          to finish it"
     )]
     NotCommitted {
-        /// Description of the present knowledge about the change.
+        /// Description of what is known about the change.
         reason: String,
     },
     /// The state machine refused to record the change.

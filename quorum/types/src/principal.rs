@@ -1,4 +1,4 @@
-//! Principals: those that request changes, with their power.
+//! Principals: users and services that request changes, with their privilege.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Principal {
     /// Name: a user, or `service:control/c1`.
     pub name: String,
-    /// Power of the principal.
+    /// Privilege of the principal.
     pub power: Privilege,
 }
 
@@ -20,7 +20,7 @@ pub enum Privilege {
     User,
     /// Operator: may act on all allocations and nodes.
     Operator,
-    /// Administrator: may do everything, including changes of tenants and limits.
+    /// Administrator: may do all that operators may, and change tenants, limits and trust.
     Admin,
     /// A Lattice service (control) that acts on its own.
     Service,

@@ -78,7 +78,7 @@ pub enum Refusal {
         /// Each node that differs from the plan, with its present holder.
         nodes: Vec<(NodeId, Option<AllocationId>)>,
     },
-    /// The lease epoch is stale: another holder has the lease.
+    /// The lease epoch is stale: the lease was released, or granted again.
     StaleEpoch {
         /// Name of the lease.
         lease: LeaseName,
@@ -110,14 +110,14 @@ pub enum Refusal {
         /// Required role or relation.
         needs: String,
     },
-    /// A field has a value that no state could accept.
+    /// A field has a value that is not valid, in general or in the present state.
     Invalid {
         /// Name of the field.
         field: String,
         /// Description of the error, with the remedy.
         reason: String,
     },
-    /// The request can never fit this cluster.
+    /// The request exceeds the number of registered nodes.
     TooLarge {
         /// Number of requested nodes.
         requested: u32,
@@ -199,7 +199,7 @@ pub enum Refusal {
         /// Largest permitted value.
         limit: u64,
     },
-    /// Two baselines would apply to the same nodes and class with equal rank.
+    /// Two baselines would apply to the same nodes and conformance class with equal rank.
     BaselineAmbiguous {
         /// Name of the refused baseline.
         name: BaselineName,
@@ -266,7 +266,7 @@ pub enum Refusal {
         /// Name as given.
         vcluster: VclusterName,
     },
-    /// The vCluster cannot be deleted because nodes belong to it or serve it.
+    /// The vCluster cannot be deleted because it is the home or current vCluster of nodes.
     VclusterInUse {
         /// Name of the vCluster.
         vcluster: VclusterName,

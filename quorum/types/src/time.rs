@@ -1,4 +1,4 @@
-//! Replicated time. A proposer stamps it and commands carry it as data. This module reads no clock.
+//! Replicated time. A proposer stamps each command with a time. This module reads no clock.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

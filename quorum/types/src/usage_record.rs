@@ -151,11 +151,11 @@ pub struct Claimant {
     pub user: String,
     /// Project for which the nodes are claimed.
     pub project: ProjectPath,
-    /// vCluster that the nodes belong to.
+    /// Home vCluster of the nodes.
     pub vcluster: VclusterName,
 }
 
-/// A period during which nodes were in use.
+/// A period during which nodes were in use, or claimed and idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
     /// Nodes in use.
@@ -174,7 +174,7 @@ impl Use {
     }
 }
 
-/// Nodes that are in use at present.
+/// Nodes that are in use, or claimed and idle, at present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenUse {
     /// User of the nodes.

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Query {
-    /// The hot state: project tree, nodes, and allocations that are not terminal.
+    /// The live state: project tree, nodes, and allocations that are not terminal.
     Hot,
     /// One allocation, which may be terminal.
     Allocation {
@@ -238,7 +238,7 @@ pub struct LeaseView {
     pub expires_at: UnixMillis,
 }
 
-/// The hot state: the starting point onto which a control service applies events.
+/// The live state: the starting point onto which a control service applies events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hot {
     /// Revision of this state.
@@ -315,10 +315,10 @@ pub enum Answer {
 pub enum WatchItem {
     /// Events in order. All events of a revision are in one item.
     Events(Vec<Event>),
-    /// No event up to this revision. Sent at intervals, so that the watcher detects a dead connection.
+    /// No further event up to this revision. Sent at intervals, so that the watcher detects a dead connection.
     Idle(Revision),
-    /// The events from the requested revision on are no longer retained. The watcher reads [`Query::Hot`] and starts a
-    /// new watch from its revision.
+    /// The events after the requested revision are not available: they are no longer retained, or the revision is from
+    /// another history. The watcher reads [`Query::Hot`] and starts a new watch from that revision.
     Compacted {
         /// Oldest revision from which a watch can start.
         oldest: Revision,

@@ -40,7 +40,7 @@ pub const MAX_REQUEST_BYTES: usize = 8 << 20;
 /// Longest command, with its envelope, that fits in such a request, bytes.
 pub const MAX_COMMAND_BYTES: usize = MAX_REQUEST_BYTES - 64;
 
-/// Proposes commands; each has its own result. Quorum members propose only for enrolment.
+/// Proposes commands; each has its own result. Quorum members propose only enrolments, renewals and authorities.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Propose {
     /// Commands in order.

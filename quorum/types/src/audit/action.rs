@@ -94,7 +94,7 @@ pub enum AuditAction {
         name: BaselineName,
         /// New version.
         version: u32,
-        /// Classes of the baseline, each with its policy.
+        /// Conformance classes of the baseline, each with its kind of rule and drift policy.
         classes: Vec<String>,
         /// blake3 of the definition (postcard).
         digest: [u8; 32],
@@ -128,7 +128,7 @@ pub enum AuditAction {
         project: ProjectPath,
         /// Purpose, as stated by the user.
         purpose: String,
-        /// Baselines that the nodes conform to: `name v3` for every compared baseline.
+        /// Baselines that the nodes conform to: `name v3` for every compared strict baseline.
         baselines: Vec<String>,
     },
     /// Claimed nodes were released. Each node is wiped before another user gets it.
@@ -139,10 +139,10 @@ pub enum AuditAction {
         user: String,
         /// Project that the nodes counted against.
         project: ProjectPath,
-        /// Reason as given, or the cause of an automatic release.
+        /// Reason as given; empty if the claimant gave none.
         reason: String,
     },
-    /// A node reported a successful wipe, and is available again.
+    /// A released node was wiped, or needed no wipe, and its claim has ended.
     NodeWiped {
         /// Name of the node.
         node: NodeId,
@@ -151,13 +151,13 @@ pub enum AuditAction {
         /// Evidence: the wipe that ran, and its result.
         evidence: String,
     },
-    /// A node was quarantined.
+    /// A node was quarantined because its wipe failed.
     NodeQuarantined {
         /// Name of the node.
         node: NodeId,
-        /// Former claimant, if a wipe failed.
+        /// Former claimant.
         user: Option<String>,
-        /// Reason: the result of the wipe, or as given.
+        /// Reason for the failure of the wipe.
         reason: String,
     },
     /// Nodes were assigned to a sensitive allocation.
@@ -186,7 +186,7 @@ pub enum AuditAction {
         /// Nodes in rank order.
         nodes: Vec<NodeId>,
     },
-    /// Every process of an attempt of a sensitive allocation is gone.
+    /// Every process of an attempt of a sensitive allocation is gone, or the allocation ended while it held no nodes.
     SensitiveEnded {
         /// Number of the allocation.
         allocation: AllocationId,

@@ -26,8 +26,8 @@ pub struct AuditFilter {
     pub actions: BTreeSet<String>,
 }
 
-/// Bounds of a segment of consecutive entries. They allow a decision without reading the entries. Both ends are
-/// inclusive.
+/// Bounds of a segment of consecutive entries, both inclusive. With these bounds a filter can skip a segment without
+/// reading its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// Number of the first entry.

@@ -1,4 +1,4 @@
-//! Audit search: pages of matching entries, from entries stored as a whole or in segments that are read only if needed.
+//! Audit search: pages of matching entries, from entries in memory and from segments that are read only if needed.
 
 use super::{AuditEntry, AuditFilter, AuditHead, Segment};
 use crate::size::on_wire;

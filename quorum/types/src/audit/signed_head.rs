@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_SIGNED_HEAD_OFF_MS: u64 = 120_000;
 /// Longest name of a cluster or a member, bytes.
 const MAX_NAME_BYTES: usize = 253;
-/// Longest signature, bytes. ECDSA P-256 in ASN.1 has 72.
+/// Longest signature, bytes. An ECDSA P-256 signature in ASN.1 has at most 72.
 const MAX_SIGNATURE_BYTES: usize = 80;
 /// Largest number of certificates in a chain.
 const MAX_CERTIFICATES: usize = 4;
@@ -69,7 +69,7 @@ pub struct InvalidSignedHead {
 }
 
 impl SignedHead {
-    /// Checks the bounds of all fields. They matter because the audit stores the signed head permanently.
+    /// Checks the bounds of all fields, because the audit stores the signed head permanently.
     ///
     /// # Errors
     /// The first invalid field.

@@ -50,7 +50,7 @@ impl<'a> Subjects<'a> {
         let projects = vec![project];
         Self { projects, ..self }
     }
-    /// The name in a certificate: a node name if the role is agent.
+    /// Subjects of a certificate: the name is a node name if the role is agent.
     fn named(role: Role, name: &'a str) -> Self {
         let nodes = match role {
             Role::Agent => vec![name],

@@ -29,7 +29,7 @@ pub struct Envelope {
     pub principal: Principal,
     /// Idempotency key. A repeated command with the same key returns the first outcome, for [`KEY_LIFETIME_MS`].
     pub key: Option<String>,
-    /// Time stamp of the proposer. State time = max(previous, stamped).
+    /// Time stamp of the proposer. State time advances to this time, but never decreases; large steps are capped.
     pub at: UnixMillis,
     /// Lease of the proposer. Services must give one for commands that are marked "Fenced" in [`Command`].
     pub fence: Option<Fence>,

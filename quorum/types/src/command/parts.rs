@@ -32,7 +32,7 @@ pub struct ExpectedNode {
 pub struct AttestedNode {
     /// Node and version that the plan is based on.
     pub expected: ExpectedNode,
-    /// Proof for the node.
+    /// Attestation of the node, with signature and conformance results.
     pub proof: Proof,
 }
 
@@ -49,7 +49,7 @@ pub enum RankReport {
     Ended {
         /// End time, by the node's clock.
         at: UnixMillis,
-        /// How the rank ended.
+        /// Exit of the rank.
         exit: RankExit,
         /// Fault of the node itself, such as a failed site hook. The node is drained with this reason when it is
         /// released.

@@ -14,10 +14,9 @@ pub use text::ArrayError;
 
 use serde::{Deserialize, Serialize};
 
-/// Highest index. Slurm's `MaxArraySize` is at most 4,000,001, and an index is below it.
+/// Highest index. Slurm's `MaxArraySize` is at most 4,000,001, and an index must be lower than `MaxArraySize`.
 pub const MAX_INDEX: u32 = 4_000_000;
-/// Largest number of elements of one array: ten times the usual maximum of 10,000. The state can still hold a word for
-/// every element.
+/// Largest number of elements of one array. The state can still hold a machine word for every element.
 pub const MAX_ELEMENTS: usize = 100_000;
 
 /// Indices of a job array, and the number of elements that may run at a time. A value has at least one index and is

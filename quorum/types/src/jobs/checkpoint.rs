@@ -151,7 +151,7 @@ pub enum CheckpointOutcome {
 }
 
 impl CheckpointOutcome {
-    /// Checks whether a job can resume from it.
+    /// Checks whether the part is complete, so that a job can resume from it.
     pub fn is_written(&self) -> bool {
         matches!(self, Self::Written { .. })
     }

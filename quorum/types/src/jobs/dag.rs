@@ -46,7 +46,7 @@ pub struct Edge {
 /// A committed DAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dag {
-    /// Number of the DAG. Members that are not job arrays have the numbers that follow it.
+    /// Number of the DAG. The numbers of its members, and of the elements of member arrays, follow this number.
     pub id: DagId,
     /// Name as submitted; may be empty.
     pub name: String,
@@ -124,8 +124,8 @@ pub enum DagState {
     Running,
     /// All members have ended. Each member that failed had a dependent member that ran on its failure.
     Completed,
-    /// All members have ended, and one of them counts as a failure. It failed and no dependent member ran on that
-    /// failure, missed its deadline, or had an unmet dependency outside the DAG.
+    /// All members have ended, and one of them counts as a failure. That member missed its deadline, had an unmet
+    /// dependency outside the DAG, or failed and no dependent member ran on the failure.
     Failed,
     /// All members have ended, none counts as a failure, and the DAG or one of its members was cancelled.
     Cancelled,

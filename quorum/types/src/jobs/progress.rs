@@ -21,7 +21,7 @@ pub struct AllocationProgress {
     pub element: Option<Element>,
     /// Counts of the elements; `Some` for every job array.
     pub tally: Option<Box<Tally>>,
-    /// Number of times that a preemption or a reclaim took its nodes.
+    /// Number of times that a preemption or a reclaim took the allocation's nodes.
     pub preempted: u32,
     /// Time of the last preemption or reclaim that took the nodes, or of the last resumption after the allocation left
     /// its nodes with a checkpoint.
@@ -74,7 +74,7 @@ pub struct Element {
 pub struct Tally {
     /// Elements that may be placed.
     pub pending: IndexSet,
-    /// Elements that wait for the element with the same index of another array.
+    /// Elements that wait for a dependency: of the array, or on the element with the same index of another array.
     pub blocked: IndexSet,
     /// Elements that were cancelled before they had an allocation.
     pub cancelled: IndexSet,
@@ -158,12 +158,12 @@ pub enum MoveReason {
         /// The preemptor.
         by: AllocationId,
     },
-    /// The nodes were borrowed, and their own vCluster reclaims them.
+    /// The nodes were borrowed, and their home vCluster reclaims them.
     Reclaimed {
         /// vCluster that reclaims the nodes.
         home: VclusterName,
     },
-    /// A principal requested it.
+    /// A principal requested the move.
     Asked {
         /// Requesting principal.
         by: String,

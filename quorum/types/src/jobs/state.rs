@@ -1,12 +1,12 @@
-//! States of an allocation: its life cycle.
+//! States of an allocation.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Life cycle: `Blocked → Pending ⇄ Held; Pending → Starting → Running ⇄ Checkpointing; holding states → Stopping →
-/// Pending | Suspended | Completed | Failed | Cancelled; Suspended → Pending`. An allocation that holds no nodes can
-/// also end directly, as `Cancelled`. A job array never holds nodes: it ends once its last element has ended, as
-/// `Completed`, `Failed` or `Cancelled`.
+/// State of an allocation. Transitions: `Blocked ⇄ Pending ⇄ Held; Blocked → Held; Pending → Starting → Running ⇄
+/// Checkpointing; holding states → (Stopping →) Pending | Suspended | Completed | Failed | Cancelled; Suspended →
+/// Pending`. An allocation that holds no nodes can also end directly, as `Cancelled`. A job array never holds nodes: it
+/// ends once its last element has ended, as `Completed`, `Failed` or `Cancelled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllocationState {
@@ -15,30 +15,30 @@ pub enum AllocationState {
     Blocked,
     /// Waits for nodes; holds none.
     Pending,
-    /// Held by its user or an operator; holds no nodes.
+    /// Held by the user or an operator; holds no nodes.
     Held,
-    /// Holds nodes; its processes are being started.
+    /// Holds nodes; the processes are being started.
     Starting,
-    /// Its processes run.
+    /// The processes run.
     Running,
     /// Runs and writes a checkpoint.
     Checkpointing,
-    /// Still holds its nodes while its processes are ended and confirmed gone.
+    /// Still holds nodes while the processes are ended and confirmed gone.
     Stopping,
-    /// Holds no nodes until it is resumed. On resumption it continues from its last complete checkpoint, if there is
-    /// one.
+    /// Holds no nodes until resumed. On resumption the allocation continues from its last complete checkpoint, if there
+    /// is one.
     Suspended,
     /// Every rank exited with code 0.
     Completed,
     /// A rank failed, the walltime ran out, a node was lost, or the allocation was stopped for another reason and is
     /// not queued again.
     Failed,
-    /// Cancelled on request, or ended while it waited: its deadline or a dependency could not be met any more.
+    /// Cancelled on request, or ended while waiting: the deadline or a dependency could not be met any more.
     Cancelled,
 }
 
 impl AllocationState {
-    /// All states in life-cycle order.
+    /// All states, in the order of their encoding.
     pub const ALL: [AllocationState; 11] = [
         AllocationState::Blocked,
         AllocationState::Pending,

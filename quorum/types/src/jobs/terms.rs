@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, fmt};
 
 /// Largest number of dependencies of one allocation.
 pub const MAX_DEPENDENCIES: usize = 1000;
-/// Longest name of a mutex, and longest checkpoint directory, bytes.
+/// Longest name of a mutex, bytes.
 pub const MAX_TERM_BYTES: usize = 1024;
 
 /// Terms of an allocation. Each field is empty or `None` unless the user requests it.

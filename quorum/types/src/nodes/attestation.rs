@@ -1,6 +1,7 @@
 //! Attestations: signed statements of nodes about themselves, and the proof for an assignment of sensitive allocations.
 //!
-//! The code calls an attestation a claim. A user's claim on nodes is a [`node_claim`](crate::node_claim).
+//! The signature context and the field names in errors contain the former term `claim`. A user's claim on nodes is a
+//! [`node_claim`](crate::node_claim).
 
 use crate::{NodeId, UnixMillis, baseline::Cohort, id::BaselineName, text::truncated};
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 /// State time may be 30 s ahead of the leader's clock, and a control uses an attestation for 30 s. The rest covers the
 /// difference between two hosts' clocks.
 pub const MAX_AGE_MS: u64 = 120_000;
-/// Largest number of classes in an attestation, with room for future classes.
+/// Largest number of conformance classes in an attestation, with room for future classes.
 pub const MAX_CLASSES: usize = 32;
 /// Longest name of a class, bytes.
 const MAX_CLASS_BYTES: usize = 64;
@@ -34,7 +35,7 @@ pub struct Attestation {
     pub boot_id: String,
     /// Cohort of the node, which selects its baselines; `None` while a part of the cohort is not known.
     pub cohort: Option<Cohort>,
-    /// Digests of the node's classes. Incomplete and disabled classes are absent.
+    /// Digests of the node's conformance classes. Incomplete and disabled classes are absent.
     pub classes: BTreeMap<String, ClassAttestation>,
     /// Time of the reading, by the node's clock.
     pub read_at: UnixMillis,
@@ -77,8 +78,8 @@ impl ClassAttestation {
     }
 }
 
-/// A class that control completes from its own sources (BMCs), in part or in whole. It rests on control, not on the
-/// node's signature.
+/// A conformance class that control completes from its own sources (BMCs), or takes entirely from them. The node's
+/// signature does not cover the added part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
     /// Digests in the node's attestation; `None` if the attestation lacks the class. The completion is void for an
@@ -102,8 +103,8 @@ pub struct BaselineVersion {
 pub struct Proof {
     /// Attestation of the node.
     pub attestation: Attestation,
-    /// Signature of the node over the postcard encoding of the claim, as `lattice-mesh` encodes it. The leader verifies
-    /// and removes the signature, so it is empty in the log.
+    /// Signature of the node over the postcard encoding of the attestation, as `lattice-mesh` encodes it. The leader
+    /// verifies and removes the signature, so it is empty in the log.
     pub signature: Bytes,
     /// Classes that control's sources complete.
     pub completed: BTreeMap<String, Completed>,
@@ -127,7 +128,8 @@ impl Attestation {
     /// Context of the attestation's signature.
     pub const CONTEXT: &'static str = "lattice node claim 2";
 
-    /// Checks that an attestation is well formed. The bounds matter because a node writes it and the quorum stores it.
+    /// Checks that an attestation is well formed. Its size is bounded because a node writes it and the quorum stores
+    /// it.
     ///
     /// # Errors
     /// The first invalid field.
@@ -179,7 +181,7 @@ impl Proof {
         classes("conforms", self.conforms.keys())
     }
 
-    /// Digests of a class: those in the node's attestation, or those that control completed from it.
+    /// Digests of a class: those in the node's attestation, or those of the class that control completed.
     ///
     /// # Errors
     /// [`MadeOfAnother`] if control completed the class from other digests than those in the attestation.

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// Longest baseline definition, bytes. The records of a whole node have 10 to 40 KiB.
 pub const MAX_BYTES: u64 = 256 << 10;
-/// Largest total of all baselines with all their retained versions, bytes. They are part of every snapshot.
+/// Largest total of all baselines with all their retained versions, bytes. Every snapshot contains all these versions.
 pub const MAX_ALL_BYTES: u64 = 64 << 20;
 /// Retained versions of one baseline. Older versions are deleted.
 pub const MAX_VERSIONS: usize = 16;
@@ -21,9 +21,9 @@ pub const MAX_VERSIONS: usize = 16;
 pub const MAX_BASELINES: usize = 256;
 /// Largest number of nodes that one baseline may name. To cover more nodes, select a cohort.
 pub const MAX_NAMED: usize = 20_000;
-/// Largest number of nodes that all baselines together may name. Each new baseline is compared with all of them.
+/// Largest number of nodes that all baselines together may name. Each new baseline is compared with all others.
 pub const MAX_ALL_NAMED: usize = 200_000;
-/// Largest number of constraints of one class.
+/// Largest number of constraints of one conformance class.
 pub const MAX_CONSTRAINTS: usize = 1_024;
 
 /// Consequence of drift: the action when a node differs from its baseline. Ordered by severity.
@@ -41,13 +41,13 @@ pub enum Policy {
     Drain,
 }
 
-/// Whether a node that differs from its baseline may run sensitive allocations.
+/// Effect of drift from a baseline on sensitive allocations.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Sensitive {
-    /// The node gets no new sensitive allocation from now on.
+    /// A node that differs gets no new sensitive allocation.
     #[default]
     Strict,
     /// Sensitive allocations ignore this class.
@@ -140,11 +140,11 @@ pub struct Constraint {
     pub key: String,
     /// Permitted values.
     pub any_of: Vec<Scalar>,
-    /// Whether the value may also be absent: the hardware reports that it has none.
+    /// Whether the value may also be absent: the hardware reports that the value does not exist.
     pub or_absent: bool,
 }
 
-/// Rule for one class.
+/// Rule for one conformance class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -154,7 +154,7 @@ pub enum Rule {
         schema: u16,
         /// Content address of the preimage.
         digest: [u8; 32],
-        /// The record itself. It allows a comparison key by key when no node has this record any more.
+        /// The record itself, for a comparison key by key when no node has this record any more.
         preimage: Bytes,
     },
     /// Only these keys are constrained.
@@ -164,7 +164,7 @@ pub enum Rule {
     },
 }
 
-/// Rule for one class, and the consequences of drift.
+/// Rule for one conformance class, and the consequences of drift.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRule {
     /// Consequence when a node differs.
@@ -185,7 +185,7 @@ pub struct Definition {
     pub nodes: String,
     /// Cohort that the baseline selects.
     pub cohort: Option<CohortSelector>,
-    /// Rules by class name; at least one.
+    /// Rules by name of the conformance class; at least one.
     pub classes: BTreeMap<String, ClassRule>,
 }
 

@@ -1,6 +1,6 @@
 //! Nodes: replicated records with holder, lifecycle and vCluster.
 //!
-//! What a node consists of (inventory, health) is gossiped and read directly, never replicated.
+//! The inventory and the health of a node are gossiped and read directly, never replicated.
 
 use crate::{
     AllocationId, NodeId, ProjectPath, Revision, UnixMillis, VclusterName,
@@ -85,9 +85,9 @@ pub struct Node {
     /// Version for plans: grows with each change of holder, lifecycle, vCluster, claim, promise or reclaim. Assignments
     /// name the expected version, so that a plan from an older view is refused.
     pub version: u64,
-    /// vCluster that the node belongs to.
+    /// Home vCluster: the vCluster that the node belongs to.
     pub home: VclusterName,
-    /// vCluster that the node serves now; differs from `home` while the node is lent.
+    /// Current vCluster: the vCluster that uses the node now; differs from `home` while the node is lent.
     pub current: VclusterName,
     /// Time of registration.
     pub registered_at: UnixMillis,
@@ -99,7 +99,7 @@ pub struct Node {
     /// allocation.
     #[serde(default)]
     pub promised: Option<AllocationId>,
-    /// Time since which the node's own vCluster reclaims it, while the node is lent. A reclaimed node gets no new
+    /// Time since which the home vCluster reclaims the node, while the node is lent. A reclaimed node gets no new
     /// allocation of the borrower.
     #[serde(default)]
     pub reclaimed_at: Option<UnixMillis>,
@@ -181,7 +181,7 @@ pub enum TakenBy {
     },
     /// The node is free but has changed since the proposer read it.
     Changed,
-    /// The node belongs to, or is lent to, another vCluster, or is reclaimed by its own one.
+    /// The node belongs to, or is lent to, another vCluster, or is reclaimed by its home vCluster.
     Vcluster {
         /// The vCluster.
         home: VclusterName,

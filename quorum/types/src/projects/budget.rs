@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Milliseconds in an hour.
 pub const HOUR_MS: u64 = 3_600_000;
-/// The whole, in millionths.
+/// The share 1.0, in millionths.
 pub const WHOLE_PPM: u64 = 1_000_000;
 /// Largest burst allowance, millionths: ten thousand times the share, in practice unbounded.
 pub const MAX_BURST_PPM: u64 = 10_000 * WHOLE_PPM;

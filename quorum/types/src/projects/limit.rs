@@ -8,9 +8,9 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// Nodes held by Starting, Running, Checkpointing and Stopping allocations.
+    /// Nodes that allocations hold, and claimed nodes.
     Nodes,
-    /// Number of allocations in those states.
+    /// Allocations that hold nodes: in state starting, running, checkpointing or stopping.
     Allocations,
 }
 
@@ -74,7 +74,7 @@ impl Limits {
     }
 }
 
-/// Change of one optional limit, as in JSON: an absent field keeps it, null removes it, a number sets it.
+/// Change of one optional limit. In JSON, an absent field keeps the limit, null removes it, and a number sets it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Patch {
     /// Keep the limit.
@@ -108,7 +108,7 @@ pub struct LimitPatch {
 /// Usage of a project itself, or of everything below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Nodes held.
+    /// Nodes held by allocations, and claimed nodes.
     pub nodes: u64,
     /// Allocations that hold nodes.
     pub allocations: u64,
@@ -150,8 +150,8 @@ impl SystemLimits {
     }
 }
 
-/// Sensitive pool: nodes in sensitive use over all tenants. They are claimed by users, released and not wiped yet, or
-/// held by sensitive allocations.
+/// Sensitive pool: nodes in sensitive use over all tenants. These are claimed nodes, released nodes that are not wiped
+/// yet, and nodes of sensitive allocations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SensitivePool {
     /// Number of nodes in sensitive use.

@@ -164,9 +164,9 @@ pub trait Rules: Sync {
     }
 }
 
-/// Strict policy: the limits of children add up to at most their parent's limit. As in
-/// [`FlatPolicy`], a tenant's `max_nodes` must be finite. A request must fit at the project and at every level above
-/// it. Default closed.
+/// Strict policy: the limits of children add up to at most their parent's limit. As in [`FlatPolicy`], a tenant's
+/// `max_nodes` must be finite. A request must fit at the project and at every level above it. A project without given
+/// limits is closed.
 #[derive(Debug, Clone, Copy)]
 pub struct StrictPolicy;
 
@@ -198,8 +198,8 @@ impl Rules for StrictPolicy {
 }
 
 /// Flat policy: limits of different levels are independent, but a tenant's `max_nodes` must be finite. A request must
-/// fit the project's own limits with its own usage, and the tenant's limits with the usage of the whole tenant. Default
-/// closed.
+/// fit the project's own limits with its own usage, and the tenant's limits with the usage of the whole tenant. A
+/// project without given limits is closed.
 #[derive(Debug, Clone, Copy)]
 pub struct FlatPolicy;
 

@@ -26,8 +26,8 @@ pub struct Project {
     /// Revision of the last change.
     pub revision: Revision,
     /// Whether an administrator forced limits of children that add up to more than the project's own limit. The
-    /// children's limits are then not guaranteed: a request must still fit here. The mark is cleared when the limits
-    /// fit again.
+    /// children's limits are then not guaranteed: a request must still fit the project's own limit. The mark is cleared
+    /// when the limits fit again.
     pub overcommitted: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Faults of attestations: the reasons why a node gets no sensitive allocation, one for each affected class.
+//! Faults of attestations: the reasons why a node gets no sensitive allocation, one for each affected conformance
+//! class.
 
 use super::Refusal;
 use crate::{
@@ -14,7 +15,7 @@ const SHOWN_BYTES: usize = 6;
 /// Largest number of faults that a refusal names.
 const MAX_FAULTS: usize = 16;
 
-/// A node that cannot run sensitive allocations, because of one class or as a whole.
+/// A node that cannot run sensitive allocations, because of its attestation or of one conformance class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unproven {
     /// Name of the node.

@@ -43,7 +43,7 @@ impl LimitRequest {
     }
 }
 
-/// A level of the tree that a request would violate.
+/// A level of the tree with a limit that a request would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     /// Path of the project or tenant.

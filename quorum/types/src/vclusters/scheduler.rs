@@ -54,7 +54,7 @@ impl fmt::Display for PartsPerMillion {
     }
 }
 
-/// Kind of workload for which a vCluster got its weights last.
+/// Kind of workload for which the weights of a vCluster were set last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadKind {
@@ -107,7 +107,7 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// Blocked jobs that get reserved nodes from a future time on. Backfilled jobs never delay these jobs.
+/// Blocked jobs that get a planned reservation. Backfilled jobs never delay these jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reservations {
@@ -187,7 +187,7 @@ pub struct SchedulerSettings {
     pub weights: WeightSettings,
     /// Wait after which the wait time factor is ln 2.
     pub reference_wait_ms: Option<u64>,
-    /// Which blocked jobs get a reservation.
+    /// Blocked jobs that get a planned reservation.
     pub reservations: Option<Reservations>,
     /// Bandwidth of all nodes together to checkpoint storage, bytes a second; 0: the storage is out of service.
     pub checkpoint_bytes_s: Option<u64>,
@@ -301,7 +301,7 @@ pub struct SchedulerPatch {
     pub weights: WeightPatch,
     /// Wait after which the wait time factor is ln 2.
     pub reference_wait_ms: Setting<u64>,
-    /// Which blocked jobs get a reservation.
+    /// Blocked jobs that get a planned reservation.
     pub reservations: Setting<Reservations>,
     /// Bandwidth of all nodes together to checkpoint storage, bytes a second.
     pub checkpoint_bytes_s: Setting<u64>,
@@ -316,7 +316,7 @@ pub struct SchedulerPatch {
 }
 
 impl SchedulerPatch {
-    /// The settings with this change.
+    /// Returns the settings with this change applied.
     #[must_use]
     pub fn applied_to(&self, present: &SchedulerSettings) -> SchedulerSettings {
         let mut next = *present;

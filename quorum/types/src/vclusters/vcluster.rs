@@ -45,8 +45,8 @@ impl VclusterDefinition {
     }
 }
 
-/// Change of a vCluster's definition. Absent fields stay. The first change starts from the empty definition, which is
-/// open to all tenants.
+/// Change of a vCluster's definition. Absent fields stay unchanged. The first change starts from the empty definition,
+/// which is open to all tenants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VclusterPatch {
     /// Free-text description.

@@ -47,8 +47,8 @@ fn unit(audit: &str) -> &'static str {
     }
 }
 
-/// Makes the settings of each group and their patch. A group has its prefix in the API and its prefix in the audit; a
-/// row is `field: type = name in the API, allowed range`. The field is the name in the audit.
+/// Defines the settings and the patch of each group. A group has a prefix in the API and a prefix in the audit. A row
+/// is `field: type = name in the API, allowed range`. The field is the name in the audit.
 macro_rules! groups {
     ($(
         $(#[$about:meta])*
@@ -97,8 +97,8 @@ macro_rules! groups {
 }
 
 groups! {
-    /// Weights of the nine factors of the score, w1 to w9, in the order of [`WEIGHTS`](crate::vcluster::WEIGHTS). They
-    /// are relative: they need not add up to 1. The resolution is 0.000001, and the largest is 1,000,000.
+    /// Weights of the nine factors of the score, w1 to w9, in the order of [`WEIGHTS`](crate::vcluster::WEIGHTS). The
+    /// weights are relative and need not add up to 1. The resolution is 0.000001, and the largest weight is 1,000,000.
     WeightSettings, WeightPatch, "scheduler.weights", "weights" {
         /// w1: priority class.
         priority: PartsPerMillion = "priority", PartsPerMillion(0)..=MAX_WEIGHT;
@@ -114,7 +114,7 @@ groups! {
         backlog: PartsPerMillion = "backlog", PartsPerMillion(0)..=MAX_WEIGHT;
         /// w7: energy price.
         energy: PartsPerMillion = "energy", PartsPerMillion(0)..=MAX_WEIGHT;
-        /// w8: cheap to checkpoint.
+        /// w8: low cost of a checkpoint.
         checkpoint: PartsPerMillion = "checkpoint", PartsPerMillion(0)..=MAX_WEIGHT;
         /// w9: one conformance group.
         conformance: PartsPerMillion = "conformance", PartsPerMillion(0)..=MAX_WEIGHT;
@@ -128,13 +128,13 @@ groups! {
         max_victims: u32 = "max_victims", 1..=MAX_VICTIMS;
         /// Time that a job has waited, and would still wait, before victims are preempted for it.
         patience_ms: u64 = "patience_s", 0..=MAX_TIME_MS;
-        /// A job with less remaining time than this is not preempted.
+        /// Remaining time below which a job is not preempted.
         near_completion_ms: u64 = "near_completion_threshold_s", 0..=MAX_TIME_MS;
-        /// A job that was preempted or resumed more recently than this is not preempted.
+        /// Time after a preemption or resumption during which a job is not preempted again.
         thrash_interval_ms: u64 = "thrash_interval_s", 0..=MAX_TIME_MS;
         /// Number of preemptions after which a job counts as one class higher; 0: never.
         thrash_count: u32 = "thrash_count";
-        /// Whether only jobs on nothing but borrowed nodes are preempted.
+        /// Whether only jobs that hold borrowed nodes exclusively are preempted.
         only_borrowed: bool = "only_borrowed";
     }
 
@@ -190,9 +190,9 @@ groups! {
         retries: u32 = "retries";
         /// Number of cooldowns without proposals after these repeats.
         backoff_cooldowns: u32 = "backoff_cooldowns", 1..=u32::MAX;
-        /// Number of consecutive turns between growing and shrinking before an alert.
+        /// Number of consecutive changes of direction, between growing and shrinking, before an alert.
         oscillation_alert: u32 = "oscillation_alert", 1..=u32::MAX;
-        /// Time without changes after which the next change is not a turn.
+        /// Time without changes of size after which the next one does not count as a change of direction.
         calm_ms: u64 = "calm_s", 1..=MAX_TIME_MS;
     }
 }
