@@ -166,8 +166,9 @@ impl App {
         self.running.as_ref().map(|r| r.renewal.state())
     }
 
-    /// Joins the other members. At the first start `members` founds the quorum, and must be equal on all members. Later
-    /// their addresses take precedence over the committed ones. An empty list stands for [`Settings::members`].
+    /// Joins the other members. At the first start, the members in `members` found the quorum, and the list must be
+    /// equal on all of them. Later the listed addresses take precedence over the committed ones. An empty list stands
+    /// for [`Settings::members`].
     ///
     /// # Errors
     /// This member is not listed, or Raft does not start.
@@ -354,7 +355,7 @@ impl App {
         Some(overview::account(&running.member))
     }
 
-    /// blake3 digest of the whole applied state: equal on all members at the same position.
+    /// blake3 digest of the complete applied state: equal on all members at the same log index.
     pub fn state_digest(&self) -> [u8; 32] {
         self.replica.digest()
     }
@@ -381,7 +382,7 @@ impl App {
         reason.unwrap_or_else(|| "the consensus engine has stopped".to_owned())
     }
 
-    /// Stops the member within about ten seconds. Acknowledged commands are on disk already.
+    /// Stops the member within about 15 seconds: each step has a time limit. Acknowledged commands are on disk already.
     pub async fn stop(self) {
         let id = self.settings.id;
         if let Some(running) = self.running {
@@ -406,7 +407,7 @@ impl App {
 
 type Work = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Restarts `work` whenever it ends: a stopped gate would leave elections in their last state.
+/// Restarts `work` whenever it ends, so that a panic does not end a background task for good.
 async fn keep(name: &'static str, work: Work) {
     loop {
         let run = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(work()));

@@ -75,7 +75,7 @@ impl Signer {
     }
 
     /// Signs the audit up to the last entry of this member, unless it is signed already. Returns the audit head
-    /// afterwards. The result is linearizable only behind the caller's own read barrier.
+    /// afterwards. The result is linearizable only if the caller has passed a read barrier before.
     pub(crate) async fn sign(&self) -> Result<AuditHead, NotSigned> {
         let head = self.member.replica.audit_head();
         if head.unsigned_since.is_none() {
@@ -105,7 +105,7 @@ impl Signer {
         }
     }
 
-    /// As [`Signer::sign`] for an external request: behind a read barrier.
+    /// As [`Signer::sign`] for an external request: after a read barrier.
     pub(crate) async fn sign_behind(
         &self,
         reads: &Reads,
@@ -145,7 +145,7 @@ impl Signer {
         if signer.role() != Role::Quorum || signer.cluster() != self.cluster {
             return Err(refused(&format!("{signer} is not a member of this quorum")));
         }
-        // The authority's certificate is included: a later verifier only needs its pin.
+        // The authority's certificate is included, so that a later verifier needs only the pin of the authority.
         let trust = self.member.replica.trust();
         let by = |authority: &Authority| {
             let certificate = CertificateDer::from(&authority.certificate[..]);

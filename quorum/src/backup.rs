@@ -1,4 +1,4 @@
-//! Backup: the state at one revision, taken behind a read barrier, without interrupting the service.
+//! Backup: the state at one revision, taken after a read barrier, without interrupting the service.
 //! `lattice_quorum_types::backup` describes the file, which contains no key.
 
 pub(crate) mod restore;

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Longest reply, bytes: the whole live state of a large cluster is one reply.
+/// Longest reply, bytes: the complete live state of a large cluster is one reply.
 const MAX_REPLY_BYTES: usize = 256 << 20;
 /// One day.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const MAX_LIFETIME: Duration = DAY.saturating_mul(825);
 /// Shortest certificate lifetime: renewal must succeed within a third of it.
 const MIN_LIFETIME: Duration = Duration::from_secs(30);
-/// Range of `checkpoint_entries`: entries after the last signed audit head are not proven yet.
+/// Range of `checkpoint_entries`: no signature covers the entries after the last signed audit head.
 const CHECKPOINT_ENTRIES: std::ops::RangeInclusive<u64> = 1..=1000;
 /// Range of `checkpoint_after`.
 const CHECKPOINT_AFTER: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;

@@ -1,7 +1,7 @@
 //! Founding of a quorum in one process: binds members and starts each with the addresses of all.
 //!
-//! For the demo and tests only. Every member holds the issuing key, and its certificate comes from that key directly,
-//! where members in service are configured with credentials that an operator issued.
+//! For the demo and tests only: every member holds the issuing key, and its certificate comes from that key directly.
+//! Members in service use credentials that an operator issued.
 
 use crate::{App, Edges, Platform, Settings, StartError};
 use lattice_mesh::{Authority, Credentials, Role, SystemClock, retry_while_in_use};

@@ -8,7 +8,7 @@
 //! gathered into batches) → openraft → `store/` (log) and `state_machine/replica.rs` (state) → `state_machine/feed.rs`
 //! (watchers). `leadership/election_gate.rs` decides which member may hold an election; `0001-consensus.md` gives the
 //! reasons. A certificate request passes through `enrolment.rs` or `renewal.rs` in `certificates/` → `issuer.rs`
-//! (committed first, then signed). `trust.rs` there puts the trust in the replicated state in force.
+//! (committed first, then signed). `certificates/trust.rs` applies the trust bundle of the replicated state.
 //!
 //! `member.rs` is the state that all of them share, and `raft/` the types of the log and the calls between members.
 //! `transport/` sends and receives these calls, and `segments.rs` transfers files of the append-only tables.

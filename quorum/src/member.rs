@@ -29,7 +29,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Time without an acknowledgement by a majority after which a leader does not answer as one, milliseconds.
+/// Time without an acknowledgement by a majority after which a leader is not a confirmed leader, milliseconds.
 const LEADER_SILENCE_MS: u64 = 1500;
 
 /// Configured addresses of the members. They take precedence over the addresses committed when the quorum was formed,
@@ -118,7 +118,7 @@ impl Member {
     }
 
     /// Returns whether this member may stand for election. A member that must not vote for a candidate must not vote
-    /// for itself either. When half caught up, its log is longer than that of a member that was cut off, but lacks
+    /// for itself either. A member that is half caught up has a longer log than one that was cut off, but lacks
     /// acknowledged entries. A single voter is exempt, because no other member could report the lost entries.
     pub(crate) fn may_campaign_now(&self) -> bool {
         !self.must_abstain(self.log.last()) || self.voters().len() == 1

@@ -377,8 +377,8 @@ impl Step<'_> {
         })
     }
 
-    /// Commits the change through Raft. In a task of its own: the caller may disconnect, which must not leave half a
-    /// change.
+    /// Commits the change through Raft. The commit runs in a task of its own: a caller that disconnects must not leave
+    /// half a change.
     async fn commit(
         &self,
         change: ChangeMembers<VoterId, BasicNode>,
@@ -407,8 +407,8 @@ impl Step<'_> {
     }
 }
 
-/// Checks that a process may be brought up to date: it is blank, or its data is from this history. The latter holds
-/// after an interrupted addition, and for a former member.
+/// Checks that a process may be brought up to date: it belongs to no incarnation yet, or its data is from this history.
+/// The latter holds after an interrupted addition, and for a former member.
 fn may_join(account: &MemberAccount, ours: Incarnation, leader: VoterId) -> bool {
     if account.incarnation.is_none() {
         return true;

@@ -17,7 +17,7 @@ use tokio::{
     task::yield_now,
 };
 
-/// Maximum number of commands in one log entry.
+/// Maximum number of commands in one log entry, unless a single proposal has more.
 const MAX_COMMANDS: usize = 1024;
 /// Maximum size of a log entry, bytes, unless a single proposal is larger.
 const MAX_BYTES: usize = 512 << 10;
@@ -25,14 +25,14 @@ const MAX_BYTES: usize = 512 << 10;
 const MAX_WAITING: usize = 16 * MAX_COMMANDS;
 /// Timeout of a proposal.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time for which a batch may stay undecided after this member lost leadership. The next leader may still commit its
-/// entry.
+/// Time for which a batch may stay undecided after this member lost leadership. The next leader may still commit the
+/// entry of the batch.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// One result per command.
 pub(crate) type CommandReplies = Vec<Result<Applied, Refusal>>;
 
-/// Receiving end of a proposer.
+/// Receiver for the replies to one proposal.
 type Answer = oneshot::Receiver<Result<CommandReplies, Unavailable>>;
 
 /// Commands of one proposer, kept in one batch.
@@ -43,7 +43,7 @@ pub(crate) struct Proposal {
     _place: OwnedSemaphorePermit,
 }
 
-/// Sending end of the proposal queue. Clones share it.
+/// Sending end of the proposal queue. Clones share one queue.
 #[derive(Clone)]
 pub(crate) struct Proposals {
     queue: mpsc::UnboundedSender<Proposal>,
@@ -251,7 +251,7 @@ async fn settled<E>(
     }
 }
 
-/// Returns the results to the proposers. Returns whether all results match the foresight.
+/// Returns the results to the proposers. Returns whether all results match the speculative state.
 fn answer(
     waiting: Vec<oneshot::Sender<Result<CommandReplies, Unavailable>>>,
     judged: Vec<Vec<ValidatedCommand>>,

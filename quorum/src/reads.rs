@@ -13,12 +13,12 @@ use tokio::{
     time::timeout,
 };
 
-/// Timeout of a round; a longer one has no majority.
+/// Timeout of a round. Reads of a round that exceeds it fail with [`Unavailable::NoMajority`].
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Waiting = oneshot::Sender<Result<(), Unavailable>>;
 
-/// Sending end of the read queue. Clones share it.
+/// Sending end of the read queue. Clones share one queue.
 #[derive(Clone)]
 pub(crate) struct Reads(mpsc::UnboundedSender<Waiting>);
 

@@ -16,7 +16,7 @@ use lattice_quorum_types::VoterId;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Bytes of a segment in one answer.
+/// Maximum number of bytes of a segment in one answer.
 const PIECE_BYTES: usize = 2 << 20;
 /// Timeout of one piece.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +24,8 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 4;
 /// Time after which the sender of a snapshot receives `SnapshotAnswer::Fetching`.
 const BRING_FOR: Duration = Duration::from_secs(15);
-/// Largest segment accepted, bytes: a row is at most as large as a command, plus a few bytes per rank.
+/// Maximum size of a received segment, bytes. One large row may exceed the usual size of a segment: a row is at most as
+/// large as a command, plus a few bytes per rank.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Adds the call that serves segments.
@@ -109,8 +110,8 @@ fn peer(member: &Member, mesh: &Mesh, id: VoterId) -> Option<Peer> {
     ))
 }
 
-/// Fetches the segments that the snapshot names and this member lacks from the snapshot's sender. Returns whether all
-/// are present now. Fetched segments stay, so the next try continues from there.
+/// Fetches from the snapshot's sender the segments that the snapshot names and this member lacks. Returns whether all
+/// are present now. Fetched segments stay, so that the next try fetches only the remaining ones.
 pub(crate) async fn fetch_missing(
     member: &Member,
     mesh: &Mesh,
@@ -151,7 +152,7 @@ pub(crate) async fn fetch_missing(
 /// Replaces a missing or damaged segment with a copy from another member.
 ///
 /// # Errors
-/// No other member has the segment.
+/// No other member could send an intact copy of the segment, or the copy could not be written.
 pub(crate) async fn repair(member: &Member, mesh: &Mesh, id: &SegmentId) -> Result<(), String> {
     let mut reasons = Vec::new();
     for other in member.voters().into_keys().filter(|id| *id != member.id) {

@@ -21,7 +21,7 @@ use lattice_quorum_types::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Longest silence of a watch, so that more silence indicates a lost leader.
+/// Interval of [`WatchItem::Idle`] on a watch without events. A client takes a longer silence for a lost leader.
 const IDLE: Duration = Duration::from_millis(400);
 
 /// State shared by the handlers.
@@ -90,7 +90,7 @@ impl Service {
         }
     }
 
-    /// Proposes commands without attestations, and those with valid ones; refuses the rest.
+    /// Proposes the commands that have no attestations or only valid ones, and refuses the others.
     async fn propose(&self, envelopes: Vec<Envelope>) -> Result<CommandReplies, Unavailable> {
         let (member, proposals) = (&self.member, &self.proposals);
         if !envelopes.iter().any(attestation_check::has_attestations) {
@@ -171,9 +171,10 @@ impl Service {
     }
 }
 
-/// Checks the origin of proposals. Members may only propose enrolments, renewals and authorities, in the members' name:
-/// enrolments and issue times come from the member that signs. Other callers may propose authorities and all other
-/// commands, in other names. No caller may propose quorum notes or signed audit heads.
+/// Checks that the caller may propose these commands. A quorum member may propose only enrolments, renewals and
+/// authorities, and only as principal [`issuer::MEMBERS`], because the member that signs a certificate sets its issue
+/// time. Other callers may propose all commands except enrolments and renewals, and only as other principals. No caller
+/// may propose quorum notes or signed audit heads.
 fn may_propose(caller: &Caller, envelopes: &[Envelope]) -> Result<(), HandlerFailed> {
     let is_member = caller.identity.role() == Role::Quorum;
     let may = |envelope: &Envelope| match envelope.command {

@@ -136,7 +136,7 @@ pub(crate) struct Backoff {
     min: Duration,
     next: Duration,
     max: Duration,
-    /// Attempts without a wait since the last one. Hints about the leader can be circular.
+    /// Number of attempts since the last wait. Hints about the leader can be circular.
     hurried: u32,
     seed: Option<u64>,
 }

@@ -129,8 +129,8 @@ impl QuorumClient {
         self.ask(Read { query }).await
     }
 
-    /// Requests the leader to sign the audit up to its present end, unless that is signed already. Returns the audit
-    /// head afterwards. The inner error is the reason why the head is not signed.
+    /// Requests from the leader a signature of the audit up to its present end, unless it is signed already. Returns
+    /// the audit head afterwards. The inner error is the reason why the head is not signed.
     ///
     /// # Errors
     /// As [`QuorumClient::read`].

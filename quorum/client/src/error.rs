@@ -17,8 +17,9 @@ pub enum ClientError {
         /// Error of the last attempt.
         reason: String,
     },
-    /// The command may have been committed, or may still be committed. It has an idempotency key: the caller proposes
-    /// it again with the same key and receives the first outcome.
+    /// The command may have been committed, or may still be committed. A caller proposes a command with an idempotency
+    /// key again under the same key, and receives the first outcome. A reply with too few results also causes this
+    /// error, even for a command without a key.
     #[error(
         "the outcome is unknown ({reason}); propose the same command again with the same \
          idempotency key"

@@ -159,8 +159,8 @@ impl Members {
         addrs.get(turn.checked_rem(addrs.len())?).copied()
     }
 
-    /// Queries all members for the leader. The result is that of the highest term in the latest incarnation, once a
-    /// majority has answered.
+    /// Queries all members for the leader, and returns the one of the highest term in the latest incarnation. Ends once
+    /// a majority has answered and a leader is found, or once every member has answered or timed out.
     pub(crate) async fn locate(&self) -> Option<SocketAddr> {
         let addrs = self.addrs();
         let mut asked: FuturesUnordered<_> = addrs
@@ -175,8 +175,8 @@ impl Members {
             let Ok(status) = answer else { continue };
             answers.insert(status.id);
             self.learn(&status);
-            // A term has one leader, but some members may not have received its messages yet. Remaining members of a
-            // cluster that was restored since may be in any term.
+            // A term has one leader, but some members may not have received its messages yet. Members that remain from
+            // before a restore may be in any term.
             let rank = |s: &MemberStatus| (s.incarnation, s.term, s.leader.is_some());
             if newest.as_ref().is_none_or(|n| rank(&status) > rank(n)) {
                 newest = Some(status);

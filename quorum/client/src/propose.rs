@@ -35,7 +35,7 @@ pub(crate) struct Job {
     pub(crate) done: oneshot::Sender<Result<ProposalReplies, ClientError>>,
     pub(crate) started: Instant,
     pub(crate) until: Instant,
-    /// Set once an attempt may have committed the job.
+    /// Error of the last attempt that may have committed the job.
     pub(crate) maybe: Option<String>,
 }
 
@@ -79,8 +79,8 @@ pub(crate) async fn run(
                 None => return,
             },
         };
-        // One large request costs all members less than two of half its size. The timeout bounds the delay by a slow
-        // request.
+        // One large request costs all members less than two requests of half the size. The timeout bounds the delay by
+        // a slow request.
         if let Some(answered) = under_way.take() {
             let _ = timeout(GATHER, answered).await;
         }
@@ -193,7 +193,7 @@ async fn deliver_singly(members: &Members, config: &ClientConfig, jobs: Vec<Job>
     futures::future::join_all(each.collect::<Vec<_>>()).await;
 }
 
-/// Returns to each job its part of the replies.
+/// Sends each job its part of the replies.
 fn answer(jobs: Vec<Job>, replies: ProposalReplies) {
     let mut replies = replies.into_iter();
     for job in jobs {

@@ -54,7 +54,7 @@ impl RunningWatch {
         }
     }
 
-    /// Returns the next item; `None` after [`WatchItem::Compacted`].
+    /// Returns the next item; `None` after [`WatchItem::Compacted`], or if no member address is configured.
     pub async fn next(&mut self) -> Option<WatchItem> {
         self.items.recv().await
     }

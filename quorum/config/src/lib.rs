@@ -1,5 +1,5 @@
-//! Configuration files of all daemons: YAML, overridden by environment variables. An invalid configuration is rejected
-//! as a whole, with every mistake in one report.
+//! Configuration files of all daemons: YAML, overridden by environment variables. An invalid configuration is rejected,
+//! with every mistake in one report.
 //!
 //! * Unknown keys are mistakes, reported with their full path and the nearest known key.
 //! * Malformed YAML is reported with line and column.
@@ -9,9 +9,9 @@
 //!
 //! With the prefix [`PREFIX`], `LATTICE_A__B=value` sets the key `a.b`: the rest of the name in lower case, with `__`
 //! between levels (a single `_` belongs to a key's name). A number is a position in a list
-//! (`LATTICE_MEMBERS__0__ADDR`); the position after the last item appends. The value is read as YAML, so lists and maps
-//! can be given as a whole (`LATTICE_SEEDS='[a, b]'`). A key of text type takes the value as it is. An empty value is
-//! an empty text. A variable takes precedence over the file.
+//! (`LATTICE_MEMBERS__0__ADDR`); the position after the last item appends. The value is read as YAML, so one variable
+//! can set a complete list or map (`LATTICE_SEEDS='[a, b]'`). A key of text type takes the value as it is. An empty
+//! value is an empty text. A variable takes precedence over the file.
 //!
 //! A variable with `__` that names no key is rejected. A variable without `__` is ignored (`LATTICE_CONTEXT` belongs to
 //! the command line tool), unless it resembles a known key.

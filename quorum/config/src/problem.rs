@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr};
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Full path of the key, e.g. `members.0.addr`; empty for the configuration as a whole.
+    /// Full path of the key, e.g. `members.0.addr`; empty for a mistake without a key.
     pub key: String,
     /// Description of the mistake, with the remedy.
     pub message: String,
@@ -67,7 +67,7 @@ impl Problems {
         self.prefix.pop();
     }
 
-    /// Checks whether no mistake was found so far.
+    /// Whether no mistake was found so far.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

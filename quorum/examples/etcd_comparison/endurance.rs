@@ -1,8 +1,8 @@
 //! Endurance test of the Lattice members: under full load for a long time, no election may happen and writes must
 //! continue.
 //!
-//! Each write replaces an earlier value: the drain reason, of the configured size, of one of a thousand nodes. At tens
-//! of thousands of kept records per second, the records of half an hour would not fit into memory.
+//! Each write replaces the drain reason of one of a thousand nodes with another one of the configured size. Writes that
+//! create records, tens of thousands per second, would exceed the memory within half an hour.
 
 use crate::{
     Common,
@@ -64,7 +64,7 @@ async fn write(
         );
         drain.principal.name = format!("service:load-{}", writer % 4);
         drain.principal.power = Privilege::Service;
-        // Without a key, the end of a leader may leave the outcome unknown. Then the writer continues with the next
+        // The outcome of a write without a key is unknown if the leader fails. The writer then continues with the next
         // write.
         if let Err(error) = client.settle(drain).await {
             eprintln!("writer {writer}: {error}");

@@ -33,7 +33,7 @@ pub const ELECTION_MS: u32 = 500;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Timeout of one status request, as in the Lattice client.
 const LOCATE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Pause between attempts; the Lattice client waits longer.
+/// Pause between attempts; the waits of the Lattice client grow from 10 ms to 200 ms.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Time without an answer after which a write has failed.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -216,7 +216,7 @@ impl EtcdClient {
         Ok(found)
     }
 
-    /// Asks all members for the leader. Trusts the answer with the highest term once a majority has answered.
+    /// Queries all members for the leader. Uses the answer with the highest term once a majority has answered.
     async fn locate(&self) -> Option<usize> {
         let mut asked: FuturesUnordered<_> = (0..MEMBERS).map(|m| self.status(m)).collect();
         let (mut answers, mut newest) = (0, None::<StatusFound>);
@@ -254,7 +254,7 @@ impl EtcdClient {
         }
     }
 
-    /// Attempts the write once. Fails, with the new leader noted, if another member leads by now.
+    /// Attempts the write once. If another member leads by now, records that leader and fails.
     async fn attempt(&self, member: usize, writer: usize, put: Put) -> Result<(), String> {
         let call = call::<Put, PutDone>(self.way(member, writer), put, "/etcdserverpb.KV/Put");
         let mut call = std::pin::pin!(call);

@@ -222,7 +222,7 @@ impl LatticeClient {
     }
 
     /// Proposes commands that must be accepted, under keys that begin with `name`. Retries for up to a minute, since
-    /// the quorum may still be in foundation.
+    /// the quorum may not have formed yet.
     pub async fn propose_all(&self, name: &str, commands: Vec<Command>) {
         let keyed = commands.into_iter().enumerate();
         let keyed = keyed.map(|(n, command)| envelope(Some(format!("{name}-{n}")), command));

@@ -1,4 +1,4 @@
-//! Machine under test: free ports, processes and their resource use, and standstills of the machine.
+//! Machine under test: free ports, processes and their resource use, and stalls of the machine.
 
 use std::{
     fs::File,
@@ -76,7 +76,7 @@ pub fn disk_mib(folder: &Path) -> u64 {
     (blocks(folder) * 512) >> 20
 }
 
-/// Detector of standstills of the machine: a thread that only measures how much too long short sleeps last.
+/// Detector of machine stalls: a thread that measures the overrun of short sleeps.
 pub struct Standstill {
     longest_ms: Arc<AtomicU64>,
 }

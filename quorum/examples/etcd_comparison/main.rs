@@ -12,11 +12,11 @@
 //!
 //! The differences favour etcd. Its clients use plain HTTP/2 over the number of connections that gives the most writes
 //! per second. Lattice clients use QUIC with mutual TLS over one connection. An etcd write stores a value. A Lattice
-//! write is judged (limits, keys) and sent to watchers.
+//! write is checked against limits and idempotency keys, and sent to watchers.
 //!
 //! Each write creates one record that is kept. For etcd, it is a key with a value of the configured size. For Lattice,
 //! it is an allocation with a command line of that size, submitted under an idempotency key as services do. The
-//! Lattice members run this same program, so nothing else must be built. `etcd` must be in the path.
+//! Lattice members run this same program, so nothing else must be built. `etcd` must be in `PATH`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

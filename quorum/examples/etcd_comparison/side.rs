@@ -10,7 +10,7 @@ pub const MEMBERS: usize = 3;
 pub struct Status {
     /// The member claims to lead.
     pub leads: bool,
-    /// The member knows a leader.
+    /// The member reports a leader.
     pub follows: bool,
     /// Raft term; increases with each election.
     pub term: u64,

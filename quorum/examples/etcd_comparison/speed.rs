@@ -26,7 +26,7 @@ pub struct Options {
     /// Duration of the uncounted warm-up before each measurement, seconds.
     #[arg(long, default_value_t = 1.0)]
     warm_up: f64,
-    /// Number of repetitions of each measurement; the median counts.
+    /// Number of repetitions of each measurement; the median is reported.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Numbers of concurrent writers.

@@ -108,8 +108,8 @@ impl Writer {
             },
             key: None,
             at: self.clock,
-            // Service commands carry the fence of the lease, as from control. The audit records an assignment by a
-            // person.
+            // Service commands carry the fence of the lease, as those of control do. An assignment by an operator would
+            // add an audit entry.
             fence: (power == Privilege::Service && self.index > 1).then(|| Fence {
                 lease: lease(),
                 epoch: 1,

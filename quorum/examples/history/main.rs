@@ -1,5 +1,5 @@
-//! Cost of a long history: a member with a million ended allocations. Measures the time from its start to the first
-//! linearizable read, its resident memory, its size on disk, and the time to find an old allocation.
+//! Cost of a long history: a member with a million ended allocations. Measures the time from the member's start to the
+//! first linearizable read, its resident memory, its size on disk, and the time to find an old allocation.
 //!
 //! `cargo build --profile dist -p lattice-quorum && cargo run --profile dist -p lattice-quorum --example history
 //! [-- ALLOCATIONS]`. The history is written through `apply`, put into a backup, and restored into a data directory.

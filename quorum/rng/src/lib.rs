@@ -4,11 +4,11 @@
 //! would make another workload.
 //!
 //! One seed gives the same numbers with each build on each platform: seeds of failing simulations and figures of
-//! replays are recorded, so the sequence must never change. `rand` gives this promise for no generator of its own.
-//! Nothing here may be used for secrets.
+//! replays are recorded, so the sequence must never change. `rand` does not promise this for its `StdRng` and
+//! `SmallRng`. Nothing here may be used for secrets.
 #![forbid(unsafe_code)]
 
-/// A stream of random numbers, given by a seed and a label.
+/// A stream of random numbers, determined by a seed and a label.
 ///
 /// Each place that draws numbers has a stream of its own, so that a draw in one place changes no draw in another.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl Rng {
     }
 }
 
-/// Knuth's MMIX linear congruential generator. See the crate for its use; its lower bits are not random.
+/// Knuth's MMIX linear congruential generator, for benchmarks with recorded figures. Its lower bits are not random.
 #[derive(Debug, Clone)]
 pub struct Mmix(u64);
 

@@ -1,5 +1,5 @@
-//! Agreed history, built from the entries that all members apply: the command at each place, its result and its events.
-//! Every further member is compared with it.
+//! Agreed history, built from the entries that all members apply: the command at each position, its result and its
+//! events. The first member that applies a command records it, and every further member is compared with that record.
 
 use crate::invariants::{Limits, audit, owners, usage};
 use lattice_quorum_state::State;
@@ -9,10 +9,10 @@ use lattice_quorum_types::{
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 
-/// Number of entries between comparisons of all members' states, byte by byte.
+/// Number of log entries between comparisons of the digests of all members' states.
 const DIGEST_EVERY: u64 = 8;
 
-/// Place of a command: log entry, and position within it.
+/// Position of a command: index of the log entry, and number within the entry.
 pub type CommandPosition = (u64, usize);
 
 struct Agreed {
@@ -60,7 +60,7 @@ pub struct RunCounters {
     pub highest: u64,
 }
 
-/// Hash of a value that is sent or stored.
+/// Hash of a value's debug form.
 pub fn hash<T: std::fmt::Debug>(value: &T) -> [u8; 32] {
     *blake3::hash(format!("{value:?}").as_bytes()).as_bytes()
 }

@@ -79,7 +79,7 @@ impl Image {
 struct Content {
     images: BTreeMap<PathBuf, Arc<Mutex<Image>>>,
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Files removed since the last sync of a folder. A power cut may restore them.
+    /// Files removed since the last power cut or process end. A power cut may restore them.
     removed: BTreeMap<PathBuf, Vec<u8>>,
 }
 
@@ -252,7 +252,7 @@ impl Disk {
         *self.content.lock() = Content::default();
     }
 
-    /// Applies a killed process: its writes are in the system's memory and reach the disk.
+    /// Applies the end of a process without a power cut: its unsynced writes are in the page cache and reach the disk.
     pub fn keep(&self) {
         let mut content = self.content.lock();
         for image in content.images.values() {

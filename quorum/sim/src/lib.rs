@@ -2,11 +2,11 @@
 //! network. Clients compete at the limits, and a seed selects the faults. Invariants are checked after every command.
 //! Then the faults stop, and the cluster must heal.
 //!
-//! Only clock, wire, disk and threads are replaced, through [`lattice_quorum::Ground`] and [`lattice_mesh::Wire`].
-//! `../0010-simulation.md` lists the simulated and the real parts, and states how far a seed determines a run.
+//! Only clock, wire, disk and threads are replaced, through [`lattice_quorum::Platform`] and [`lattice_mesh::Wire`].
+//! `../../0010-simulation.md` lists the simulated and the real parts, and states how far a seed determines a run.
 //!
 //! Start with `run`. `member.rs` is a member with its restarts, `schedule.rs` the faults, and `clients/` the clients.
-//! `truth.rs` and `invariants/` hold the invariants, and `scene/` holds scripted sequences of events.
+//! `agreed_history.rs` and `invariants/` hold the invariants, and `scene/` holds scripted sequences of events.
 #![forbid(unsafe_code)]
 // Without the feature there is no clock to pause, and this library is empty.
 #![cfg(feature = "paused-clock")]

@@ -1,5 +1,5 @@
-//! Simulated member: the product's daemon on a simulated disk and network. It is restarted after each end, as a
-//! supervisor does.
+//! Simulated member: the product's daemon on a simulated disk and network. The daemon is restarted after each end, as
+//! systemd does.
 
 use crate::{
     disk::Power,
@@ -34,13 +34,13 @@ pub enum Order {
     CutPowerAt(u64),
     /// Make the next sync fail.
     FailSync,
-    /// Report the member's standing.
+    /// Report the member's status and log positions.
     Look(oneshot::Sender<MemberStanding>),
     /// Report the last applied log index and a digest of the state.
     Digest(oneshot::Sender<(u64, [u8; 32])>),
 }
 
-/// Standing of a member.
+/// Status and log positions of a member.
 #[derive(Debug, Clone)]
 pub struct MemberStanding {
     /// Status, as the member itself reports it.
@@ -70,7 +70,7 @@ impl Handle {
         self.order(Order::Digest(answer));
         answered.await.ok()
     }
-    /// Standing of the member; `None` while it is down.
+    /// Status and log positions of the member; `None` while the member is down.
     pub async fn look(&self) -> Option<MemberStanding> {
         let (answer, answered) = oneshot::channel();
         self.order(Order::Look(answer));
@@ -86,14 +86,14 @@ pub fn run(world: Arc<SimulatedRun>, nth: usize) -> Handle {
     Handle { id, orders }
 }
 
-/// How a member process ended.
+/// Reason for the end of a member process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     PowerCut,
     DiskLost,
     Killed,
     Stopped,
-    /// The daemon ended itself after a disk failure.
+    /// The daemon could not continue, for example after a disk failure.
     GaveUp,
     /// The daemon refused to start, permanently.
     Refused,
@@ -186,7 +186,7 @@ async fn live(world: Arc<SimulatedRun>, nth: usize, mut orders: mpsc::UnboundedR
                 }
             }
         }
-        // A supervisor restarts the daemon at once; a failed host is away for longer.
+        // A failed daemon is restarted at once; a failed host is away for longer.
         let away_ms = match rng.chance(400) {
             true => rng.range(1, 60),
             false => rng.range(60, 4000),

@@ -1,4 +1,5 @@
-//! Observer of a member: passes on what the member applies and installs to the agreed history of the world.
+//! Observer of a member: passes the commands that the member applies, and the snapshots that it installs, to the agreed
+//! history.
 
 use crate::{agreed_history::CommandPosition, disk::Power, world::SimulatedRun};
 use lattice_quorum::Observer;
@@ -9,13 +10,13 @@ use std::sync::Arc;
 
 /// Observer of one member process.
 pub struct MemberObserver {
-    /// World that receives the observations.
+    /// Run that receives the observations.
     pub world: Arc<SimulatedRun>,
     /// Number of the member.
     pub id: u64,
     /// Power of the process. Actions without power are ignored.
     pub power: Arc<Power>,
-    /// Place of the last applied command.
+    /// Position of the last applied command.
     pub at: Mutex<Option<CommandPosition>>,
 }
 

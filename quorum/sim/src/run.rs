@@ -94,7 +94,7 @@ pub fn run(plan: &Plan) -> Report {
     report
 }
 
-/// Plays in a new world on a paused clock. Panics are violations, and the world is freed afterwards.
+/// Calls `play` with a new simulated run on a paused clock. Panics are violations, and the run is freed afterwards.
 #[expect(clippy::expect_used, reason = "nothing runs without a runtime")]
 pub(crate) fn on_this_thread(
     make: impl FnOnce() -> Arc<SimulatedRun>,
@@ -108,7 +108,7 @@ pub(crate) fn on_this_thread(
     let mut report = runtime.block_on(async {
         let world = make();
         let report = play(&world).await;
-        // Endpoints on the network hold the world, which holds the network.
+        // Endpoints on the network hold the simulated run, which holds the network.
         world.network.close();
         report
     });

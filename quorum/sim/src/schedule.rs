@@ -1,4 +1,4 @@
-//! Fault schedule, as the seed determines.
+//! Fault schedule, determined by the seed.
 
 use crate::{
     member::{Handle, Order},
@@ -20,7 +20,7 @@ const MAX_WRONG_MS: u64 = 20 * 60 * 1000;
 /// Injects faults one after the other until the simulated time `until`.
 pub async fn run(world: Arc<SimulatedRun>, members: Vec<Handle>, until: Duration, outages: bool) {
     let mut rng = Rng::new(world.seed, "faults");
-    // Some seeds have no faults but outages.
+    // In some seeds, outages are the only faults.
     let outages = outages || rng.chance(100);
     while world.passed() < until && !world.is_broken() {
         sleep(Duration::from_millis(rng.range(30, 1200))).await;

@@ -1,4 +1,4 @@
-//! World of one run: network, disks, clocks, agreed history and trace.
+//! Shared objects of one simulated run: network, disks, clocks, agreed history and trace.
 
 use crate::{agreed_history::AgreedHistory, disk::Disk, network::Network, registers::Registers};
 use lattice_mesh::{Authority, Clock, Credentials, Identity, Role, Validity};
@@ -112,7 +112,7 @@ struct Noted {
     blank: Option<(VoterId, u64)>,
 }
 
-/// World of one run.
+/// Shared objects of one simulated run.
 pub struct SimulatedRun {
     /// Seed of the run.
     pub seed: u64,
@@ -271,12 +271,12 @@ impl SimulatedRun {
         self.lock().reigns.len() as u64
     }
 
-    /// The member that became leader last.
+    /// Leader of the highest term recorded so far.
     pub fn leader(&self) -> Option<VoterId> {
         self.lock().reigns.last().map(|(_, id)| *id)
     }
 
-    /// Adds an event to the trace digest that is too frequent to print.
+    /// Adds an event that is too frequent to print to the trace digest.
     pub fn note(&self, what: &[u8]) {
         let us = self.started.elapsed().as_micros();
         let mut noted = self.lock();

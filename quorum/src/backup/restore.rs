@@ -256,7 +256,7 @@ fn incarnation(
 }
 
 /// Creates the data directory of one member. The directory must be missing or empty. `number` is the number of the new
-/// incarnation; `None` stands for the backup's number plus one.
+/// incarnation, by default the backup's number plus one.
 ///
 /// # Errors
 /// The backup is damaged, of another format or cluster, or the directory is in use.
@@ -293,7 +293,7 @@ pub async fn restore(
     );
     let data = Data {
         incarnation,
-        // Of the same term and not granted: this member stands for election in the next term.
+        // An uncommitted vote for itself in the backup's term: this member stands for election in the next term.
         vote: Vote::new(header.term, settings.id),
         meta: SnapshotMeta {
             last_log_id: Some(last),

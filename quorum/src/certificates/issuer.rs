@@ -25,13 +25,13 @@ pub(crate) const MEMBERS: &str = "service:quorum";
 /// Deadline of one certificate. Shorter than the timeout of the requesting process: an answer that arrives too late may
 /// have used up a token.
 const DEADLINE: Duration = Duration::from_secs(12);
-/// Longest wait of a certificate for a leader and its commit.
+/// Longest wait for one step of issuing: for a leader and its answer, for an authority, or to catch up.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Interval between two tries.
 const RETRY: Duration = Duration::from_millis(100);
 /// Timeout of one call to the leader.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of new stamps when another certificate of the same name was issued first.
+/// Maximum number of retries with new times when another certificate of the same name was issued first.
 const STAMPS: u32 = 5;
 /// Maximum lead of a certificate's issue time over the clock, milliseconds. Each certificate of a name is a second
 /// later than the previous one, so the value bounds the renewal rate of a name.
@@ -92,8 +92,8 @@ pub(crate) struct Issuer {
 type IssueRequest<'a> = &'a (dyn Fn(IssuedCertificate) -> (String, Command) + Send + Sync);
 
 impl Issuer {
-    /// Issues a certificate for `identity`, after the quorum has committed the command that `asked` creates from its
-    /// times. Repeated requests with one key receive the times of the first certificate.
+    /// Issues a certificate for `identity`, after the quorum has committed the command that `asked` creates from the
+    /// certificate's times. Repeated requests with one key receive the times of the first certificate.
     pub(crate) async fn issue(
         &self,
         identity: &Identity,
@@ -135,8 +135,8 @@ impl Issuer {
         }
     }
 
-    /// Returns issue and expiry time of the next certificate of this name, in whole seconds. The issue time follows
-    /// this member's clock, but is later than that of the name's previous certificate.
+    /// Returns issue and expiry time of the next certificate of this name, in full seconds. The issue time follows this
+    /// member's clock, but is later than that of the name's previous certificate.
     fn stamp(&self, identity: &Identity) -> Result<IssuedCertificate, NotIssued> {
         let replica = &self.member.replica;
         let earliest = replica.next_issue(identity.role(), identity.id());
@@ -282,8 +282,8 @@ impl Issuer {
         }
     }
 
-    /// Runs a request locally when this member leads, otherwise at the leader, and retries until it succeeds. The
-    /// request must be idempotent.
+    /// Runs a request locally when this member leads, otherwise at the leader, and retries failures for [`PATIENCE`].
+    /// The request must be idempotent.
     fn at_leader<'a, R, T, U, F>(
         &'a self,
         local: impl Fn() -> F + Send + 'a,
@@ -331,7 +331,7 @@ impl Issuer {
     }
 }
 
-/// Returns whether a certificate of this name was issued within the same second or later meanwhile.
+/// Returns whether the quorum refused the issue time because a certificate of this name has the same or a later one.
 fn is_too_early(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Invalid { field, .. } if field == "certificate.issued_at")
 }

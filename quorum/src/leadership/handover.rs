@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_secs(1);
 const CAMPAIGN: Duration = Duration::from_millis(1500);
 /// Longest wait for one election before the next try. More than a few disk writes.
 const ELECTION: Duration = Duration::from_millis(100);
-/// Additional time of the call.
+/// Time that the call to the successor may take beyond [`CAMPAIGN`].
 const CALL: Duration = Duration::from_millis(500);
 /// Longest wait of an orderly stop for the handover.
 const BEFORE_STOP: Duration = Duration::from_millis(2500);

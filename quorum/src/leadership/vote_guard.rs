@@ -4,9 +4,9 @@
 //! its acknowledgement, an old leader that is cut off from the others would have a majority. That leader would answer
 //! reads that miss acknowledged commands, and commit entries that contradict them.
 //!
-//! The member therefore requests the terms of the others first. A majority of all members, found among the others, has
-//! seen every leader elected until then, since each election included one of them. No leader is elected by this
-//! member's vote. See `../../0001-consensus.md`.
+//! The member therefore first requests the terms of the other members. The answers must come from a majority of all
+//! members: every election includes a vote from each majority, so the answers cover every leader elected so far. This
+//! member's own vote elects no leader. See `../../0001-consensus.md`.
 
 use crate::{member::Member, raft::types::LogId};
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -29,8 +29,8 @@ struct VoteReports {
     is_enough: bool,
 }
 
-/// Rejects a leader of `term` if this member is blank and a later leader exists, or may exist. `committed` is the
-/// commit point that the leader reports.
+/// Rejects a leader of `term` if this member is blank (started without a log) and a later leader exists, or may exist.
+/// `committed` is the commit point that the leader reports.
 ///
 /// # Errors
 /// The reason for the rejection.
@@ -122,7 +122,8 @@ fn judge(own: VoterId, answers: &[MemberStatus]) -> VoteReports {
     let others = answers
         .iter()
         .filter(|answer| answer.id != own && counts(answer.id));
-    // A non-voter has acknowledged no leader, so its answer does not count.
+    // Only voters elect leaders: the answer of another member does not count, and this member needs none if it is not
+    // a voter.
     let is_enough = !members.is_empty() && (!counts(own) || others.count() * 2 > members.len());
     VoteReports {
         term: term.unwrap_or_default(),

@@ -40,7 +40,7 @@ async fn run_until_stall(
 ) -> String {
     looked.now();
     let mut work = AbortOnDropHandle::new(tokio::spawn(work));
-    // A suspended process has not run its gate either, but resumes. Only time in which this task ran counts.
+    // A suspended process has not run its gate either, but resumes. So only time in which this task ran is counted.
     let mut awake = Duration::ZERO;
     loop {
         let since = Instant::now();

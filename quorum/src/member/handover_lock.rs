@@ -2,7 +2,7 @@
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// A handover takes it, so that no proposal is in flight meanwhile.
+/// Lock that a handover and each batch of proposals hold, so that no proposal is in flight during a handover.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverLock(Mutex<()>);
 

@@ -40,7 +40,7 @@ impl MemberIncarnation {
         self.marked.is_blank()
     }
 
-    /// Records that this member has caught up. Returns whether it was blank before.
+    /// Records that this member has caught up. Returns whether it counted as started without a log before.
     pub(crate) fn caught_up(&self) -> Result<bool, OpenError> {
         self.marked.caught_up()
     }

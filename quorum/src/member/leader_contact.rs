@@ -1,4 +1,5 @@
-//! Time of the last message from an accepted leader.
+//! Time of the last contact: a message from an accepted leader, an answer of another member, or a check of the election
+//! gate.
 
 use std::{
     sync::{
@@ -9,7 +10,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Shared by the handlers that receive messages and the gate that reads the time.
+/// Time of the last contact. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaderContact {
     start: Instant,
@@ -18,26 +19,26 @@ pub(crate) struct LeaderContact {
 }
 
 impl LeaderContact {
-    /// Creates a timer without any message.
+    /// Creates a timer without any contact.
     pub(crate) fn never() -> Self {
         Self {
             start: Instant::now(),
             last: Arc::default(),
         }
     }
-    /// Records a message from an accepted leader.
+    /// Records a contact at the present time.
     pub(crate) fn now(&self) {
         let micros = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
         self.last.store(micros + 1, Ordering::Relaxed);
     }
-    /// Milliseconds since the last message; `None` before the first.
+    /// Milliseconds since the last contact; `None` before the first one.
     pub(crate) fn millis(&self) -> Option<u64> {
         let last = self.last.load(Ordering::Relaxed).checked_sub(1)?;
         let since = self.start.elapsed();
         let since = since.saturating_sub(Duration::from_micros(last));
         Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
-    /// Returns whether no message arrived for at least `span`.
+    /// Returns whether there was no contact for at least `span`, or none at all.
     pub(crate) fn silent_for(&self, span: Duration) -> bool {
         match self.last.load(Ordering::Relaxed) {
             0 => true,

@@ -14,7 +14,7 @@ use openraft::{
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
-/// Wait of a member for each member before it in order.
+/// Delay of the first attempt for each member with a smaller id, and interval between two attempts.
 const TURN: Duration = Duration::from_millis(1500);
 /// Timeout for the status of another member.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);

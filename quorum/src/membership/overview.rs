@@ -80,7 +80,7 @@ fn addr_of(member: &Member, id: VoterId, committed: &str) -> String {
 
 type Answers = BTreeMap<VoterId, Result<MemberAccount, String>>;
 
-/// Requests the reports of these members concurrently.
+/// Requests the reports of the given members concurrently.
 pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> Answers {
     let asked = whom.iter().map(|(id, addr)| {
         let peer = mesh.peer(
@@ -95,7 +95,7 @@ pub(crate) async fn ask(mesh: &Mesh, whom: &BTreeMap<VoterId, SocketAddr>) -> An
         .collect()
 }
 
-/// Members that a report lists, or the configured ones if it lists none.
+/// Members with known addresses that a report lists, or the configured members if the report lists none.
 fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAddr> {
     if account.members.is_empty() {
         return member.addresses.all();
@@ -106,7 +106,7 @@ fn named(member: &Member, account: &MemberAccount) -> BTreeMap<VoterId, SocketAd
         .collect()
 }
 
-/// Overview of all members, collected by this one.
+/// Builds the overview of all members from their reports.
 pub(crate) async fn view(member: &Member, mesh: &Mesh) -> QuorumView {
     let own = account(member);
     let mut answers = Answers::new();
@@ -125,7 +125,8 @@ pub(crate) async fn view(member: &Member, mesh: &Mesh) -> QuorumView {
     table(&own, &newest, answers)
 }
 
-/// Returns the report with the newest membership, among those of the same incarnation.
+/// Returns the report with the newest membership. Reports of other incarnations are skipped once this member has an
+/// incarnation.
 fn newest<'a>(own: &'a MemberAccount, answers: &'a Answers) -> &'a MemberAccount {
     let accounts = answers.values().flatten();
     let of_ours =

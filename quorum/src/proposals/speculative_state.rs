@@ -1,8 +1,8 @@
-//! Foresight: the state as it will be once every command in flight is applied. The leader validates proposals on it, so
-//! that a command that exceeds a limit never enters the log.
+//! Speculative state: the state as it will be once every command in flight is applied. The leader validates proposals
+//! on this state, so that a command that exceeds a limit never enters the log.
 //!
-//! Foresight is a copy of the state, on which batches are applied before they are proposed. It is valid for one term:
-//! it does not contain another leader's commands.
+//! The speculative state is a copy of the applied state. Batches are applied to the copy before they are proposed. The
+//! copy is valid for one term, because it does not contain another leader's commands.
 
 use crate::{member::Member, reads};
 use lattice_quorum_state::State;
@@ -12,7 +12,7 @@ use lattice_quorum_types::{Envelope, Refusal, Revision, UnixMillis, wire::Unavai
 /// advance the state time for the whole cluster. The attempt is logged.
 pub(crate) const MAX_AHEAD_MS: u64 = 30_000;
 
-/// Foresight of the leader for one term.
+/// Speculative state of the leader for one term.
 pub(crate) struct SpeculativeState {
     state: State,
     term: u64,
@@ -26,7 +26,7 @@ impl SpeculativeState {
         Ok(Self { state, term })
     }
 
-    /// Term for which the foresight is valid.
+    /// Term for which the speculative state is valid.
     pub(crate) fn term(&self) -> u64 {
         self.term
     }

@@ -95,8 +95,8 @@ impl Rpc for GetSegment {
     type Reply = Result<SegmentPiece, String>;
 }
 
-/// Pre-vote request of the election gate. A member agrees only if it has received no heartbeat for a while, and its own
-/// log is no longer than the caller's.
+/// Pre-vote request of the election gate. A member agrees only if it receives no heartbeats, or leads without a
+/// majority, and its own log is no longer than the caller's.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MayCampaign {
     /// Incarnation of the caller.

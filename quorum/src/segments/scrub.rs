@@ -1,6 +1,6 @@
-//! Segment scrubber: fetches segments that were missing at the start from other members. It also reads all other
-//! segments repeatedly and slowly. Damage is thus found and repaired while other members have intact copies, and not
-//! only when a query needs the segment.
+//! Segment scrubber: fetches from other members the segments that were missing at the start. The scrubber also reads
+//! all other segments repeatedly and slowly. It thus finds and repairs damage while other members have intact copies,
+//! and not only when a query needs the segment.
 
 use crate::{member::Member, segments};
 use futures::future::join;
@@ -24,7 +24,7 @@ pub struct ScrubSettings {
 }
 
 impl Default for ScrubSettings {
-    /// One megabyte per second at most; each segment once in several hours.
+    /// One segment per second at most; four hours between two rounds.
     fn default() -> Self {
         Self {
             pause: Duration::from_secs(1),

@@ -1,7 +1,6 @@
-//! Attestations of nodes, verified before their command enters the log: the node that an
-//! attestation describes must have signed it. Verification depends on certificates, the trust bundle and the current
-//! time, so `apply` cannot do it. In the log an attestation is accepted as stated, like the principal. See
-//! `../../0005-attestations.md`.
+//! Verification of node attestations before their command enters the log: the node that an attestation describes must
+//! have signed it. Verification depends on certificates, the trust bundle and the current time, so `apply` cannot do
+//! it. `apply` trusts an attestation in the log, as it trusts the principal. See `../../0005-attestations.md`.
 
 use lattice_mesh::{Mesh, Role, StatementSignature};
 use lattice_quorum_types::{
@@ -54,8 +53,7 @@ fn faults(mesh: &Mesh, nodes: &mut [AttestedNode], clock: UnixMillis) -> Vec<Unp
     faults
 }
 
-/// Checks that the node in the attestation signed it. Whether it is the expected node is checked when the command is
-/// judged.
+/// Checks that the node named in the attestation signed it. The state machine checks that it is the expected node.
 fn signed_by_itself(mesh: &Mesh, proof: &Proof, clock: UnixMillis) -> Result<(), String> {
     proof.check().map_err(|error| error.to_string())?;
     let signed: StatementSignature = postcard::from_bytes(&proof.signature)

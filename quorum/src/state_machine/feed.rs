@@ -60,7 +60,7 @@ impl Feed {
         self.ring.lock()
     }
 
-    /// Adds events. Their revisions must follow all published ones.
+    /// Adds events, in order of revision, all later than the published ones.
     pub fn publish(&self, events: impl IntoIterator<Item = Event>) {
         let mut newest = None;
         {

@@ -49,7 +49,7 @@ pub(crate) struct Captured {
     pub(crate) membership: Membership,
 }
 
-/// Replicated state of one member. Clones share it.
+/// Replicated state of one member. Clones share one state.
 #[derive(Clone)]
 pub struct Replica {
     core: Arc<RwLock<Core>>,
@@ -87,7 +87,8 @@ impl Replica {
         }
     }
 
-    // `apply` cannot leave the state half changed, so a panic in another task does not corrupt it.
+    // These locks have no poisoning. None is needed: `apply` judges before it changes the state, and a commit cannot
+    // fail.
     fn read(&self) -> RwLockReadGuard<'_, Core> {
         self.core.read()
     }
@@ -186,7 +187,7 @@ impl Replica {
         &self.snapshots.ground().workers
     }
 
-    /// Segments that the state names.
+    /// Directory of the segments that the state names.
     pub fn segments(&self) -> &SegmentDir {
         self.snapshots.segments()
     }

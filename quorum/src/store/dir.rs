@@ -89,7 +89,7 @@ impl DataDir {
         })
     }
 
-    /// Creates a directory that starts with the state of a backup. It must be missing or empty.
+    /// Creates a directory that starts with the state of a backup. The directory must be missing or empty.
     pub async fn restore(
         ground: &Platform,
         path: &Path,

@@ -3,7 +3,8 @@
 use lattice_quorum_types::VoterId;
 use std::{io, path::PathBuf};
 
-/// Reason why a data directory cannot be used. Nothing was changed.
+/// Reason why a data directory cannot be opened or restored. A failed opening leaves log entries, snapshots and the
+/// segments that they name unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory, or a file in it, has another format.

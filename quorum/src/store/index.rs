@@ -3,7 +3,8 @@
 use crate::raft::types::{Entry, LogId, Vote};
 use std::collections::BTreeMap;
 
-/// Encoded bytes of entries kept in memory. Followers that keep up are served from this cache.
+/// Maximum encoded size of the cached entries, bytes, apart from entries not on disk yet. Followers that keep up are
+/// served from this cache.
 const CACHE_BYTES: usize = 32 << 20;
 pub(super) struct Cached {
     pub(super) entry: Entry,

@@ -33,7 +33,7 @@ pub(super) const LOG_FILE: &str = "log.redb";
 /// Maximum bytes of entries in one replication request; at least one entry.
 const MAX_READ_BYTES: usize = 2 << 20;
 
-/// Log, vote and commit point of one member. Clones share it.
+/// Log, vote and commit point of one member. Clones share one log.
 #[derive(Clone)]
 pub struct LogStore {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ struct Shared {
     database: Arc<Database>,
     lazy: Lazy,
     queue: Mutex<Option<mpsc::UnboundedSender<Write>>>,
-    /// Writer thread, with [`Workers::Threads`].
+    /// Writer thread; `None` unless the executor is [`Workers::Threads`].
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -104,12 +104,12 @@ impl LogStore {
         self.shared.index.lock().last
     }
 
-    /// Last entry that was purged.
+    /// Index of the last purged entry.
     pub(super) fn purged_index(&self) -> Option<u64> {
         self.shared.index.lock().purged.map(|id| id.index)
     }
 
-    /// Returns whether everything up to the commit point is in the log, or in a snapshot up to `snapshot`.
+    /// Returns whether the log, or a snapshot that ends with the entry `snapshot`, reaches the commit point.
     pub(super) fn reaches_commit_point(&self, snapshot: Option<LogId>) -> bool {
         let index = self.shared.index.lock();
         index.committed <= index.last.max(snapshot)
@@ -170,7 +170,7 @@ impl LogStore {
             }
             first
         };
-        // Older than the cache: read from disk up to the end in one pass, so that the answer has no gap.
+        // The range starts before the cache: one pass reads all of it from disk, so that the answer has no gap.
         self.read_disk(first_cached, end, max_bytes)
     }
 

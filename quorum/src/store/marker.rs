@@ -19,7 +19,8 @@ pub(super) struct Marker {
     cluster: String,
     voter: VoterId,
     pub(super) incarnation: Incarnation,
-    /// Created without a log, and not caught up since. Stored, so that a restart while catching up keeps it.
+    /// Whether the directory was created without a log and has not caught up since. Stored, so that a restart while
+    /// catching up does not reset it.
     pub(super) blank: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) fn read_marker(files: &dyn Files, path: &Path) -> Result<Option<Marke
             });
         }
     };
-    // Another format may differ in everything but its number.
+    // Only the field `format` is common to all formats.
     #[derive(Deserialize)]
     struct Number {
         format: u32,

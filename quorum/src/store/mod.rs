@@ -2,13 +2,13 @@
 //! commit point (one redb file). It also contains snapshots (checksummed files), and the segments that they name.
 //!
 //! ```text
-//! <data_dir>/FORMAT            {"format":1,"cluster":"site","voter":1,"incarnation":{…}}
+//! <data_dir>/FORMAT            {"format":1,"cluster":"site","voter":1,"incarnation":{…},"blank":false}
 //! <data_dir>/log.redb          log entries, vote, commit point
 //! <data_dir>/snapshots/*.snap  the newest two
-//! <data_dir>/segments/*.seg    ended allocations and audit entries, named by their digests
+//! <data_dir>/segments/*.seg    rows of the append-only tables, such as ended allocations; named by digest
 //! ```
 //!
-//! Opening rejects an unreadable directory before it changes anything.
+//! Opening a directory that it rejects changes no log entry, snapshot or named segment.
 
 mod dir;
 mod error;

@@ -21,16 +21,16 @@ use std::{
     path::Path,
 };
 
-/// Returns whether the error concerns the content of the file, and not reading it.
+/// Returns whether the error reports invalid content of the file, and not a failed read.
 fn is_content(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     matches!(error.kind(), InvalidData | UnexpectedEof)
 }
 
-/// Returns the vote as not yet granted if this member led when it stopped. A restarted member must not resume as leader
-/// of the same term. The openraft engine would let it resume, and would treat the commit point on disk, possibly an old
-/// one, as final. Its reads could then miss acknowledged commands. Instead, the member stands for election. The leader
-/// of a new term reads nothing before an entry of that term is committed.
+/// Returns the vote as uncommitted if it is for this member, which may have led when it stopped. A restarted member
+/// must not resume as leader of the same term. The openraft engine would let it resume, and would treat the commit
+/// point on disk, possibly an old one, as final. Reads from the member could then miss acknowledged commands. Instead,
+/// the member stands for election. The leader of a new term serves no read before an entry of that term is committed.
 pub(super) fn without_leadership(vote: Vote, voter: VoterId) -> Vote {
     if vote.leader_id.node_id == voter && !planted::is(Bug::LeadsOn) {
         Vote::new(vote.leader_id.term, voter)

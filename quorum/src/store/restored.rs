@@ -48,7 +48,7 @@ pub(super) fn check_finished(files: &dyn Files, path: &Path) -> Result<(), OpenE
     }
 }
 
-/// Creates the directory. The marker is written last, so that an interrupted restore is never opened.
+/// Creates the directory. The file `RESTORING` is removed last, so that an interrupted restore is never opened.
 pub(super) async fn make(
     ground: &Platform,
     path: &Path,

@@ -28,7 +28,7 @@ pub(super) fn encode<T: Serialize>(index: u64, value: &T) -> Result<Vec<u8>, Str
     Ok(row)
 }
 
-/// Decodes an undamaged row.
+/// Verifies and decodes the row at `index`.
 pub(super) fn decode<T: DeserializeOwned>(index: u64, row: &[u8]) -> Result<T, String> {
     let (&[format, a, b, c, d], body) = row
         .split_first_chunk::<HEADER_BYTES>()

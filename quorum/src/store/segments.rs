@@ -1,5 +1,5 @@
-//! Segments of the append-only tables: `segments/<table>-<number>-<blake3>.seg`, as sealed. The files are equal on all
-//! members: a lost one can be copied from another member.
+//! Segments of the append-only tables: files `segments/<table>-<number>-<blake3>.seg`. The files are equal on all
+//! members, so a lost file can be copied from another member.
 //!
 //! A newly sealed segment is held in memory, and read from there, until it is on disk. Until a snapshot names the
 //! segment, its loss is harmless: the log seals it again. A snapshot is written only after every segment that it names.
@@ -27,7 +27,7 @@ const MOST_WAITING: usize = 64 << 20;
 const NO_OTHERS: &str = "no other member is known to have it: restore it from a copy of this \
                          directory, or restore the cluster from a backup";
 
-/// Segments of one member. Clones share them.
+/// Segments of one member. Clones share one directory.
 #[derive(Debug, Clone)]
 pub struct SegmentDir {
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ struct Shared {
     writing: Mutex<()>,
     /// Whether a task is scheduled to write the waiting segments.
     is_due: AtomicBool,
-    /// Closed: nothing is written any more.
+    /// Whether the directory is closed; no segment is written any more.
     is_closed: AtomicBool,
     /// Segments missing or truncated when the directory was opened, and not fetched since.
     missing: Mutex<BTreeSet<SegmentId>>,

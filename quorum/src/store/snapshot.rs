@@ -36,7 +36,7 @@ pub struct SnapshotContent {
     pub state: Bytes,
 }
 
-/// Snapshots of one member. Clones share them.
+/// Snapshots of one member. Clones share one directory.
 #[derive(Debug, Clone)]
 pub struct SnapshotDir {
     ground: Platform,
@@ -98,7 +98,7 @@ impl SnapshotDir {
         let named = opened.as_ref().map(|(_, state): &(_, State)| state);
         let folder = path.with_file_name(SEGMENTS);
         let segments = SegmentDir::open(ground, &folder, named, has_others)?;
-        // A crash leaves the temporary file of its snapshot, and the next snapshot has another name.
+        // A crash during a write leaves a temporary file. The next snapshot has another name and does not replace it.
         for left in storage.list(path).map_err(OpenError::io(path))? {
             if !is_snapshot(&left) {
                 tracing::info!(file = %left.display(), "file removed: it is not a snapshot");
@@ -119,7 +119,7 @@ impl SnapshotDir {
         &self.ground
     }
 
-    /// Segments that the snapshots name.
+    /// Directory of the segments that the snapshots name.
     pub fn segments(&self) -> &SegmentDir {
         &self.segments
     }
@@ -161,7 +161,7 @@ impl SnapshotDir {
         }
     }
 
-    /// Stores the newest snapshot and removes the oldest. Every segment that it names must be on disk.
+    /// Stores a new snapshot and removes old ones. Every segment that the new snapshot names must be on disk.
     pub fn store(&self, meta: &SnapshotMeta, state: &[u8]) -> io::Result<()> {
         let encoded = postcard::to_stdvec(meta).map_err(io::Error::other)?;
         let length = u32::try_from(encoded.len())

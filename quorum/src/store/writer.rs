@@ -40,8 +40,8 @@ pub(super) enum Write {
     },
 }
 
-/// Commit point to write with the next commit. It causes no commit of its own. If the last one is lost, a restarted
-/// member only waits until the leader sends it again.
+/// Raft commit point to store in the next transaction; it causes no transaction of its own. If the newest commit point
+/// is lost, a restarted member only waits until the leader sends the commit point again.
 #[derive(Clone, Default)]
 pub(super) struct Lazy(Arc<Mutex<Option<LogId>>>);
 
@@ -88,7 +88,7 @@ impl Writer {
         self.end();
     }
 
-    /// As [`Writer::run`], as a task; each commit takes the duration that `pause` returns.
+    /// As [`Writer::run`], as a task; waits before each commit for the duration that `pause` returns.
     pub(super) async fn run_inline(
         mut self,
         mut queue: mpsc::UnboundedReceiver<Write>,
@@ -138,7 +138,7 @@ impl Writer {
         closed
     }
 
-    /// Dropped without a close: tries once to write the commit point.
+    /// Tries once to store the commit point, after the queue closed without [`Write::Close`].
     fn end(&self) {
         if self.broken.is_none()
             && let Some(committed) = self.lazy.take()

@@ -24,8 +24,8 @@ use openraft::{
 };
 use std::{future::Future, io, sync::Arc, time::Duration};
 
-/// Interval between two tries at an unreachable member. Short, because it determines how soon a returning member
-/// receives its leader's heartbeat.
+/// Interval between two calls to an unreachable member. Short, because it determines how soon a returning member
+/// receives the leader's heartbeat.
 const RETRY: Duration = Duration::from_millis(50);
 /// Bytes of a snapshot in one call; the mesh accepts requests of 8 MiB between members.
 const PIECE_BYTES: usize = 1 << 20;

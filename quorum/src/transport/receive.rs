@@ -20,11 +20,11 @@ struct IncomingSnapshot {
     vote: Vote,
     meta: SnapshotMeta,
     bytes: BytesMut,
-    /// Complete bytes, and the length and digest that the sender reported.
+    /// Complete bytes, and the length and digest that the sender reported; set once the last piece has arrived.
     whole: Option<(Bytes, (u64, [u8; 32]))>,
 }
 
-/// Outcome of a piece.
+/// Outcome of a received piece.
 enum PieceOutcome {
     More,
     Again,
@@ -121,7 +121,7 @@ fn check_own_vote(caller: &Caller, vote: &Vote) -> Result<(), HandlerFailed> {
 fn gather(slot: &mut Option<IncomingSnapshot>, piece: &SendSnapshot) -> PieceOutcome {
     let (vote, meta) = (piece.vote, &piece.meta);
     let same = slot.as_mut().filter(|i| i.vote == vote && i.meta == *meta);
-    // The last piece again, sent because segments were missing.
+    // The sender repeats the last piece while this member fetches missing segments.
     if let Some((bytes, said)) = same.and_then(|i| i.whole.clone())
         && piece.whole == Some(said)
     {

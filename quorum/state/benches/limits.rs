@@ -21,7 +21,7 @@ use std::{hint::black_box, time::Instant};
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 const PROJECTS: usize = 3_400;
-/// Children of one parent.
+/// Number of projects directly below `people`.
 const CHILDREN: usize = 400;
 /// Number of measured batches.
 const BATCHES: usize = 31;
@@ -53,7 +53,7 @@ fn apply(state: &mut State, command: Command) {
         .expect("it is accepted");
 }
 
-/// Paths, parents first: 400 personal projects below one, and groups of twelve with twelve each.
+/// Project paths, parents first: [`CHILDREN`] projects below `people`, and tenants with 12 groups of 12 projects each.
 fn paths() -> Vec<ProjectPath> {
     let mut paths = vec![path("people")];
     paths.extend((0..CHILDREN).map(|n| path(&format!("people/user-{n:03}"))));

@@ -9,8 +9,8 @@ use crate::{
 use lattice_quorum_types::{Applied, Envelope, Refusal, UnixMillis, command::SCHEMA};
 
 impl State {
-    /// Judges `envelope` on the present state without changing it. The leader calls this before proposing; `apply` runs
-    /// the same code again at commit.
+    /// Judges `envelope` on the present state without changing the state. A query can check a command this way;
+    /// `apply` runs the same code at commit.
     ///
     /// # Errors
     /// The refusal that `apply` would return on this state.

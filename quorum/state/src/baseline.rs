@@ -28,7 +28,7 @@ pub(crate) struct Baselines {
     names: BTreeMap<BaselineName, StoredBaseline>,
     brake: Option<Brake>,
     /// Nodes named by the baselines in force, expanded from their hostlists when a baseline is set or decoded. Not part
-    /// of the encoding. Sensitive allocations are judged by it, and must not expand a hostlist for every command.
+    /// of the encoding. The checks of sensitive allocations use this map, so that no command expands a hostlist again.
     #[serde(skip)]
     hosts: BTreeMap<BaselineName, Arc<Hosts>>,
 }
@@ -126,7 +126,7 @@ impl Baselines {
         if let Some(kept) = self.names.get_mut(name) {
             kept.versions.clear();
         }
-        // At most `MAX_NAMES` names are kept: the first deleted names in order are dropped.
+        // At most `MAX_NAMES` names are kept: deleted names are dropped, in name order.
         while self.names.len() > MAX_NAMES {
             let gone = self.names.iter().find(|(_, kept)| kept.versions.is_empty());
             let Some(gone) = gone.map(|(name, _)| name.clone()) else {

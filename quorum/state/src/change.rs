@@ -23,7 +23,7 @@ use lattice_quorum_types::{
 };
 use std::sync::Arc;
 
-/// One change. Its revision is filled in at commit.
+/// One change. The commit sets the revision of the record.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Puts an allocation record; a terminal record goes to the archive.
@@ -59,8 +59,8 @@ pub(crate) enum Change {
     RevokeToken { hash: String },
     /// Reports an enrolment under `name`; `node` is set for the role agent.
     Enrolled { name: String, node: Option<NodeId> },
-    /// Puts the record of a name's certificates. Unless what members sign changes (`renumber`), the change emits no
-    /// event and makes no revision.
+    /// Puts the record of a name's certificates. `renumber` is set if the signed trust bundle changes; without it, the
+    /// change emits no event and makes no revision.
     Identity {
         role: Role,
         name: String,

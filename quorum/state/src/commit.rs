@@ -19,7 +19,7 @@ use lattice_quorum_types::{
 use std::{collections::BTreeMap, sync::Arc};
 
 impl State {
-    /// Applies `verdict` as one revision.
+    /// Applies `verdict`. The revision increases by one if any change makes a revision.
     pub(crate) fn commit(
         &mut self,
         index: u64,
@@ -318,7 +318,7 @@ impl State {
         events.extend(projects.map(|record| EventKind::Project { record }));
     }
 
-    /// Makes this revision the trust number: the document that members sign changes with it.
+    /// Makes this revision the trust number, because the signed trust bundle changes.
     fn renumber(&mut self, now: UnixMillis) -> EventKind {
         self.trust.renumber(self.revision, now);
         EventKind::Trust {
@@ -351,7 +351,7 @@ impl State {
 }
 
 impl Change {
-    /// Whether this change makes a revision. Renewals of leases and certificates and acknowledgements do not.
+    /// Returns whether this change makes a revision. Renewals of leases and certificates, and acknowledgements, do not.
     fn makes_revision(&self) -> bool {
         !matches!(
             self,

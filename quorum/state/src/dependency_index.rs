@@ -1,7 +1,7 @@
 //! Index of dependencies, mutexes, arrays and promised nodes.
 //!
-//! The index finds the allocations that an end affects without a scan of all. It is derived from allocations and nodes,
-//! and is not part of the encoding.
+//! The index finds the allocations that the end of an allocation affects, without a scan of all allocations. It is
+//! derived from allocations and nodes, and is not part of the encoding.
 
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId,
@@ -19,7 +19,7 @@ type MutexKey = (String, String);
 /// Index of dependencies, mutexes, arrays and promised nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Order {
-    /// By allocation: the allocations that wait for its end.
+    /// Allocations that wait for the end of an allocation, by the id of the latter.
     dependents: BTreeMap<AllocationId, BTreeSet<AllocationId>>,
     mutexes: BTreeMap<MutexKey, Mutex>,
     promises: PromiseIndex,
@@ -29,7 +29,7 @@ pub(crate) struct Order {
 /// Allocations of one user that share a mutex; one is eligible at a time.
 #[derive(Debug, Clone, Default)]
 struct Mutex {
-    /// Allocations that are eligible or further.
+    /// Allocations that hold the mutex: eligible or in a later state.
     holders: BTreeSet<AllocationId>,
     /// Waiting allocations, in the order of submission.
     waiting: BTreeSet<AllocationId>,
@@ -51,7 +51,7 @@ impl Order {
         self.dependents.get(&id).into_iter().flatten().copied()
     }
 
-    /// Whether any allocation depends on this one.
+    /// Returns whether any allocation depends on this one.
     pub(crate) fn has_dependents(&self, id: AllocationId) -> bool {
         self.dependents.contains_key(&id)
     }
@@ -92,7 +92,7 @@ impl Order {
         self.promises.nodes_of(id).into_iter().flatten()
     }
 
-    /// Whether any node is promised to the allocation.
+    /// Returns whether any node is promised to the allocation.
     pub(crate) fn is_promised(&self, id: AllocationId) -> bool {
         self.promises.is_promised(id)
     }
@@ -130,8 +130,8 @@ impl Order {
     }
 }
 
-/// Whether the end of another allocation may affect this one. A held allocation does not start by that, but may turn
-/// out to be impossible.
+/// Returns whether the end of another allocation may affect this one. Such an end does not start a held allocation, but
+/// may cancel it because a dependency can no longer be met.
 fn is_waiting(record: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
     let elements = record.progress.tally.as_ref();
@@ -139,7 +139,7 @@ fn is_waiting(record: &Allocation) -> bool {
     !record.state.is_terminal() && (matches!(record.state, Blocked | Held) || blocked)
 }
 
-/// Whether this allocation holds its mutex, so that no other with that mutex may be eligible.
+/// Returns whether this allocation holds its mutex, so that no other allocation with that mutex may be eligible.
 pub(crate) fn has_mutex(record: &Allocation) -> bool {
     use AllocationState::{Blocked, Held};
     let began = record.progress.tally.as_ref().is_some_and(|tally| {

@@ -1,8 +1,8 @@
 //! Judging commands: read-only functions from the state and a command to a refusal or to the changed records. One file
 //! per kind of command.
 //!
-//! Rules that several commands on allocations share are below them: `transition`, `array`, `admission`, `element`,
-//! `attempt` and `ending`.
+//! Rules that several allocation commands share are in `transition`, `array`, `admission`, `element`, `attempt` and
+//! `ending`.
 
 mod access;
 mod accounting;

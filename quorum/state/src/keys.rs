@@ -14,13 +14,13 @@ use std::{
 };
 
 /// Hash of an idempotency key and its principal. Keys are private to their principal, so a key guessed by another
-/// principal reveals nothing. A part of a hash replaces the texts: among a million keys, most of the look-up time was
-/// spent comparing texts scattered in memory.
+/// principal reveals nothing. The map is ordered by this hash and not by the texts: with a million keys, comparing
+/// texts scattered in memory takes most of the look-up time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct KeyId([u8; 16]);
 
 impl KeyId {
-    /// A second key with the same 128 bits of blake3 cannot be found in practice.
+    /// Hashes `principal` and `key`. The 128 bits of blake3 do not collide in practice.
     pub(crate) fn of(principal: &str, key: &str) -> Self {
         let length = (principal.len() as u64).to_le_bytes();
         let text = [&length[..], principal.as_bytes(), key.as_bytes()].concat();
@@ -34,8 +34,8 @@ impl KeyId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 32]);
 
-/// Remembered outcomes. The look-up map contains only places: most keys are new, and among a million keys the cost of a
-/// look-up is the memory that it touches.
+/// Remembered outcomes. The look-up map contains only positions: most keys are new, and with a million keys the cost of
+/// a look-up is the memory that it touches.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(from = "VecDeque<(KeyId, Entry)>")]
 pub(crate) struct Keys {
@@ -156,7 +156,7 @@ impl Digest {
     }
 }
 
-/// The command without the values that each proposer stamps: a repeated request for a certificate is the same request.
+/// Returns the command without the values that each proposer stamps: a repeated request has other such values.
 fn as_asked(command: &Command) -> Cow<'_, Command> {
     let mut asked = Cow::Borrowed(command);
     match command {
@@ -192,7 +192,7 @@ fn unstamp(asked: &mut Command) {
     }
 }
 
-/// The node id only, without attestation and expected state.
+/// Clears everything but the node id: the attestation and the expected state.
 fn unproven(claimed: &mut AttestedNode) {
     let node = claimed.expected.node.clone();
     *claimed = AttestedNode {
@@ -222,7 +222,7 @@ const UNSTAMPED: IssuedCertificate = IssuedCertificate {
     expires_at: UnixMillis(0),
 };
 
-/// Initial capacity, bytes. Most commands are shorter, so their encoding grows without reallocation.
+/// Initial capacity of an encoding, bytes. Most commands are shorter and need no reallocation.
 const USUAL_BYTES: usize = 1024;
 
 fn encode(command: &Command) -> Vec<u8> {

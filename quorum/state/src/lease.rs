@@ -44,7 +44,7 @@ impl Leases {
         let last = self.get(name.as_str()).or_else(|| self.get(GONE));
         last.map_or(0, |last| last.epoch) + 1
     }
-    /// Releases and removes a lease. Returns the epoch after its last one; `None` if it did not exist.
+    /// Releases and removes a lease. Returns the epoch after its last one; `None` if the lease did not exist.
     pub(crate) fn remove(&mut self, name: &LeaseName) -> Option<u64> {
         let epoch = self.0.remove(name.as_str())?.epoch + 1;
         let gone = self.0.entry(GONE.to_owned()).or_insert(Lease {
@@ -59,7 +59,7 @@ impl Leases {
     pub(crate) fn set(&mut self, name: &LeaseName, lease: Lease) {
         self.0.insert(name.as_str().to_owned(), lease);
     }
-    /// Extends every lease by `grace_ms`, because state time made a step.
+    /// Extends every lease by `grace_ms`, the part of a large step of state time that must not shorten leases.
     pub(crate) fn extend(&mut self, grace_ms: u64) {
         if grace_ms > 0 {
             for lease in self.0.values_mut() {

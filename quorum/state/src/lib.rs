@@ -1,18 +1,18 @@
-//! The replicated state machine: node ownership, the project tree and its hard limits, leases, the life cycle of every
-//! allocation, join tokens, trusted CAs, and the audit.
+//! The replicated state machine: node ownership, the project tree and its hard limits, leases, the states of all
+//! allocations, join tokens, trusted CAs, and the audit.
 //!
 //! The state machine is a function of its arguments: [`State::apply`] takes a log index and an
 //! [`Envelope`](lattice_quorum_types::Envelope) and returns the changes or a refusal. The state machine has no clock,
 //! randomness, network or disk, and iterates only in key order. Every voter that applies the same log therefore has the
 //! same bytes.
 //!
-//! Each command is first *judged* (`judge/`): a read-only function either refuses the command or returns the records as
-//! they would be. Only then are they *committed* (`commit.rs`), which cannot fail. [`State::check`] is the judging half
-//! alone, so the leader's pre-check and `apply` are one rule.
+//! Each command is first *judged* (`judge/`): a read-only function either refuses the command or returns the changed
+//! records. Only then are the changes *committed* (`commit.rs`), which cannot fail. [`State::check`] only judges, with
+//! the same code as `apply`.
 //!
 //! Start with `apply.rs` and `state.rs`, then read the command of interest in `judge/`. The meaning of a limit is one
-//! replaceable piece, [`policy`]; see `0001-limit-policy.md`. The snapshot format and its rules are in
-//! `../0004-formats.md`.
+//! replaceable piece, [`policy`]; see `../0001-limit-policy.md`. The snapshot format and its rules are in
+//! `../../0004-formats.md`.
 #![forbid(unsafe_code)]
 
 mod apply;

@@ -1,5 +1,5 @@
-//! Look-ups that may need segments: the part in memory is copied under the caller's lock, and segments are read
-//! afterwards, wherever the caller likes.
+//! Look-ups that may need segments: the part in memory is copied under the caller's lock. Segments are read afterwards
+//! without the lock, on a thread that the caller chooses.
 
 use crate::{
     State,
@@ -22,14 +22,14 @@ use std::{
     sync::Arc,
 };
 
-/// Most rows in one answer. Callers request further rows with `after`.
+/// Maximum number of rows in one answer. Callers request further rows with `after`.
 const MAX_ROWS: u32 = 10_000;
 /// Size at which a page is full, bytes: a record may have thousands of ranks.
 const MAX_PAGE_BYTES: usize = 4 << 20;
-/// Most segments read for one page of allocations once a row is found. Such a page may be short; an empty page is the
-/// last.
+/// Maximum number of segments read for one page of allocations once a row is found. Such a page may be short; an empty
+/// page is the last.
 const MAX_READ: usize = 64;
-/// Segments kept decoded while a page is filled: allocations submitted in sequence are in few segments.
+/// Number of segments kept decoded while a page is filled: allocations submitted in sequence are in few segments.
 const DECODED: usize = 8;
 
 /// A query against the state of one moment.
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Running DAGs, and the last ones that ended, by number.
+    /// Running DAGs, and ended DAGs that are still in memory, in order of id.
     pub(crate) fn dags_after(
         &self,
         after: DagId,
@@ -176,7 +176,7 @@ impl StateQuery {
         StateQuery(Kind::Known(answer))
     }
 
-    /// Whether the answer is ready without reading a segment.
+    /// Returns whether the answer is ready without reading a segment.
     pub fn is_in_memory(&self) -> bool {
         match &self.0 {
             Kind::Known(_) => true,
@@ -228,7 +228,7 @@ impl StateQuery {
 /// Filter for allocations.
 #[derive(Debug)]
 struct AllocationFilter {
-    /// Empty: any state.
+    /// Accepted states; any state if empty.
     states: Vec<AllocationState>,
     within: Option<ProjectPath>,
 }
@@ -247,7 +247,7 @@ impl AllocationFilter {
     }
 }
 
-/// A page of allocations, by number.
+/// Page of allocations, in order of id.
 #[derive(Debug)]
 struct Page {
     after: AllocationId,
@@ -340,7 +340,7 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Rows after a number: a page ends by its row limit or its size, and an empty page is the last.
+/// Rows after a number. A page ends at its row limit or maximum size; an empty page is the last.
 #[derive(Debug)]
 struct Rows<R> {
     after: u64,

@@ -5,7 +5,7 @@ use lattice_quorum_types::{Allocation, NodeId, ProjectPath, limit::Usage, node::
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Index of node claims, derived from nodes and allocations and updated with every change of one.
+/// Index of node claims, derived from nodes and allocations, and updated with every change of a node or allocation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct NodeClaims {
     /// Claimed nodes open to allocations of their claimant, by user and project.

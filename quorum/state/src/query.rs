@@ -7,7 +7,7 @@ use lattice_quorum_types::{
 };
 
 impl State {
-    /// Answers a query from the present state, for a state that keeps the segments it made.
+    /// Answers a query from the present state, for a caller that has not taken the sealed segments.
     ///
     /// # Panics
     /// If the answer is in a segment that the caller has taken: such a caller must use [`State::look_up`].

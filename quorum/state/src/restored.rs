@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// and starts again from a full read.
 pub const REVISION_GAP: u64 = 1_000_000_000;
 
-/// The same distance for allocation ids, by which agents identify what ran: enough for ten thousand arrays of the
-/// largest size after the backup.
+/// Distance between the allocation ids of a backup and those of the restored cluster: enough for ten thousand arrays of
+/// the largest size after the backup. Agents report the processes of these allocations by id.
 const ALLOCATION_GAP: u64 = 1 << 30;
 
-/// The same distance for numbers in orders to agents: node versions, which also number wipes, and lease epochs.
+/// Distance for numbers in orders to agents: node versions, which also number wipes, and lease epochs.
 const ORDER_GAP: u64 = 1 << 32;
 
 impl State {
@@ -30,8 +30,9 @@ impl State {
         (self.clock.now, self.revision)
     }
 
-    /// Turns this state into that of a restored cluster: its next revision is one that the backed-up cluster never had,
-    /// and applies `note`. No number that agents remember is used again. The result is the same on every member.
+    /// Turns this state into that of a restored cluster, and applies `note`. The next revision is one that the
+    /// backed-up cluster never had, and no number that agents remember is used again. The result is the same on every
+    /// member.
     ///
     /// # Errors
     /// The refusal of `note`; the state is then unchanged.
@@ -42,8 +43,8 @@ impl State {
         self.apply(self.last_index, note)
     }
 
-    /// Skips numbers that agents may have received after the backup. They report allocations, attempts and wipes of
-    /// that time by number, and reject orders with numbers below the highest they received.
+    /// Skips numbers that agents may have received after the backup. Agents report allocations, attempts and wipes of
+    /// that time by number, and reject orders with numbers below the highest that they received.
     fn skip_numbers(&mut self) {
         self.last_id = self.last_id.saturating_add(ALLOCATION_GAP);
         for node in self.nodes.values_mut() {

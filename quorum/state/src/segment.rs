@@ -126,7 +126,7 @@ pub struct Segment {
     pub bytes: u64,
     /// Number of rows, at least 1.
     pub rows: u32,
-    /// Lowest key: an allocation id, or the number of an entry.
+    /// Lowest key, for example an allocation id or the number of an audit entry.
     pub first: u64,
     /// Highest key.
     pub last: u64,
@@ -134,7 +134,7 @@ pub struct Segment {
     pub from: UnixMillis,
     /// State time of the last row.
     pub to: UnixMillis,
-    /// Filter of the topics of its rows.
+    /// Filter of the topics of the rows.
     pub(crate) topics: Topics,
 }
 

@@ -60,7 +60,7 @@ pub struct State {
     pub(crate) archive: Archive,
     /// Number of allocations by state, in the order of [`AllocationState::ALL`].
     pub(crate) counts: [u64; AllocationState::ALL.len()],
-    /// Highest allocation id assigned.
+    /// Highest id assigned to an allocation, array element or DAG.
     pub(crate) last_id: u64,
     pub(crate) leases: Leases,
     pub(crate) tokens: Tokens,
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// The state with its index rebuilt from allocations and nodes.
+    /// Returns the state with its index rebuilt from allocations and nodes.
     pub(crate) fn with_order(mut self) -> Self {
         let records = self.hot.values().map(Arc::as_ref);
         self.order = Order::of(records, self.nodes.values());
@@ -185,7 +185,8 @@ impl State {
         self.tree.iter().map(|entry| &entry.record)
     }
 
-    /// Record of an allocation; of the ended ones, only the last ones. [`State::look_up`] finds all of them.
+    /// Record of an allocation that has not ended, or of an ended one that is still in memory. [`State::look_up`] finds
+    /// all allocations.
     pub fn allocation(&self, id: AllocationId) -> Option<&Allocation> {
         let hot = self.hot.get(&id).map(Arc::as_ref);
         hot.or_else(|| self.archive.get(id))

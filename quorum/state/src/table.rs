@@ -12,9 +12,9 @@ use std::sync::Arc;
 /// same segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
-    /// Most rows in a group.
+    /// Number of rows at which a group is full.
     pub rows: u32,
-    /// Most bytes in a group, encoded.
+    /// Encoded size at which a group is full, bytes.
     pub bytes: u64,
 }
 

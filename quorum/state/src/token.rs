@@ -4,7 +4,7 @@ use lattice_quorum_types::{UnixMillis, command::TokenGrant, view::TokenView};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::Bound};
 
-/// Characters of a token hash shown in lists and in the audit.
+/// Number of characters of a token hash shown in lists and in the audit.
 pub(crate) const SHOWN: usize = 12;
 
 /// One join token.
@@ -19,7 +19,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Whether the token can be used at `now`.
+    /// Returns whether the token can be used at `now`.
     fn is_open(&self, now: UnixMillis) -> bool {
         self.grant.uses > 0 && self.grant.expires_at > now
     }

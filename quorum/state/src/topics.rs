@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Bits for each topic, and number of bits set for each topic: a false positive rate of 0.24 %.
+/// Size of the filter in bits per topic. With [`SET`] bits set per topic, the false positive rate is 0.24 %.
 const BITS: usize = 16;
 const SET: u64 = 4;
-/// Smallest filter, bytes.
+/// Minimum size of a filter, bytes.
 const LEAST_BYTES: usize = 8;
 
 /// Topic of a row.
@@ -56,7 +56,7 @@ impl Topics {
         filter
     }
 
-    /// Whether a row may concern this topic.
+    /// Returns whether a row may concern this topic.
     pub(crate) fn may_hold(&self, topic: Topic<'_>) -> bool {
         let set = |bit: usize| {
             self.0

@@ -121,8 +121,7 @@ impl Tree {
         })
     }
 
-    /// Adds or subtracts usage at its project and at every level above. Returns the changed records, from the project
-    /// up.
+    /// Adds or subtracts usage at `path` and at every level above it. Returns the changed records, from the project up.
     pub(crate) fn count(
         &mut self,
         path: &ProjectPath,

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// of the last second. A revocation of certificates that are not recorded is kept this long.
 pub(crate) const LONGEST_MS: u64 = 825 * 24 * 3600 * 1000 + 999;
 
-/// Most names with revoked certificates at one time.
+/// Maximum number of names with revoked certificates at one time.
 pub const MAX_REVOCATIONS: usize = 60_000;
-/// Most bytes of revocations: the document that members sign must fit into one message, 2 MiB, together with the CAs.
+/// Maximum size of all revocations, bytes: the signed trust bundle must fit into one message, 2 MiB, with the CAs.
 pub const MAX_REVOCATION_BYTES: usize = 1_800_000;
 /// Size of a revocation entry without its name, bytes: role, length and two times.
 const ENTRY_BYTES: usize = 16;
@@ -30,18 +30,18 @@ pub(crate) struct Identity {
     pub(crate) ends_at: UnixMillis,
     /// Revocation of the name's certificates, if any.
     pub(crate) revocation: Option<Revocation>,
-    /// State time of the last explicit revocation: tokens created before it cannot enrol this name. A takeover of the
-    /// name with a token does not set it.
+    /// State time of the last revocation by command: tokens created before that time cannot enrol this name. A takeover
+    /// of the name with a token does not set this time.
     pub(crate) voided_at: Option<UnixMillis>,
 }
 
 impl Identity {
-    /// Whether the newest certificate is valid at `now`.
+    /// Returns whether the newest certificate is valid at `now`.
     pub(crate) fn is_live(&self, now: UnixMillis) -> bool {
         self.newest
             .is_some_and(|newest| newest.expires_at > now && !self.is_revoked(newest.issued_at))
     }
-    /// Whether a certificate issued at this time is revoked.
+    /// Returns whether a certificate issued at this time is revoked.
     pub(crate) fn is_revoked(&self, issued_at: UnixMillis) -> bool {
         self.revocation
             .as_ref()
@@ -53,7 +53,7 @@ impl Identity {
         let revoked = self.revocation.as_ref().map(|r| r.issued_before);
         revoked.map_or(later, |before| before.max(later))
     }
-    /// The identity with one more certificate.
+    /// Returns the identity with one more certificate.
     pub(crate) fn with(&self, certificate: IssuedCertificate) -> Self {
         Identity {
             newest: Some(certificate),
@@ -66,7 +66,7 @@ impl Identity {
 /// CAs and certificates.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Trust {
-    /// Revision of the last change of what members sign: CAs and revocations.
+    /// Revision of the last change of the signed trust bundle: of CAs or revocations.
     number: Revision,
     authorities: Vec<Authority>,
     /// Pins of CAs that were trusted before.
@@ -83,7 +83,7 @@ impl Trust {
     pub(crate) fn authorities(&self) -> &[Authority] {
         &self.authorities
     }
-    /// Whether the CA was trusted before.
+    /// Returns whether the CA was trusted before and is not any more.
     pub(crate) fn was_retired(&self, pin: &str) -> bool {
         self.retired.contains(pin)
     }
@@ -100,8 +100,8 @@ impl Trust {
             self.retired.remove(&present.pin);
         }
     }
-    /// Sets the number of the document that members sign. Expired revocations are removed only here, so that one number
-    /// always stands for the same content.
+    /// Sets the number of the signed trust bundle. Expired revocations are removed only here, so that one number always
+    /// stands for the same content.
     pub(crate) fn renumber(&mut self, number: Revision, now: UnixMillis) {
         self.number = number;
         self.identities.retain(|_, identity| {
@@ -141,7 +141,7 @@ impl Trust {
         });
         views.collect()
     }
-    /// Number of names with revocations in force at `now`, and their size in bytes in the document that members sign.
+    /// Number of names with revocations in force at `now`, and their size in the signed trust bundle, bytes.
     pub(crate) fn revocations(&self, now: UnixMillis) -> (usize, usize) {
         let is_void = |identity: &Identity| {
             let revocation = identity.revocation.as_ref();
@@ -152,7 +152,7 @@ impl Trust {
             (names + 1, bytes + name.len() + ENTRY_BYTES)
         })
     }
-    /// Revision of the last change of what members sign.
+    /// Revision of the last change of the signed trust bundle.
     pub(crate) fn number(&self) -> Revision {
         self.number
     }

@@ -4,8 +4,8 @@ use lattice_quorum_types::AllocationId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Attempts that a restored cluster skips: agents remember the attempts that followed the backup. Attempts are counted
-/// modulo this number, which they do not reach otherwise.
+/// Number of attempt numbers that a restored cluster skips: agents remember the attempts that followed the backup.
+/// Attempts are counted modulo this number, which attempt numbers do not reach otherwise.
 pub(crate) const ATTEMPT_GAP: u32 = 1 << 16;
 
 /// Uncounted attempts of allocations that are not terminal.
@@ -27,7 +27,7 @@ impl UncountedAttempts {
         *attempts = attempts.saturating_add(ATTEMPT_GAP);
     }
 
-    /// Removes a terminal allocation.
+    /// Removes the entry of an allocation that has become terminal.
     pub(crate) fn forget(&mut self, id: AllocationId) {
         self.0.remove(&id);
     }

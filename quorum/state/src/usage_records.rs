@@ -29,7 +29,7 @@ pub(crate) struct UsageRecords {
     meters: BTreeMap<AllocationId, Meter>,
     /// Claimed nodes on which no allocation runs.
     idle: BTreeMap<NodeId, Idle>,
-    /// Number up to which an accounting system has the usage records.
+    /// Number up to which an accounting system has the usage records, or will never receive them.
     acknowledged: u64,
     /// Number of acknowledged usage records that an accounting system never received.
     dropped: u64,
@@ -201,7 +201,7 @@ impl UsageRecords {
         }
     }
 
-    /// Ends the idle time of those of these nodes that were idle.
+    /// Ends the idle time of each of these nodes that was idle.
     fn idled(&mut self, nodes: &[NodeId], now: UnixMillis) -> Vec<UsageRecordKind> {
         let mut over: BTreeMap<(Claimant, UnixMillis), Vec<NodeId>> = BTreeMap::new();
         for node in nodes {
@@ -221,7 +221,7 @@ impl UsageRecords {
         told.collect()
     }
 
-    /// Starts idle time for the claimed ones of these nodes, on which no allocation runs any more.
+    /// Starts the idle time of each of these nodes that is claimed: no allocation runs on these nodes any more.
     fn idles(
         &mut self,
         left: &[NodeId],

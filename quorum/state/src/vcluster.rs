@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Vclusters {
     by_name: BTreeMap<VclusterName, Vcluster>,
-    /// Highest version of any deleted vCluster. A new definition starts above it, so a command that expects an earlier
-    /// version is rejected.
+    /// Highest version of any deleted vCluster. A new definition starts above this version, so a command that expects
+    /// an earlier version is rejected.
     deleted: u32,
 }
 

@@ -66,7 +66,7 @@ fn node(nth: usize) -> Option<NodeId> {
 }
 
 impl Client {
-    /// Creates a client of the world's cluster.
+    /// Creates a client of the simulated cluster.
     pub fn new(world: &Arc<SimulatedRun>, nth: u64) -> Result<Self, String> {
         Ok(Self {
             quorum: quorum(world, nth)?,
@@ -143,7 +143,7 @@ impl Client {
         while self.quorum.propose_all(found.clone()).await.is_err() && !self.world.is_broken() {}
     }
 
-    /// Reads the whole audit through the public query, segments included, and compares it with the agreed history.
+    /// Reads the complete audit through the public query, segments included, and compares it with the agreed history.
     pub async fn read_audit(&mut self) {
         let mut read = Vec::new();
         while !self.world.is_broken() {
@@ -186,7 +186,7 @@ impl Client {
         None
     }
 
-    /// Issues commands until the faults are over.
+    /// Issues commands until the faults are over, and then repeats some acknowledged commands.
     pub async fn work(mut self) {
         while !self.world.is_calm.load(Relaxed) && !self.world.is_broken() {
             sleep(Duration::from_millis(self.rng.range(1, 60))).await;

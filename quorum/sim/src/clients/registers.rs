@@ -1,4 +1,5 @@
-//! Clients of the registers: each writes and reads a limit and a baseline, with several concurrent operations.
+//! Clients of the registers, a limit and a baseline: two clients write and read with concurrent operations, and one
+//! only reads.
 
 use super::quorum;
 use crate::{
@@ -25,14 +26,14 @@ use tokio::time::sleep;
 
 /// Operations of a client that writes and reads.
 const OPERATIONS: usize = 25;
-/// Operations of a client that only reads. It stays with its known leader as long as that leader answers, even if
+/// Operations of a client that only reads. Such a client keeps its known leader while that leader answers, even if
 /// another member leads by then.
 const READS: usize = 70;
 /// Largest number of writes with an unknown outcome in a history. The checker must try every position for such a write,
 /// which takes long.
 const UNKNOWN: usize = 5;
 
-/// Starts the clients of the registers, each with several concurrent operations.
+/// Starts the clients of the registers.
 pub fn run(world: &Arc<SimulatedRun>) -> Result<Vec<tokio::task::JoinHandle<()>>, String> {
     let mut working = Vec::new();
     for nth in [FIRST_REGISTER, FIRST_REGISTER + 1] {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Nodes and allocations held in each project, including the projects below it.
 pub type Usage = BTreeMap<ProjectPath, (u64, u64)>;
 
-/// Recounts the usage from the holders of nodes, and compares it with the state's own sums.
+/// Recounts the usage from the allocations that hold nodes, and compares it with the state's own sums.
 pub fn usage(state: &State) -> Result<Usage, String> {
     let mut own: Usage = BTreeMap::new();
     for allocation in state.live_allocations().filter(|a| a.state.holds()) {

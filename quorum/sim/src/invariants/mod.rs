@@ -1,5 +1,5 @@
-//! Invariants of the state after every command, recomputed from its records. `truth.rs` holds the invariants between
-//! members, and between members and clients.
+//! Invariants of the state after every command, recomputed from its records. `agreed_history.rs` holds the invariants
+//! between members, and between members and clients.
 
 mod audit;
 mod limits;

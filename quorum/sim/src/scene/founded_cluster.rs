@@ -1,4 +1,4 @@
-//! Stage of a scene: three members, the links between them, and a client.
+//! Cluster of a scene: three members, the links between them, and a client.
 
 use crate::{
     clients::{self, Client},
@@ -21,8 +21,8 @@ use tokio::time::{sleep, timeout};
 
 /// Largest simulated time for a condition that a scene waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time for which an old leader is queried. A member alone sends a message every two seconds, and starts an election
-/// several times a second.
+/// Time for which an old leader is queried. A leader without an answering majority sends messages every two seconds,
+/// and a candidate starts an election several times a second.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 /// Timeout of a query to one member.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
@@ -111,7 +111,7 @@ impl FoundedCluster {
         self.world.disks[place].cuts() > 0
     }
 
-    /// Standings of all members; `None` for a member that is down or does not answer at once.
+    /// Status and log positions of all members; `None` for a member that is down or does not answer at once.
     async fn look(&self) -> Vec<Option<MemberStanding>> {
         let mut standings = Vec::new();
         for member in &self.members {
@@ -121,10 +121,10 @@ impl FoundedCluster {
         standings
     }
 
-    /// Waits until `is` returns a value for the members' standings.
+    /// Waits until `is` returns a value for the members' status and log positions. `what` describes the condition.
     ///
     /// # Errors
-    /// The standings, if the condition is not met in time.
+    /// The condition and the last status, if the condition is not met in time.
     pub async fn until<T>(
         &self,
         what: &str,

@@ -1,4 +1,5 @@
-//! Scenes: a member that lost its disk meets a leader that was cut off. See `leadership/vote_guard.rs` of the quorum.
+//! Scenes: a member that lost its disk is connected to a leader that was cut off. See `leadership/vote_guard.rs` of the
+//! quorum.
 
 use super::founded_cluster::{BEYOND_THE_LOG, FoundedCluster, StagePlaces};
 use crate::member::Order;
@@ -77,7 +78,7 @@ pub async fn old_leader(stage: &mut FoundedCluster, of_leader: bool) -> Result<(
     lose_disk(stage, lost).await?;
     stage.hear(&[(now.old, lost)]);
     stage.ask(&[now.old, lost], now.acknowledged).await;
-    // The member is equally blank after a restart.
+    // After a restart, the member still counts as one without a log.
     stage.members[lost].order(Order::Kill);
     stage.ask(&[now.old, lost], now.acknowledged).await;
     nothing_is_lost(stage, 1, now.acknowledged).await

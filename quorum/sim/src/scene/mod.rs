@@ -1,5 +1,5 @@
-//! Scenes: scripted sequences of events that certain rules of the product protect against. Random runs meet them only
-//! once in thousands of seeds. A scene has three members and one client; everything else is as in any run.
+//! Scenes: scripted sequences of events against which certain rules of the product protect. Random runs contain them
+//! only once in thousands of seeds. A scene has three members and one client; everything else is as in any run.
 
 mod founded_cluster;
 mod lost_disk;
@@ -21,7 +21,7 @@ pub enum Scene {
         /// Whether the new leader loses its disk.
         leads: bool,
     },
-    /// As before, but the member that lost its disk ends while it is being brought up to date.
+    /// As [`Scene::OldLeaderBesideBlank`], but the member that lost its disk ends while it is being brought up to date.
     BlankHalfWay {
         /// Disk operation at which the power of the member is cut, counted from the start of the update. `None`: the
         /// member is killed as soon as it has a part of the missing state.
@@ -36,7 +36,7 @@ pub enum Scene {
 
 impl Scene {
     /// Plays the scene and lets the cluster heal. The seed determines pauses and election timeouts. [`Report::counts`]
-    /// shows how far the scene came.
+    /// shows which steps of the scene were reached.
     pub fn play(self, seed: u64, verbose: bool) -> Report {
         let make = || SimulatedRun::of_three(seed, verbose);
         on_this_thread(make, async |world| self.play_in(world).await)

@@ -1,13 +1,13 @@
 //! Index of ended allocations: four bytes each, with final state, last attempt and segment number.
 //!
-//! Blocks are shared until they change, so a copy of the index costs nothing. A block exists only where an allocation
-//! has ended: elements of arrays that were never placed also have ids.
+//! Blocks are shared until they change, so a copy of the index is cheap. A block exists only where an allocation has
+//! ended: elements of arrays that were never placed also have ids.
 
 use lattice_quorum_types::{AllocationId, AllocationState};
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Entries in a block.
+/// Number of entries in a block.
 const BLOCK: usize = 4096;
 /// Attempts from this number on are all stored as this value.
 const MANY_ATTEMPTS: u32 = (1 << 6) - 1;

@@ -1,5 +1,5 @@
-//! Access: which powers may propose which commands, and fences. Rules that depend on a record (its owner, a project's
-//! administrators) are judged with that record.
+//! Access control: the privileges that each command requires, and fencing. Rules that depend on a record (its owner, a
+//! project's administrators) are judged with that record.
 
 use super::{Case, invalid};
 use crate::State;
@@ -10,7 +10,7 @@ use lattice_quorum_types::{
     id::LeaseName,
 };
 
-/// Rejects a principal with insufficient power, and a missing or stale fence.
+/// Rejects a principal with insufficient privilege, and a missing or stale fence.
 pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     let Envelope {
         principal,
@@ -36,7 +36,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             Privilege::Accounting => return Err(forbidden(principal, "a person, or a service")),
             _ => return check_fence(state, envelope),
         },
-        // The same, and services under their lease.
+        // As above, and also services under their lease.
         Command::Shrink { .. }
         | Command::Suspend { .. }
         | Command::Resume { .. }
@@ -90,7 +90,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
             &[Privilege::Operator, Privilege::Admin, Privilege::Service],
             "the role operator or admin, or a service",
         ),
-        // Proposed by a service in the name of the reporting node.
+        // A service proposes `Report` in the name of the reporting node.
         Command::Report { .. } | Command::HoldBrake { .. } => (&[Privilege::Service], "a service"),
         Command::AcquireLease { .. }
         | Command::ReleaseLease { .. }
@@ -111,7 +111,7 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
         | Command::SetSystemLimits { .. }
         | Command::ForceLimits { .. }
         | Command::SetLimitPolicy { .. } => (&[Privilege::Admin], "the role admin"),
-        // Needs an accountable person: a service never proposes this on its own.
+        // These commands need an accountable person: a service never proposes them on its own.
         Command::ForceRelease { .. }
         | Command::SetReservation { .. }
         | Command::DeleteReservation { .. }
@@ -125,7 +125,8 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     if !allowed.contains(&principal.power) {
         return Err(forbidden(principal, needs));
     }
-    // Only the dispatcher can establish that a rank never started, and only while the dispatcher holds its lease.
+    // Commands that a service may propose only with a fence. They include a `NeverStarted` report: only the holder of
+    // the dispatch lease can establish that a rank never started.
     let fenced = matches!(
         command,
         Command::Assign { .. }
@@ -171,8 +172,8 @@ pub(super) fn check(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     }
 }
 
-/// Rejects a service that assigns nodes to an allocation, or reserves nodes for it, under another lease than that of
-/// its vCluster's scheduler. Among several controls, one plans each vCluster and plans no other.
+/// Checks the lease under which a service assigns or promises nodes to an allocation, or withdraws a promise. It must
+/// be the scheduler lease of the allocation's vCluster: only the holder of that lease plans the vCluster.
 fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     let (Command::Assign { id, .. }
     | Command::AssignSensitive { id, .. }
@@ -182,7 +183,7 @@ fn check_scheduler(state: &State, envelope: &Envelope) -> Result<(), Refusal> {
     else {
         return Ok(());
     };
-    // Whether the allocation exists is judged with the record. An element has no record until it is placed.
+    // The rule for the command refuses an unknown allocation. An element has no record until it is placed.
     let known = state.hot.get(id);
     let known = known.or_else(|| state.hot.get(&state.order.array_of(*id)?));
     let (Some(allocation), Some(fence)) = (known, &envelope.fence) else {

@@ -15,12 +15,12 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeMap;
 
-/// Most tenants in one `NoteCredits` command.
+/// Maximum number of tenants in one `NoteCredits` command.
 const MAX_CREDITS: usize = 4096;
 /// Longest validity of a credit, milliseconds (7 days).
 const MAX_CREDIT_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Changes hard and soft limits of a tenant together. Limits that the patches do not name stay.
+/// Changes hard and soft limits of a tenant together. Limits that the patches do not name stay unchanged.
 pub(super) fn update_tenant(
     case: Case<'_>,
     tenant: &ProjectPath,

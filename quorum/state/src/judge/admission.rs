@@ -57,7 +57,8 @@ pub(super) fn check_gate(
     check_size(case, spec)
 }
 
-/// Rejects new allocations where the accounting system has paused them, while its credit is valid.
+/// Rejects an allocation in a project or vCluster that the accounting system has paused with a credit that is still
+/// valid.
 pub(super) fn check_not_paused(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     let budget = case.state.budgets.get(&spec.project.tenant());
     let credit = budget.and_then(|budget| budget.credit_at(case.now));
@@ -95,7 +96,8 @@ fn check_size(case: Case<'_>, spec: &AllocationSpec) -> Result<(), Refusal> {
     }
 }
 
-/// Number of idle nodes that the user has claimed for such allocations: they are counted already.
+/// Number of idle nodes that the user has claimed for such allocations, up to the requested number. Usage counts these
+/// nodes already.
 fn own_nodes(case: Case<'_>, user: &str, spec: &AllocationSpec) -> usize {
     if !spec.sensitive {
         return 0;

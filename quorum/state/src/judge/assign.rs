@@ -1,4 +1,4 @@
-//! Assigning nodes to an allocation (the second limit check) and stopping it, as reconcilers do.
+//! Assignment of nodes to an allocation (the second limit check), and stops of allocations.
 
 use super::{
     Case,
@@ -130,8 +130,8 @@ fn assign_any(
     })
 }
 
-/// Checks that a pending allocation may hold these nodes: it may begin, no reservation keeps them for others, and
-/// limits allow it. Whether the nodes are free is checked elsewhere.
+/// Checks that a pending allocation may hold these nodes: its begin time has come, no reservation keeps the nodes for
+/// others, and limits allow it. [`free_nodes`] checks that the nodes are free.
 pub(super) fn check_could_have(
     case: Case<'_>,
     present: &Allocation,
@@ -140,7 +140,7 @@ pub(super) fn check_could_have(
     check_begin(case, present)?;
     check_reserved(case, present, nodes)?;
     let (state, spec) = (case.state, &present.spec);
-    // Nodes claimed by its user are counted already.
+    // Usage already counts nodes that the user of the allocation has claimed.
     let own = nodes.iter().filter(|node| node.counts_for().is_some());
     let asked = beside(spec, own.count());
     if !planted::is(Bug::LimitsNotAsked) {
@@ -244,7 +244,7 @@ pub(super) fn free_nodes<'a>(
     Ok(free)
 }
 
-/// Rejects nodes that a reservation keeps for others while the allocation would run. Rejects also nodes outside the
+/// Rejects nodes that a reservation keeps for others while the allocation would run. Also rejects nodes outside the
 /// reservation that the allocation requests.
 pub(super) fn check_reserved(
     case: Case<'_>,

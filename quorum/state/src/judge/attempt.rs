@@ -16,12 +16,12 @@ use lattice_quorum_types::{
     spec::Requeue,
 };
 
-/// Attempts that a node fault requeues. A fault in a later attempt fails the allocation, which has met five bad
-/// nodes. The requeue policy `Always` has no such limit.
+/// Number of the last attempt that a node fault requeues. A fault in a later attempt fails the allocation, because it
+/// has met five bad nodes before. The requeue policy `Always` has no such limit.
 const FAULTY_ATTEMPTS: u32 = 5;
 
-/// Most attempts that requeue an allocation uncounted because nothing ever started. Later attempts count, so that a
-/// persistent fault becomes visible to the user.
+/// Maximum number of attempts of an allocation that do not count because no rank started. Later attempts count, so that
+/// a persistent fault becomes visible to the user.
 const UNCOUNTED_ATTEMPTS: u32 = 5;
 
 /// Records the first cause of failure, and that the allocation ran at all. If a faulty node could not start a rank, the
@@ -117,8 +117,8 @@ pub(super) fn settle(
     Verdict::done(changes)
 }
 
-/// Ends an attempt after all its processes are gone: its final state follows within this command, and its nodes are
-/// released. A node that was released by force may belong to another allocation by now.
+/// Ends an attempt after all its processes are gone: sets the next state of the allocation and releases its nodes. A
+/// node that was released by force may belong to another allocation by now.
 fn finish(
     case: Case<'_>,
     before: &Allocation,
@@ -221,7 +221,8 @@ pub(super) fn end_state(record: &Allocation, uncounted: u32) -> AllocationState 
     }
 }
 
-/// Whether an allocation is requeued regardless of its requeue policy: no ended rank of this attempt was ever started.
+/// Returns whether an allocation is requeued regardless of its requeue policy, because a node was lost or faulty before
+/// any rank started. At most [`UNCOUNTED_ATTEMPTS`] attempts are requeued in this way.
 fn is_requeued_uncounted(record: &Allocation, uncounted: u32) -> bool {
     let lost = matches!(
         record.stop,
@@ -230,7 +231,7 @@ fn is_requeued_uncounted(record: &Allocation, uncounted: u32) -> bool {
     lost && uncounted % ATTEMPT_GAP < UNCOUNTED_ATTEMPTS && nothing_started(&record.ranks)
 }
 
-/// Whether at least one rank has ended, and no ended rank was ever started.
+/// Returns whether at least one rank has ended, and no rank ever started.
 fn nothing_started(ranks: &[Rank]) -> bool {
     let mut ended = false;
     ranks.iter().all(|rank| match &rank.phase {
@@ -243,8 +244,8 @@ fn nothing_started(ranks: &[Rank]) -> bool {
     }) && ended
 }
 
-/// The node once its allocation no longer counts it: without the holder, if the allocation still holds the node. A node
-/// that was released by force before counts for its own node claim again. `None`: neither applies.
+/// Returns the node after the allocation has left it. If the allocation still holds the node, the holder is removed. A
+/// node that was released by force before counts for its node claim again. Returns `None` if neither applies.
 pub(super) fn leave(from: &Allocation, node: &Node) -> Option<Node> {
     if node.holder == Some(held_by(from)) {
         return Some(given_back(node));
@@ -261,7 +262,7 @@ fn held_by(allocation: &Allocation) -> Holder {
     }
 }
 
-/// The node of an allocation that counted it until now, after its release by force.
+/// Returns the node with a node claim that counts the node again, instead of the allocation that lost it by force.
 fn counted_no_more(node: &Node) -> Node {
     let node_claim = node.node_claim.clone().map(|node_claim| NodeClaim {
         counted_by: None,
@@ -273,7 +274,7 @@ fn counted_no_more(node: &Node) -> Node {
     }
 }
 
-/// The node without its holder; a draining node becomes drained.
+/// Returns the node without its holder; a draining node becomes drained.
 fn given_back(node: &Node) -> Node {
     let lifecycle = match node.lifecycle {
         Lifecycle::Draining => Lifecycle::Drained,

@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 };
 
 /// Appends the audit entries for `changes`. The first `asked_for` changes are those of the command itself. The rest are
-/// consequences, which no principal did to another's allocation.
+/// consequences, which are not audited as actions on another user's allocation.
 pub(super) fn add(case: Case<'_>, command: &Command, changes: &mut Vec<Change>, asked_for: usize) {
     let mut actions = Vec::new();
     for (place, change) in changes.iter().enumerate() {
@@ -63,7 +63,7 @@ fn acted_on(case: Case<'_>, command: &Command, allocation: &Allocation) -> Optio
     on_others(case, allocation, what)
 }
 
-/// Verb for a request on an allocation that need not change its nodes at once.
+/// Verb that the audit uses for a request on an allocation; `None` for other commands.
 fn request(command: &Command) -> Option<&'static str> {
     match command {
         Command::Submit { .. } | Command::SubmitDag { .. } => Some("submit"),
@@ -83,7 +83,7 @@ fn request(command: &Command) -> Option<&'static str> {
     }
 }
 
-/// Entry for a sensitive allocation that ended as a consequence and never had nodes: a dependency was not met.
+/// Entry for a sensitive allocation that ended as a consequence while it held no nodes: a dependency was not met.
 fn ended_waiting(before: Option<&Allocation>, after: &Allocation) -> Option<AuditAction> {
     let waited = before.is_none_or(|before| !before.state.holds());
     (waited && after.state.is_terminal()).then(|| AuditAction::SensitiveEnded {
@@ -160,7 +160,7 @@ fn on_others(case: Case<'_>, allocation: &Allocation, what: &str) -> Option<Audi
     })
 }
 
-/// Entries for the life-cycle steps of a sensitive allocation in this change.
+/// Entries for a sensitive allocation that this change assigns, starts, resizes or ends.
 fn sensitive(before: &Allocation, after: &Allocation) -> Vec<AuditAction> {
     let (allocation, attempt) = (after.id, after.attempt);
     let (user, project) = (after.user.clone(), after.spec.project.clone());

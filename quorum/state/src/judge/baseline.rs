@@ -1,5 +1,5 @@
-//! Baseline commands: form and size checks, and rejection of two baselines that choose the same nodes for one class.
-//! See `../0005-baselines.md`.
+//! Baseline commands: form and size checks, and rejection of two baselines that choose the same nodes for one
+//! conformance class. See `../../0005-baselines.md`.
 
 use super::{Case, audited, invalid, short_words};
 use crate::{
@@ -22,9 +22,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 /// Longest constraint key, and longest class name, bytes.
 const MAX_KEY_BYTES: usize = 256;
-/// Most values that one constraint may accept.
+/// Maximum number of values that one constraint may accept.
 const MAX_VALUES: usize = 64;
-/// Most classes in one baseline; more than exist today.
+/// Maximum number of conformance classes in one baseline; more than exist today.
 const MAX_CLASSES: usize = 32;
 
 /// Sets a new version of a baseline; no change if the definition equals the version in force.

@@ -71,7 +71,7 @@ pub(super) fn to_place(
     Ok(Some((element(array, id, index), next)))
 }
 
-/// The element as a pending allocation. Its workload stays in the record of the array.
+/// Builds the element as a pending allocation. The workload stays in the record of the array.
 fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
     let spec = &array.spec;
     let terms = Terms {
@@ -109,7 +109,7 @@ fn element(array: &Allocation, id: AllocationId, index: u32) -> Allocation {
         eligible_at: array.eligible_at,
         started_at: None,
         ended_at: None,
-        // A restored cluster skips attempt and checkpoint numbers (`restored.rs`); an element starts from those.
+        // A restored cluster skips attempt and checkpoint numbers (`restored.rs`); an element starts after these.
         attempt: array.attempt,
         ranks: Vec::new(),
         stop: None,

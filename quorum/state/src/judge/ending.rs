@@ -17,7 +17,8 @@ pub(super) fn ended_by(case: Case<'_>, present: &Allocation, cause: &StopCause) 
     if present.progress.tally.is_some() {
         return all_ended_by(case, present, cause);
     }
-    // The allocation is already stopping for good. A stop for suspension or requeue is replaced by this cause.
+    // An allocation that is already stopping for good keeps its cause. This cause replaces a stop for suspension or
+    // requeue.
     let end = end_state(present, case.state.unstarted.attempts(present.id));
     if present.state == AllocationState::Stopping && end.is_terminal() {
         return Vec::new();

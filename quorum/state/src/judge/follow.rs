@@ -41,7 +41,7 @@ pub(super) fn add(case: Case<'_>, changes: &mut Vec<Change>) {
     desk.finish_dags();
 }
 
-/// Clears the promise of a node that is out of service or recalled: no allocation can get such a node next.
+/// Clears the promise of a node that is out of service or reclaimed: no allocation can get such a node next.
 fn void_promise(node: &mut Node) {
     let is_had = node.lifecycle == Lifecycle::Ready && node.drain.is_empty();
     if !is_had || node.reclaimed_at.is_some() {
@@ -199,7 +199,7 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
         freed.then(|| (record.user.clone(), mutex.clone()))
     }
 
-    /// Lets the first allocation start that waits for this mutex and for nothing else.
+    /// Gives this mutex to the first allocation that waits for nothing else.
     fn hand_over(&mut self, (user, mutex): &(String, String)) {
         for id in self.case.state.order.mutex_waiting(user, mutex) {
             self.reconsider(id);
@@ -239,7 +239,7 @@ impl<'a, 'c> PendingRecords<'a, 'c> {
         }
     }
 
-    /// The pending record, eligible from now or from its earliest begin time.
+    /// Returns the record in state pending, eligible from now or from its earliest begin time.
     fn released(&self, record: &Allocation) -> Allocation {
         let begin_at = record.spec.terms.begin_at.unwrap_or(UnixMillis(0));
         Allocation {

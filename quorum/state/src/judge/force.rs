@@ -13,7 +13,7 @@ use lattice_quorum_types::{
 /// Prefix of the evidence of a rank that ended by forced release of its node.
 const TAKEN: &str = "released by force by ";
 
-/// Whether a rank ended because its node was released by force; a later report of the node is then too late.
+/// Returns whether a rank ended because its node was released by force; a later report of the node is then too late.
 pub(super) fn took(phase: &RankPhase) -> bool {
     matches!(phase.exit(), Some(RankExit::Lost { evidence }) if evidence.starts_with(TAKEN))
 }
@@ -45,7 +45,8 @@ pub(super) fn release(
         attempt: holder.attempt,
         reason: reason.to_owned(),
     };
-    // The allocation counts this node until its end, and a node claim outlives it: the node must not count twice.
+    // The allocation counts this node until its end, and a node claim outlives the allocation: the node must not count
+    // twice.
     let is_leaving = matches!(present.ranks[position].phase, RankPhase::Leaving { .. });
     if let Some(node_claim) = freed.node_claim.as_mut().filter(|_| !is_leaving) {
         node_claim.counted_by = Some(holder.allocation);
@@ -70,7 +71,7 @@ pub(super) fn release(
     Ok(Verdict::done(audited(case, action, verdict.changes)))
 }
 
-/// The released node: without holder, drained if it was in service.
+/// Returns the released node: without holder, and drained if it was in service.
 fn drained(node: Node) -> Node {
     let lifecycle = match node.lifecycle {
         Lifecycle::Ready | Lifecycle::Draining => Lifecycle::Drained,

@@ -47,7 +47,7 @@ pub(super) fn check_mode(present: &Allocation) -> Result<&CheckpointTerms, Refus
     })
 }
 
-/// The allocation record as it starts its next checkpoint.
+/// Returns the allocation record at the start of its next checkpoint.
 pub(super) fn begun(
     case: Case<'_>,
     present: &Allocation,
@@ -85,8 +85,8 @@ pub(super) fn begun(
     Ok(next)
 }
 
-/// The allocation record with another action after its present checkpoint. The remaining time is at most that of a
-/// checkpoint requested now.
+/// Returns the allocation record with another action after its present checkpoint. At most `within_ms` milliseconds
+/// remain for the checkpoint.
 pub(super) fn ending(
     case: Case<'_>,
     present: &Allocation,
@@ -225,8 +225,8 @@ fn settled(case: Case<'_>, mut next: Allocation) -> (AllocationChange, Allocatio
     }
 }
 
-/// Action after the checkpoint, as of now. A victim continues if none of its nodes is promised or recalled any more.
-/// The preemptor then has other nodes, has ended or lost its promise, or the owner needs the nodes no more.
+/// Action after the checkpoint, as of now. A victim continues if none of its nodes is promised or reclaimed any more.
+/// The preemptor then has other nodes, has ended or has lost its promise, or the home vCluster needs no nodes.
 fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> AfterCheckpoint {
     let is_for_others = matches!(
         then,
@@ -244,7 +244,8 @@ fn followed_by(case: Case<'_>, record: &Allocation, then: AfterCheckpoint) -> Af
     }
 }
 
-/// The allocation record as it leaves its nodes after this checkpoint, to resume from it later.
+/// Returns the allocation record in state stopping: the allocation leaves its nodes and resumes later from this
+/// checkpoint.
 fn stopping(
     case: Case<'_>,
     mut next: Allocation,
@@ -273,8 +274,8 @@ fn failed(case: Case<'_>, present: &Allocation, because: String) -> Change {
     changed(change, next)
 }
 
-/// Cause for which a running allocation leaves its nodes although its checkpoint failed, losing its progress since the
-/// last one. `None`: the allocation continues.
+/// Cause for which a running allocation leaves its nodes although its checkpoint failed. The allocation loses its
+/// progress since its last complete checkpoint. `None` if the allocation continues.
 fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
     let then = record.progress.writing.as_deref()?.then.clone();
     match followed_by(case, record, then) {
@@ -288,7 +289,7 @@ fn without(case: Case<'_>, record: &Allocation) -> Option<StopCause> {
     }
 }
 
-/// The record after a rank ended while others write. Unless that rank had written its part, the checkpoint is
+/// Returns the record after a rank ended during a checkpoint. Unless that rank had written its part, the checkpoint is
 /// incomplete and fails.
 pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) -> Allocation {
     let rank = u32::try_from(position).unwrap_or(u32::MAX);
@@ -309,7 +310,7 @@ pub(super) fn rank_ended(case: Case<'_>, record: Allocation, position: usize) ->
     next
 }
 
-/// The record after a rank left while others write: the checkpoint may have waited for that rank only.
+/// Returns the record after a rank left during a checkpoint: the checkpoint may have waited for that rank only.
 pub(super) fn rank_left(case: Case<'_>, record: Allocation) -> Allocation {
     match record.stop {
         None => settled(case, record).1,

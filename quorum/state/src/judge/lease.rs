@@ -81,7 +81,7 @@ pub(super) fn release(case: Case<'_>, name: &LeaseName, holder: &str) -> Result<
     }
 }
 
-/// Whether the lease belongs to the scheduler of a vCluster that does not exist.
+/// Returns whether the lease belongs to the scheduler of a vCluster that does not exist.
 fn is_over(case: Case<'_>, name: &LeaseName) -> bool {
     name.scheduled()
         .is_some_and(|vcluster| !vcluster::is_there(case, &vcluster))

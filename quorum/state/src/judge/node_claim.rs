@@ -202,7 +202,7 @@ pub(super) fn release(
     Ok(Verdict::done(given_back(case, &open, reason)))
 }
 
-/// The claimant may release; so may an administrator with a reason.
+/// Checks that the principal is the claimant, or an administrator with a reason.
 fn may_release(
     case: Case<'_>,
     node: &NodeId,

@@ -159,7 +159,7 @@ fn without_reason(mut node: Node) -> Node {
     node
 }
 
-/// The node with a drain reason of this owner, which replaces the owner's former reason.
+/// Returns the node with a drain reason of this owner, which replaces the owner's former reason.
 pub(super) fn with_reason(present: &Node, owner: &str, reason: &str, now: UnixMillis) -> Node {
     let mut next = present.clone();
     match next.drain.iter_mut().find(|drain| drain.owner == owner) {
@@ -177,7 +177,7 @@ pub(super) fn with_reason(present: &Node, owner: &str, reason: &str, now: UnixMi
     next
 }
 
-/// Drained, or draining while an allocation holds the node.
+/// Lifecycle of a node that is taken out of service: draining while an allocation holds the node, else drained.
 fn drained(node: &Node) -> Lifecycle {
     if node.holder.is_some() {
         Lifecycle::Draining

@@ -1,7 +1,7 @@
 //! Preemption and reclaim: allocations release nodes for a higher class, or because the nodes were lent.
 //!
-//! Nodes are promised to the preemptor until it holds them. Victims are planned elsewhere; whether each may be
-//! preempted is judged here, at commit. See `../../0009-making-room.md`.
+//! Nodes are promised to the preemptor until it holds them. The scheduler chooses the victims; this module checks at
+//! commit that each may be preempted. See `../../0009-making-room.md`.
 
 use super::{
     Case, assign, invalid, job_checkpoint, node_claim::taken_by, short_words, transition::entering,
@@ -18,7 +18,7 @@ use lattice_quorum_types::{
 };
 use std::collections::BTreeSet;
 
-/// Most victims of one preemptor.
+/// Maximum number of victims of one preemptor.
 const MAX_VICTIMS: usize = 64;
 /// Class that is never preempted.
 const HIGHEST_CLASS: u8 = 10;
@@ -62,8 +62,8 @@ fn check_lent(case: Case<'_>, present: &Allocation, home: &VclusterName) -> Resu
     Err(invalid("reason", reason))
 }
 
-/// Lets an allocation leave nodes lent by `home` after the job checkpoint that it is already writing. Another
-/// checkpoint would make the owner of the nodes wait twice.
+/// Lets an allocation leave nodes lent by `home` after the job checkpoint that it is already writing. With another
+/// checkpoint, `home` would wait twice.
 pub(super) fn leave_after(
     case: Case<'_>,
     (id, number): (AllocationId, u32),
@@ -89,7 +89,7 @@ pub(super) fn leave_after(
     }]))
 }
 
-/// The change that starts moving the victim.
+/// Returns the change that starts moving the victim.
 fn moved(
     case: Case<'_>,
     present: &Allocation,
@@ -228,7 +228,7 @@ fn check_numbers(
     }
 }
 
-/// The change that starts preempting one victim: it must be of a lower class and hold one of the nodes.
+/// Returns the change that starts preempting one victim. The victim must be of a lower class and hold one of the nodes.
 fn victim_of(
     case: Case<'_>,
     pending: &Allocation,
@@ -298,7 +298,7 @@ pub(super) fn withdraw(case: Case<'_>, id: AllocationId) -> Verdict {
     Verdict::done(nodes.filter_map(free).collect())
 }
 
-/// Recalls a lent node, or withdraws the recall.
+/// Reclaims a lent node, or withdraws the reclaim.
 pub(super) fn recall(
     case: Case<'_>,
     id: &NodeId,

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_PATH_BYTES: usize = 4096;
 /// Last path segment that the REST interface uses for the headroom of a project.
 const RESERVED: &str = "headroom";
-/// Most administrators of one project.
+/// Maximum number of administrators of one project.
 const MAX_ADMINS: usize = 256;
 
 /// Creates a tenant or a project. Without `limits` the project is closed, which always fits its parent.
@@ -86,8 +86,8 @@ pub(super) enum OvercommitMode {
     ByForce,
 }
 
-/// Faults that reject a change of limits. A fault that existed before and gets no worse was forced once. Such a fault
-/// rejects neither closed projects nor changes that reduce the fault.
+/// Returns the faults that reject a change of limits. A fault that existed before and gets no worse does not reject the
+/// change: an administrator has forced it earlier.
 fn unanswered(
     before: &[LimitFault],
     after: Vec<LimitFault>,
@@ -100,7 +100,7 @@ fn unanswered(
     after.into_iter().filter(stands).collect()
 }
 
-/// The parent of a deleted project, if it is no longer overcommitted without that project.
+/// Returns the change of a deleted project's parent, if the parent is no longer overcommitted without that project.
 fn fits_without(case: Case<'_>, gone: &Entry) -> Option<Change> {
     let parent = case.state.tree.get(&gone.record.path.parent()?)?;
     let record = &parent.record;
@@ -219,7 +219,7 @@ pub(super) fn set_limits(
     limits_set(case, changes, insist)
 }
 
-/// Like [`set_limits`], for a caller already authorised.
+/// Like [`set_limits`], without the check that the principal administers the projects.
 pub(super) fn limits_set(
     case: Case<'_>,
     changes: &[LimitChange],

@@ -4,7 +4,8 @@ use super::{Case, audited, invalid};
 use crate::change::Verdict;
 use lattice_quorum_types::{Refusal, audit::AuditAction};
 
-/// Accepts only actions of the leader itself; the commands they describe write all other entries.
+/// Appends the audit entry of an action of the leader. Rejects all other actions: the commands that perform them write
+/// their entries.
 pub(super) fn note(case: Case<'_>, action: &AuditAction) -> Result<Verdict, Refusal> {
     match action {
         AuditAction::MemberAdded { .. }

@@ -12,9 +12,9 @@ use lattice_quorum_types::{
 
 /// Longest user name, bytes.
 const MAX_USER_BYTES: usize = 256;
-/// Most users, and most projects, of one reservation.
+/// Maximum number of users, and of projects, of one reservation.
 const MAX_NAMED: usize = 1000;
-/// Most nodes of one reservation.
+/// Maximum number of nodes of one reservation.
 const MAX_NODES: usize = 100_000;
 
 /// Creates or replaces a reservation.

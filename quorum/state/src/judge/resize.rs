@@ -142,7 +142,7 @@ pub(super) fn shrink(
     }
 }
 
-/// Returns an allocation that may be resized: not while it writes a job checkpoint or is stopping.
+/// Returns an allocation that may be resized: it is starting or running, and writes no job checkpoint.
 fn resizable<'a>(
     case: Case<'a>,
     id: AllocationId,

@@ -48,7 +48,7 @@ pub(super) fn check_form(nodes: &[AttestedNode]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every baseline with which a class of these nodes is compared, as `name v3`.
+/// Every strict baseline with which a conformance class of these nodes is compared, as `name v3`.
 pub(super) fn asked_of(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
     let baselines = Baselines::of(case);
     let mut asked = BTreeSet::new();
@@ -67,8 +67,8 @@ pub(super) fn asked_of(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<String> {
         .collect()
 }
 
-/// Faults of the attestations: of another node, outdated, or contradicting a baseline. One rule for sensitive
-/// allocations and for node claims.
+/// Faults of the attestations: of another node, outdated, or contradicting a baseline. The same rules apply to
+/// sensitive allocations and to node claims.
 pub(super) fn faults(case: Case<'_>, nodes: &[AttestedNode]) -> Vec<Unproven> {
     let baselines = Baselines::of(case);
     let mut faults = Vec::new();
@@ -157,7 +157,8 @@ impl<'a> Baselines<'a> {
         }
     }
 
-    /// Classes that a cohort baseline marks strict for sensitive allocations, each with the first such baseline.
+    /// Conformance classes that a cohort baseline marks strict for sensitive allocations, each with the first such
+    /// baseline.
     fn of_cohorts(&self) -> BTreeMap<&'a str, &'a BaselineName> {
         let mut first = BTreeMap::new();
         let of_cohorts = self.all.iter().filter(|b| b.definition.cohort.is_some());
@@ -171,7 +172,7 @@ impl<'a> Baselines<'a> {
         first
     }
 
-    /// Most specific baselines that apply to each class of a node.
+    /// Most specific baselines that apply to each conformance class of a node.
     fn applicable_baselines(
         &self,
         node: &NodeId,
@@ -196,7 +197,8 @@ impl<'a> Baselines<'a> {
     }
 }
 
-/// Compares a class with a rule, as far as digests allow.
+/// Checks the attested digest of a conformance class against a rule. If digests cannot decide, control must have
+/// compared the class record with this version of the baseline.
 fn held_against(
     class: &str,
     baseline: &Baseline,

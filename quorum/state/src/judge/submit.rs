@@ -54,7 +54,7 @@ pub(super) fn check_surroundings(case: Case<'_>, spec: &AllocationSpec) -> Resul
     Ok(())
 }
 
-/// Record of a new allocation. Whether the allocation waits for dependencies is decided as a consequence (`follow.rs`).
+/// Record of a new allocation. `follow.rs` determines afterwards whether the allocation waits for dependencies.
 pub(super) fn submitted(case: Case<'_>, id: AllocationId, spec: AllocationSpec) -> Change {
     let tally = spec.terms.array.as_ref().map(|array| {
         let indices = array.indices().clone();

@@ -167,8 +167,8 @@ fn check_dependency(
     }
 }
 
-/// Whether a new allocation must wait: for an unmet dependency, or for a mutex that another allocation holds. An array
-/// with element-wise dependencies waits.
+/// Returns whether a new allocation must wait: for an unmet dependency, or for a mutex that another allocation holds.
+/// An array with element-wise dependencies waits.
 pub(super) fn is_blocked(case: Case<'_>, spec: &AllocationSpec) -> Result<bool, Refusal> {
     for Dependency { on, condition } in &spec.terms.after {
         let of_array = *condition == Condition::Corresponding && spec.terms.array.is_some();

@@ -16,9 +16,9 @@ use lattice_quorum_types::{
 };
 use std::net::IpAddr;
 
-/// Fewest characters of a hash that identify a token.
+/// Minimum number of characters of a hash that identify a token.
 const SHORTEST_ID: usize = 8;
-/// Most names, and most networks, of one token.
+/// Maximum number of names of one token.
 const MOST_NAMES: usize = 100_000;
 const MOST_CIDRS: usize = 256;
 
@@ -248,14 +248,14 @@ fn usable<'a>(case: Case<'a>, asked: &Enrolment<'_>) -> Result<&'a Token, Refusa
     Ok(token)
 }
 
-/// Whether the name is taken: by a valid certificate, or by a node that is not retired.
+/// Returns whether the name is taken: by a valid certificate, or by a node that is not retired.
 fn is_taken(case: Case<'_>, identity: Option<&Identity>, node: Option<&NodeId>) -> bool {
     let node = node.and_then(|id| case.state.nodes.get(id));
     identity.is_some_and(|identity| identity.is_live(case.now))
         || node.is_some_and(|node| node.lifecycle != Lifecycle::Retired)
 }
 
-/// A takeover needs the consent of both sides: the token and the enrolling host.
+/// Checks that both the token and the enrolling host permit the takeover of a name.
 fn may_replace(asked: &Enrolment<'_>, token: &Token) -> Result<(), Refusal> {
     let needs = match (asked.replace, token.grant.replace) {
         (true, true) => return Ok(()),

@@ -18,9 +18,9 @@ use lattice_quorum_types::{
 
 /// Principal name under which quorum members propose.
 pub(super) const MEMBERS: &str = "service:quorum";
-/// Largest CA certificate, bytes. A chain of one key is below 1 KiB.
+/// Maximum size of a CA certificate, bytes. A usual CA certificate is smaller than 1 KiB.
 const MAX_CERTIFICATE_BYTES: usize = 8 * 1024;
-/// Most CAs trusted at a time: an overlap needs two.
+/// Maximum number of CAs trusted at a time. A change of the issuing CA needs two.
 const MAX_AUTHORITIES: usize = 8;
 
 /// Renews a certificate for the holder of an earlier certificate that is still valid.
@@ -113,7 +113,7 @@ pub(super) fn check_issue(
     Ok(())
 }
 
-/// Rejects one revocation more than the signed document can hold, unless the name has one already.
+/// Rejects a revocation if the signed trust bundle is full, unless the name has a revocation already.
 pub(super) fn check_room(case: Case<'_>, present: Option<&Identity>) -> Result<(), Refusal> {
     let is_new = present.is_none_or(|identity| identity.revocation.is_none());
     let (names, bytes) = case.state.trust.revocations(case.now);
@@ -295,7 +295,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
         .map_err(|e| invalid("name", e.to_string()))
 }
 
-/// Checks a reason that is kept for ever and shown to people.
+/// Checks a reason that is recorded permanently and shown to operators.
 pub(super) fn check_reason(reason: &str) -> Result<(), Refusal> {
     if reason.trim().is_empty() {
         return Err(invalid("reason", "give a short reason"));

@@ -50,14 +50,14 @@ pub(super) fn hold(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal>
     }
 }
 
-/// Releases a held allocation; eligible from now, or from its earliest begin time.
+/// Releases a held allocation. It is eligible from now, or from its begin time.
 pub(super) fn release(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "release")?;
     check_owner(case, present)?;
     match present.state {
         AllocationState::Pending | AllocationState::Blocked => Ok(Verdict::nothing()),
         AllocationState::Held => {
-            // Whether the allocation waits for dependencies is decided as a consequence (`follow`).
+            // `follow` determines afterwards whether the allocation waits for dependencies.
             let record = entering(case, present, AllocationState::Pending);
             let begin_at = present.spec.terms.begin_at.unwrap_or(UnixMillis(0));
             let record = Box::new(Allocation {
@@ -122,7 +122,7 @@ pub(super) fn suspend_after(
     Ok(Verdict::done(vec![Change::Allocation { change, record }]))
 }
 
-/// Whether a user or operator stopped the allocation so that it waits to be resumed.
+/// Returns whether a user or operator stopped the allocation so that it waits to be resumed.
 fn is_suspended(stopping: &Allocation) -> bool {
     match &stopping.stop {
         Some(StopCause::Suspended) => true,
@@ -222,7 +222,7 @@ pub(super) fn set_walltime(
     Ok(Verdict::done(changes))
 }
 
-/// The record with the new walltime; `None` if it has that walltime already.
+/// Returns the change to the new walltime; `None` if the allocation has that walltime already.
 fn with_walltime(
     case: Case<'_>,
     present: &Allocation,
@@ -270,8 +270,8 @@ pub(super) fn write_checkpoint(
     job_checkpoint::write(case, id, asked)
 }
 
-/// Ends an allocation that has passed its deadline, or that waits and cannot end before it. Array elements with an
-/// allocation of their own also carry the deadline, and expire by themselves.
+/// Ends an allocation that has passed its deadline, or that waits and cannot end before its deadline. Array elements
+/// with an allocation of their own also carry the deadline, and expire by themselves.
 pub(super) fn expire(case: Case<'_>, id: AllocationId) -> Result<Verdict, Refusal> {
     let present = case.live(id, "expire")?;
     let Terms {

@@ -15,7 +15,7 @@ use lattice_quorum_types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most vClusters of one site; each has a scheduler.
+/// Maximum number of vClusters of one site; each has a scheduler.
 const MAX_VCLUSTERS: usize = 1024;
 
 /// Defines a vCluster or changes its definition.
@@ -118,8 +118,8 @@ fn store(
 }
 
 /// Like [`set`], and merges scheduler settings into the present ones. Settings alone do not define a vCluster.
-/// Otherwise a mistyped name would become a vCluster with a scheduler. An existing undefined vCluster would become
-/// defined, so that its nodes could not be reassigned freely.
+/// Otherwise a mistyped name would become a vCluster with a scheduler. Also, an existing undefined vCluster would
+/// become defined, so that its nodes could not be reassigned freely.
 pub(super) fn set_scheduler(
     case: Case<'_>,
     name: &VclusterName,
@@ -147,8 +147,8 @@ fn version_of(case: Case<'_>, name: &VclusterName) -> u32 {
     present.map_or(0, |present| present.version)
 }
 
-/// Whether the vCluster exists: it is the default one, is defined, or has nodes. An allocation for any other would wait
-/// for ever: the name is mistyped, or the nodes have gone and left its settings.
+/// Returns whether the vCluster exists: it is the default one, is defined, or has nodes. An allocation for any other
+/// name would wait for ever: the name is mistyped, or the vCluster has settings but no nodes any more.
 pub(super) fn is_there(case: Case<'_>, name: &VclusterName) -> bool {
     let mut nodes = case.state.nodes.values();
     name.as_str() == DEFAULT_VCLUSTER
@@ -175,8 +175,8 @@ fn check_version(name: &VclusterName, expected: Option<u32>, current: u32) -> Re
     }
 }
 
-/// Deletes a vCluster and its settings. Rejected while nodes belong to it or serve it: they would become open to all
-/// tenants.
+/// Deletes a vCluster and its settings. Rejected while it is the home or current vCluster of nodes: the nodes would
+/// become open to all tenants.
 pub(super) fn delete(
     case: Case<'_>,
     name: &VclusterName,
@@ -352,13 +352,13 @@ fn lent(
     Ok(Verdict::done(audited(case, action, changes)))
 }
 
-/// Allocation or claimant that uses the node. A node that is only out of service, promised or recalled may be moved.
+/// Allocation or claimant that uses the node. A node that is only out of service, promised or reclaimed may be moved.
 fn in_use(case: Case<'_>, node: &Node) -> Option<TakenBy> {
     let is_use = |by: &TakenBy| matches!(by, TakenBy::User { .. } | TakenBy::Allocation { .. });
     taken_by(case, node).filter(is_use)
 }
 
-/// The home vCluster of the node, if it is defined and the command does not name it in `from`.
+/// Home vCluster of the node, if it prevents the assignment: it is defined, is not `to`, and is not named in `from`.
 fn elsewhere(
     case: Case<'_>,
     node: &Node,
@@ -375,7 +375,7 @@ fn serving(node: &Node, home: &VclusterName, current: &VclusterName) -> Change {
         home: home.clone(),
         current: current.clone(),
         version: node.version + 1,
-        // Promises and recalls were for the former vCluster.
+        // Promises and reclaims were for the former vCluster.
         promised: None,
         reclaimed_at: None,
         ..node.clone()

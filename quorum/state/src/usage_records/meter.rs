@@ -1,7 +1,7 @@
 //! Usage meter: for how long an allocation uses each of its nodes.
 //!
-//! Times are state time: from the commit of the report that all ranks run to the commit of the report that they have
-//! left.
+//! Usage of a node lasts from the commit of the report after which all ranks run to the commit that releases the node,
+//! in state time.
 
 use lattice_quorum_types::{
     Allocation, AllocationState, NodeId, UnixMillis,
@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 /// Usage meter of one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meter {
-    /// When the current attempt was assigned its nodes.
+    /// Time at which the current attempt was assigned its nodes.
     assigned_at: UnixMillis,
     /// Number of ranks at assignment.
     assigned_with: u32,
-    /// When ranks beyond those were assigned, while the attempt had not begun to run; by rank number.
+    /// Assignment times of the ranks that were added before the attempt began to run, by rank number.
     grown_at: BTreeMap<u32, UnixMillis>,
-    /// When all ranks of the attempt ran; `None` before that.
+    /// Time at which all ranks of the attempt ran; `None` before that.
     began_at: Option<UnixMillis>,
     /// Number of ranks when the attempt began to run. Later ranks are in `later`.
     began_with: u32,
-    /// Since when each later rank runs, by rank number.
+    /// Time since which each later rank runs, by rank number.
     later: BTreeMap<u32, UnixMillis>,
     /// Closed usage of all attempts, node-milliseconds.
     over_ms: u64,
@@ -101,7 +101,7 @@ impl Meter {
         told
     }
 
-    /// Nodes in use, by the time since when.
+    /// Nodes in use, by the start time of their use.
     pub(super) fn open(&self, record: &Allocation) -> BTreeMap<UnixMillis, Vec<NodeId>> {
         let ranks = (0..).zip(&record.ranks).filter(|(_, rank)| !has_left(rank));
         self.by_begin(ranks)
@@ -176,7 +176,7 @@ fn has_left(rank: &Rank) -> bool {
     matches!(rank.phase, RankPhase::Left { .. })
 }
 
-/// Whether a rank that was added later runs, or has run.
+/// Returns whether a rank that was added later runs, or has run.
 fn is_used(rank: &Rank) -> bool {
     match &rank.phase {
         RankPhase::Assigned | RankPhase::Leaving { running: None } | RankPhase::Left { .. } => {
@@ -187,7 +187,7 @@ fn is_used(rank: &Rank) -> bool {
     }
 }
 
-/// Whether a process of the rank has run, derived from the exit of the rank.
+/// Returns whether a process of the rank has run, derived from the exit of the rank.
 fn ran(rank: &Rank) -> bool {
     matches!(
         rank.phase.exit(),

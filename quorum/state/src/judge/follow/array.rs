@@ -92,8 +92,8 @@ impl PendingRecords<'_, '_> {
         }
     }
 
-    /// Decides each of these blocked elements. An element that can never start is cancelled. A ready element becomes
-    /// pending if the array as a whole waits for nothing.
+    /// Updates the tally for each of these blocked elements. An element that can never start is cancelled. A ready
+    /// element becomes pending if the array as a whole waits for nothing (`goes_on`).
     fn decide(&mut self, id: AllocationId, indices: &[u32], goes_on: bool) {
         let Some(record) = self.record(id) else {
             return;
@@ -147,8 +147,8 @@ impl PendingRecords<'_, '_> {
 
     /// Record of the array that this array depends on, element by element.
     ///
-    /// Dependencies on an ended array are evaluated when that array ends, or when this array is submitted. Elements not
-    /// cancelled then do not wait for it any more, and its record may have left memory.
+    /// Dependencies on an ended array are evaluated when that array ends, or when this array is submitted. Elements
+    /// that are not cancelled then no longer wait for the ended array, and its record may have left memory.
     fn awaited(&self, record: &Allocation, other: AllocationId) -> Option<&Allocation> {
         let is_new = self.before(record.id).is_none();
         let ended = || self.case.state.archive.get(other).filter(|_| is_new);

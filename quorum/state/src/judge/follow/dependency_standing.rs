@@ -22,8 +22,8 @@ pub(super) enum WaitStanding {
 }
 
 impl PendingRecords<'_, '_> {
-    /// Standing towards dependencies as a whole. `Never` takes precedence over `Waits`: such an allocation would wait
-    /// for nothing.
+    /// Standing towards all dependencies that are not element by element, and the mutex. `Never` takes precedence over
+    /// `Waits`: such an allocation would wait in vain.
     pub(super) fn standing(&self, record: &Allocation) -> WaitStanding {
         let mut waits = false;
         for dependency in &record.spec.terms.after {
