@@ -1,12 +1,13 @@
 //! Calls to agents: address lookup for a node, deadlines and answer limits.
 
-use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES, view::View};
+use crate::{error::AgentError, preimages::MOST_PREIMAGE_BYTES};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use lattice_agent_rpc::{AttemptStatus, GetInventory, GetPreimage, ListAttempts, ReadLog};
 use lattice_conformance::{Digest, Inventory};
 use lattice_mesh::{CallError, ExpectedIdentity, ItemStream, Mesh, Peer, Role, Rpc};
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 use std::{net::SocketAddr, time::Duration};
 
 #[cfg(test)]

@@ -1,17 +1,12 @@
 //! Comparison of two nodes: differences key by key.
 
-use crate::{
-    agents::ReadingKind,
-    core::Core,
-    error::AgentError,
-    preimages::PreimageUnavailable,
-    view::{NodeEntry, View},
-};
+use crate::{agents::ReadingKind, core::Core, error::AgentError, preimages::PreimageUnavailable};
 use lattice_conformance::{
     Class, ClassMark, ClassRecord, Difference, Digest, Inventory, KeyVerdict, Levels, Reading,
     Schemas, Value, diff, diff_by_parts,
 };
 use lattice_quorum_types::NodeId;
+use lattice_view::{NodeEntry, View};
 
 impl Core {
     /// Differences between two nodes, class by class and key by key. Classes with equal digests are skipped without a
@@ -228,7 +223,7 @@ impl Core {
 /// Returns a node's record of a class, marked as unsettled if it is complete while the node publishes the class as
 /// incomplete. Such a record is one of several differing readings, or the first complete reading after a failure.
 pub fn as_said(node: &NodeEntry, record: ClassRecord) -> ClassRecord {
-    let is_unknown = node.said(record.class) == Some(ClassMark::Incomplete);
+    let is_unknown = node.published(record.class) == Some(ClassMark::Incomplete);
     match is_unknown && record.state().digest().is_some() {
         true => record.unsettled("the node publishes the class as incomplete"),
         false => record,
@@ -250,7 +245,7 @@ fn unknown(class: Class, why: &str) -> ClassRecord {
 
 /// Whether a node's agent contributes nothing to a class.
 fn is_bmc_only(node: &NodeEntry, class: Class) -> bool {
-    matches!(node.said(class), None | Some(ClassMark::Disabled))
+    matches!(node.published(class), None | Some(ClassMark::Disabled))
 }
 
 fn seen<'a>(view: &'a View, node: &NodeId) -> Result<&'a NodeEntry, AgentError> {

@@ -32,11 +32,11 @@ use crate::{
     metrics_source::Metrics,
     movement_metrics::PreemptionCounters,
     preimages::Preimages,
+    reply_times::ReplyTimes,
     scaling_metrics::Scaling,
     store::Store,
     timings::Timings,
     usage::UsageLedger,
-    view::View,
 };
 use arc_swap::ArcSwap;
 use futures::StreamExt as _;
@@ -50,6 +50,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
+use lattice_view::View;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -58,7 +59,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 
 /// Time that the view may take to show a revision that a read has returned.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -122,6 +126,9 @@ pub struct Core {
     version: watch::Sender<u64>,
     inputs: watch::Sender<u64>,
     heard_at: AtomicU64,
+    started_at: Instant,
+    /// Last replies of the nodes to pings.
+    pub reply_times: ReplyTimes,
     renewal: OnceLock<Renewal>,
     /// Checkpoint directory template for jobs that set no directory.
     checkpoints: OnceLock<String>,
@@ -166,6 +173,8 @@ impl Core {
             version: watch::Sender::new(0),
             inputs: watch::Sender::new(0),
             heard_at: AtomicU64::new(0),
+            started_at: Instant::now(),
+            reply_times: ReplyTimes::default(),
             renewal: OnceLock::new(),
             checkpoints: OnceLock::new(),
             metrics: OnceLock::new(),
@@ -188,6 +197,11 @@ impl Core {
     /// Current time by this control's clock.
     pub fn now(&self) -> UnixMillis {
         self.clock.now()
+    }
+
+    /// Time since the start of this control.
+    pub(crate) fn since_start(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.started_at)
     }
 
     /// Sets the checkpoint directory for jobs that set none. `{tenant}`, `{project}` and `{allocation}` are replaced by
@@ -561,13 +575,10 @@ impl Core {
     pub fn publish(&self, wakes: Wakes, edit: impl FnOnce(&mut View) -> Option<Vec<Change>>) {
         let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());
-        let compared = next.conformance_version;
         let Some(changes) = edit(&mut next) else {
             return;
         };
-        if next.conformance_version != compared {
-            next.settle_levels();
-        }
+        next.settle(self.now());
         self.store_view(next, wakes);
         self.feed.publish(changes);
     }
@@ -587,7 +598,7 @@ impl Core {
         let _one_at_a_time = self.writer.lock();
         let mut next = View::clone(&self.view.load());
         edit(&mut next);
-        next.settle_levels();
+        next.settle(self.now());
         let revision = next.revision;
         self.store_view(next, Wakes::Reconcilers);
         self.feed.reset(revision);

@@ -1,6 +1,5 @@
 //! Explanation of an allocation's state.
 
-use crate::{LastPlan, View};
 use lattice_api::{
     allocation::{Sight, stop_of},
     explanation::{ExplanationView, FactorView, ScoreView, StepView},
@@ -8,6 +7,7 @@ use lattice_api::{
 };
 use lattice_placement::{Explanation, Score, Weights};
 use lattice_quorum_types::{Allocation, AllocationState, hostlist};
+use lattice_view::{LastPlan, View};
 
 /// Reason why a waiting allocation waits; `None` for any other.
 pub fn reason(view: &View, plan: &LastPlan, a: &Allocation) -> Option<String> {

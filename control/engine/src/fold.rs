@@ -4,19 +4,16 @@
 use crate::{
     core::{Core, TrustNews, Wakes},
     feed::Change,
-    view::{NodeEntry, View},
 };
 use futures::StreamExt;
 use lattice_quorum_types::{
-    Event, NodeId, Revision,
-    baseline::BaselinesView,
+    Event, Revision,
     dag::{Dag, DagState},
     event::EventKind,
     id::DagId,
-    node::Node,
-    view::{Answer, Hot, Query, WatchItem},
+    view::{Answer, Query, WatchItem},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Pause after a read without an answer.
 const READ_PAUSE: Duration = Duration::from_millis(200);
@@ -81,8 +78,8 @@ async fn read_hot(core: &Core) -> Revision {
                 });
                 let budgets = budgets.await;
                 core.restart(|view| {
-                    replace(view, *hot);
-                    replace_baselines(view, baselines);
+                    view.replace(*hot);
+                    view.replace_baselines(baselines);
                     let named = vclusters.into_iter().map(|v| (v.name.clone(), v));
                     view.vclusters = Arc::new(named.collect());
                     let running = dags
@@ -146,49 +143,6 @@ async fn read<T: Default>(core: &Core, query: Query, of: fn(Answer) -> Option<T>
     }
 }
 
-pub(crate) fn replace_baselines(view: &mut View, found: BaselinesView) {
-    Arc::make_mut(&mut view.baselines).replace(found.baselines);
-    view.brake = found.brake.map(Arc::new);
-    view.conformance_version += 1;
-}
-
-pub(crate) fn replace(view: &mut View, hot: Hot) {
-    view.revision = hot.revision;
-    view.at = hot.at;
-    view.system = hot.system;
-    let projects = hot.projects.into_iter().map(|p| (p.path.clone(), p));
-    view.projects = Arc::new(projects.collect());
-    (view.allocations, view.moving, view.promised) = Default::default();
-    (view.arrays, view.room, view.savers, view.dated) = Default::default();
-    view.scaled = Arc::default();
-    for node in &hot.nodes {
-        view.follow_promise(None, node);
-    }
-    for allocation in hot.allocations {
-        view.set_allocation(allocation);
-    }
-    let mut records: BTreeMap<NodeId, Node> =
-        hot.nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
-    let nodes = Arc::make_mut(&mut view.nodes);
-    for entry in nodes.values_mut() {
-        let record = records.remove(&entry.id);
-        if entry.record != record {
-            Arc::make_mut(entry).record = record;
-        }
-    }
-    for (id, record) in records {
-        nodes.insert(id.clone(), Arc::new(with_record(id, record)));
-    }
-    nodes.retain(|_, entry| entry.record.is_some() || entry.seen.is_some());
-}
-
-fn with_record(id: NodeId, record: Node) -> NodeEntry {
-    NodeEntry {
-        record: Some(record),
-        ..NodeEntry::new(id)
-    }
-}
-
 /// Applies the events of complete revisions to the view.
 pub(crate) fn fold(core: &Core, events: &[Event]) {
     core.publish(Wakes::Reconcilers, |view| {
@@ -202,7 +156,7 @@ pub(crate) fn fold(core: &Core, events: &[Event]) {
             if let EventKind::Allocation { record, .. } = &event.kind {
                 core.moved.follow(view, event.revision, record);
             }
-            apply(view, &event);
+            view.apply(&event);
             told.push(event);
         }
         let revisions = told.chunk_by(|a, b| a.revision == b.revision);
@@ -218,29 +172,6 @@ fn advance(core: &Core, revision: Revision) {
             view.revision = revision.max(view.revision);
             Some(Vec::new())
         });
-    }
-}
-
-fn apply(view: &mut View, event: &Event) {
-    view.base.apply(event);
-    match &event.kind {
-        EventKind::Baseline { record } => {
-            Arc::make_mut(&mut view.baselines).set((**record).clone());
-            view.conformance_version += 1;
-        }
-        EventKind::BaselineDeleted { name } => {
-            Arc::make_mut(&mut view.baselines).remove(name);
-            view.conformance_version += 1;
-        }
-        EventKind::Brake { held } => {
-            if held.is_none() {
-                view.brake_released_at = Some(view.at);
-            }
-            view.brake = held.clone().map(Arc::new);
-        }
-        EventKind::UsageRecords { through } => view.facts = view.facts.max(*through),
-        // Applied to the base.
-        _ => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! Gossip membership of control: it joins every configured cell, publishes only its version, and takes over what agents
 //! publish.
 
-use crate::{core::Core, observed_state, view::GossipedNode};
+use crate::{core::Core, observed_state};
 use lattice_conformance::{Class, ClassMark, EarlierDigest};
 use lattice_gossip::{
     Cell, CellConfig, Gossip, GossipLiveness, JoinError, Member, Published, Snapshot, Verdict,
@@ -9,6 +9,7 @@ use lattice_gossip::{
 use lattice_mesh::{Mesh, Role};
 use lattice_placement::Health;
 use lattice_quorum_types::NodeId;
+use lattice_view::{GossipedNode, node::JournalPosition};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Joins every cell.
@@ -86,7 +87,10 @@ fn seen(cell: &str, member: &Member) -> GossipedNode {
         generation: member.generation,
         agent_version: said.version.clone(),
         group: said.group.clone(),
-        history: said.history,
+        history: said.history.map(|mark| JournalPosition {
+            journal: mark.journal,
+            seq: mark.seq,
+        }),
         heard: member.belief == GossipLiveness::Alive,
     }
 }

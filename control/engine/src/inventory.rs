@@ -2,20 +2,12 @@
 //! published digests.
 
 use crate::{
-    agents::ReadingKind,
-    compare::as_said,
-    core::Core,
-    error::AgentError,
-    tasks::class_merge,
-    view::{NodeEntry, View},
+    agents::ReadingKind, compare::as_said, core::Core, error::AgentError, tasks::class_merge,
 };
-use lattice_conformance::{
-    Class, ClassMark, ClassRecord, Digest, EarlierDigest, Inventory, Levels, LimitState, Power,
-    Reading, Schemas, Value, fingerprint,
-};
+use lattice_conformance::{Class, ClassRecord, Inventory, LimitState, Power, Reading, Value};
 use lattice_quorum_types::NodeId;
 use lattice_redfish::contradictions;
-use std::collections::BTreeMap;
+use lattice_view::{NodeEntry, View};
 
 impl Core {
     /// Reads a node's complete inventory from its agent, with the last readings of its BMC. With [`ReadingKind::Last`]
@@ -98,17 +90,4 @@ fn apart(class: Class) -> ClassRecord {
     let why = "agent and BMC have no schema version in common";
     record.require("class", Reading::<Value>::failed(why));
     record
-}
-
-impl View {
-    /// Fingerprint of a node with this inventory, as used for comparison with all other nodes.
-    pub fn fingerprint_of(&self, inventory: &Inventory) -> Option<Digest> {
-        let says = |node: &NodeEntry| (node.marks().clone(), node.earlier().clone());
-        let seen = self.nodes.values().filter(|node| node.seen.is_some());
-        let seen: Vec<(BTreeMap<Class, ClassMark>, BTreeMap<Class, EarlierDigest>)> =
-            seen.map(|node| says(node)).collect();
-        let levels = Levels::of(seen.iter().map(|(marks, earlier)| (marks, earlier)));
-        let earlier = inventory.earlier(&Schemas::SHIPPED);
-        fingerprint(&levels.marks(&inventory.marks(), &earlier)).digest()
-    }
 }

@@ -5,18 +5,21 @@
 //! fails, only time is lost. Interfaces (`control/http`) and the daemon (`control/`) are built on the engine, which
 //! depends on neither.
 //!
+<<<<<<< HEAD
 //! Begin with [`Core`] (reads and commands) and [`View`] (cluster state). The reconcilers are in `tasks/`.
+=======
+//! Begin with [`Core`] (reads and commands) and [`lattice_view::View`] (cluster state). The reconcilers are in `tasks/`, one per file.
+>>>>>>> 5a05b43b (view: move View, drift, baselines and plans into the pure crate)
 #![forbid(unsafe_code)]
 
 pub mod accounting_connection;
 mod agents;
-pub mod baselines;
+pub mod baseline_form;
 pub mod bmc;
 pub mod compare;
 pub mod core;
 mod cycles;
 pub mod decisions;
-pub mod drift;
 mod error;
 pub mod explanation;
 pub mod exposition;
@@ -30,9 +33,9 @@ mod metrics_source;
 mod movement_metrics;
 pub mod node_health;
 pub mod observed_state;
-pub mod plans;
 mod preimages;
 mod quorum;
+mod reply_times;
 mod sanitize;
 mod scaling_metrics;
 pub mod scheduling_config;
@@ -40,11 +43,9 @@ mod store;
 pub mod tasks;
 mod timings;
 pub mod usage;
-pub mod view;
 pub mod web_client;
 
 pub use agents::{LogChunks, ReadingKind};
-pub use baselines::{Baselines, ClassBaseline, ParsedBaseline};
 pub use bmc::{BmcFileError, BmcPlan, BmcTarget};
 pub use core::Core;
 pub use error::{AgentError, LogError, ProposeError};
@@ -54,7 +55,3 @@ pub use inputs::Inputs;
 pub use scheduling_config::SchedulingConfig;
 pub use store::Store;
 pub use timings::Timings;
-pub use view::{
-    BaselineEffect, DriftReference, DriftedNode, GossipedNode, LastPlan, NodeEntry, NotAssigned,
-    Planned, Report, Unknown, View,
-};

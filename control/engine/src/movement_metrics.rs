@@ -8,15 +8,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    exposition::{Exposition, histogram},
-    view::View,
-};
+use crate::exposition::{Exposition, histogram};
 use lattice_quorum_types::{
     Allocation, AllocationState, Revision, VclusterName,
     allocation::StopCause,
     progress::{AfterCheckpoint, MoveReason, Writing},
 };
+use lattice_view::View;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::HistogramVec;
 use std::collections::{BTreeMap, VecDeque};

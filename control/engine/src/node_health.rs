@@ -3,11 +3,11 @@
 use crate::{
     agents::{Agents, asked},
     error::AgentError,
-    view::View,
 };
 use lattice_agent_rpc::GetHealth;
 use lattice_conformance::health::{Reason, Report};
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 use serde::Deserialize;
 use std::time::Duration;
 

@@ -10,16 +10,13 @@ mod fetch_queue;
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    agents::Agents,
-    sanitize::shortened,
-    view::{NodeEntry, View},
-};
+use crate::{agents::Agents, sanitize::shortened};
 use bytes::Bytes;
 use cache::PreimageCache;
 use lattice_conformance::{ClassRecord, Digest, NodeDocument, verify};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
+use lattice_view::{NodeEntry, View};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// Deadline for one node before the next node is tried.

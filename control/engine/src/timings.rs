@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Longest time between two scheduling cycles.
+pub(crate) const PLAN_PERIOD: Duration = Duration::from_secs(5);
+
 /// Intervals and grace periods of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timings {

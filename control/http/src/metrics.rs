@@ -10,8 +10,9 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use lattice_engine::{Core, View, exposition::Exposition};
+use lattice_engine::{Core, exposition::Exposition};
 use lattice_quorum_types::AllocationState;
+use lattice_view::View;
 use std::{collections::BTreeMap, time::Instant};
 
 /// Measures the time to the response head; the body of a stream may last for days.

@@ -6,9 +6,10 @@ use crate::{
     scenario_groups::Group,
 };
 use lattice_client::api::baseline::{BaselineRequest, ClassForm};
-use lattice_engine::{Core, DriftReference, NodeEntry, View};
+use lattice_engine::Core;
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{Command, Outcome, baseline::Policy, node::Lifecycle};
+use lattice_view::{NodeEntry, View, drift::DriftReference};
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -98,7 +98,7 @@ pub async fn leader_gone(cluster: &mut ClusterFixture) {
 
 pub async fn silent_node(cluster: &mut ClusterFixture) {
     let core = cluster.core();
-    let alive = |view: &lattice_engine::View| {
+    let alive = |view: &lattice_view::View| {
         let alive = view
             .nodes
             .values()
@@ -190,7 +190,7 @@ pub async fn broken_journal(cluster: &mut ClusterFixture) {
     assert_eq!(*at, node("gpu004"));
     println!("put back: {reason}");
     // Gossip arrives later than the answer to a launch.
-    let names_a_fault = |view: &lattice_engine::View| {
+    let names_a_fault = |view: &lattice_view::View| {
         let seen = view.node(&node("gpu004"))?.seen.clone()?;
         let mut reasons = seen.health_reasons.iter();
         Some(reasons.any(|r| r.starts_with("executor.")))

@@ -3,7 +3,7 @@
 use lattice_client::{Client, Endpoint};
 use lattice_cluster::{AgentPlan, ClusterFounder, ControlPlan, LOOPBACK};
 use lattice_control::{App, Settings};
-use lattice_engine::{Core, NodeEntry, SchedulingConfig, Timings};
+use lattice_engine::{Core, SchedulingConfig, Timings};
 use lattice_hwprobe::{Host, NvmlSource};
 use lattice_mesh::{Authority, Clock as _, SystemClock, Validity};
 use lattice_quorum_types::{
@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Constraints, Requeue, Workload},
     view::{Answer, Query},
 };
+use lattice_view::NodeEntry;
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{
     collections::BTreeMap,
@@ -368,7 +369,7 @@ pub fn submit(nodes: u32, script: &str) -> Command {
 pub async fn shows<T>(
     core: &Arc<Core>,
     what: &str,
-    mut found: impl FnMut(&lattice_engine::View) -> Option<T>,
+    mut found: impl FnMut(&lattice_view::View) -> Option<T>,
 ) -> T {
     let mut changes = core.subscribe(None);
     let wait = async {

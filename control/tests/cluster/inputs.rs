@@ -6,8 +6,8 @@ use crate::{
 };
 use axum::extract::{Path, Query};
 use lattice_cluster::LOOPBACK;
-use lattice_engine::View;
 use lattice_quorum_types::{AllocationId, Command, Outcome, VclusterName};
+use lattice_view::View;
 use std::{
     collections::BTreeMap,
     time::{Duration, SystemTime, UNIX_EPOCH},

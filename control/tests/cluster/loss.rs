@@ -4,7 +4,7 @@ use crate::faults::GateFile;
 use crate::fixture::{ClusterFixture, PATIENCE, node, shows, submit};
 use crate::relay::Relay;
 use crate::scenarios::NODES;
-use lattice_engine::{Change, Subscription, View};
+use lattice_engine::{Change, Subscription};
 use lattice_mesh::Role;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     event::EventKind,
     spec::Requeue,
 };
+use lattice_view::View;
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -392,7 +393,7 @@ pub async fn sensitive_work(cluster: &ClusterFixture) {
     // The fifth node has another NIC firmware.
     assert!(ended.nodes().all(|id| *id != node("gpu005")));
     let view = core.view();
-    let refused = view.nodes.values().filter_map(|n| n.claim_refused.as_ref());
+    let refused = view.nodes.values().filter_map(|n| n.contradiction.as_ref());
     assert_eq!(refused.collect::<Vec<_>>(), Vec::<&String>::new());
 }
 

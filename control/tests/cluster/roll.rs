@@ -17,9 +17,10 @@ use lattice_client::{
     },
 };
 use lattice_conformance::{Class, ClassMark, Digest, Schemas, WrittenSchemas, keys::ROWS};
-use lattice_engine::{Core, View};
+use lattice_engine::Core;
 use lattice_placement::{ConformanceKey, Liveness};
 use lattice_quorum_types::{AllocationState, Command, NodeId, Outcome, node::Lifecycle};
+use lattice_view::View;
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
@@ -111,7 +112,12 @@ async fn rolls(cluster: &mut ClusterFixture) {
     let core = cluster.core();
     are(&core, "four nodes of the earlier build", [1; 4]).await;
     let before = kernel(&core.view(), "gpu001").unwrap();
-    let fingerprint = core.view().node(&node("gpu001")).unwrap().fingerprint();
+    let fingerprint = core
+        .view()
+        .node(&node("gpu001"))
+        .unwrap()
+        .conformance()
+        .fingerprint;
     let root = cluster.client(TOKEN);
     let baseline = BaselineRequest {
         from_node: Some("gpu001".to_owned()),
@@ -130,7 +136,11 @@ async fn rolls(cluster: &mut ClusterFixture) {
     are(&core, "half of them upgraded", [1, 1, 2, 2]).await;
     let upgraded = core.view().node(&node("gpu003")).unwrap().clone();
     assert_ne!(kernel(&core.view(), "gpu003"), Some(before));
-    assert_eq!(upgraded.fingerprint(), fingerprint, "by the same name");
+    assert_eq!(
+        upgraded.conformance().fingerprint,
+        fingerprint,
+        "by the same name"
+    );
     is_one_group(cluster, &core, before.1).await;
     nodes_compare_in_what_both_have(cluster).await;
     the_upgrade_alone_is_history(cluster).await;
@@ -145,7 +155,7 @@ async fn rolls(cluster: &mut ClusterFixture) {
     is_one_group(cluster, &core, after.1).await;
     let entry = core.view().node(&node("gpu001")).unwrap().clone();
     assert_ne!(
-        entry.fingerprint(),
+        entry.conformance().fingerprint,
         fingerprint,
         "all can say the later one"
     );
@@ -253,5 +263,5 @@ async fn sensitive_work_spans_both_halves(cluster: &ClusterFixture) {
     on.sort_unstable();
     assert_eq!(on, NODES.map(node).iter().collect::<Vec<_>>());
     let view = cluster.core().view();
-    assert!(view.nodes.values().all(|n| n.claim_refused.is_none()));
+    assert!(view.nodes.values().all(|n| n.contradiction.is_none()));
 }

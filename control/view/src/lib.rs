@@ -1,19 +1,29 @@
-//! Cluster view for scheduling: committed records, values from the site's sources, and the solver input derived from
-//! both.
+//! View of a cluster by one control: committed records, the site's sources, gossip, pings and BMC readings, with the
+//! conformance of each node, the drift from baselines, and the solver input derived from them.
 //!
-//! `control` and `replay` build the same [`BaseView`] from the same events, and derive solver input from the view by
-//! the same functions: [`whole`] for a new planner, [`Changes::delta`] for a running one. The two have different facts
-//! about a node apart from its record, so the node type is a parameter ([`ViewNode`]).
-//!
-//! The crate reads no clock and no file, and uses neither gossip nor REST types. Begin with [`BaseView`], then
-//! [`Changes`].
+//! All of it is pure: no clock, no file, no network, and no type of gossip or REST. Two levels:
+//! * [`BaseView`] has the inputs of scheduling. `control` and `replay` build it from the same events, and derive solver
+//!   input from it by the same functions: [`whole`] for a new planner, [`Changes::delta`] for a running one. What else is
+//!   known of a node differs between the two, so the node type is a parameter ([`ViewNode`]).
+//! * [`View`] is that of control. Its nodes are [`NodeEntry`]s; [`View::settle`] derives their conformance, and
+//!   [`drift::compare`] compares them with baselines and cohorts.
 #![forbid(unsafe_code)]
 
+pub mod baselines;
+mod cluster;
+pub mod drift;
+pub mod node;
+pub mod plan;
 pub mod settings;
 mod solver;
 pub mod standing;
 pub mod state;
+#[cfg(test)]
+mod testing;
 
+pub use cluster::{PingOutcome, View};
+pub use node::{GossipedNode, NodeEntry};
+pub use plan::{LastPlan, NotAssigned, Planned};
 pub use settings::movement::{Movement, Rules};
 pub use solver::{
     Changes, HomeRule, changes, delta, elements, is_least_of_service, left, pending, waiting, whole,

@@ -1,9 +1,9 @@
 //! Data about one node, read from its BMC: class records, findings and health reasons.
 
-use crate::view::BmcFaults;
 use lattice_conformance::{Class, ClassRecord, Finding, health};
 use lattice_placement::Health;
 use lattice_quorum_types::UnixMillis;
+use lattice_view::node::BmcFaults;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Health code: the BMC returns no data for its node.

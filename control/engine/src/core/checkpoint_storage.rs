@@ -9,8 +9,9 @@
 //! outage; if the outage counted for all users, it ends for all. Only the control that dispatches holds this state,
 //! from the agents' reports; another control starts without it.
 
-use crate::{core::Core, exposition::Exposition, view::View};
+use crate::{core::Core, exposition::Exposition};
 use lattice_quorum_types::{Allocation, UnixMillis, VclusterName, vcluster::DEFAULT_VCLUSTER};
+use lattice_view::View;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 

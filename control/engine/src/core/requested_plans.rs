@@ -4,14 +4,10 @@
 mod tests;
 
 use super::Core;
-use crate::{plans::PERIOD, view::View};
-use crate::{
-    plans::plan_of,
-    view::{LastPlan, Planned},
-};
+use crate::timings::PLAN_PERIOD;
 use lattice_placement::PendingView;
 use lattice_quorum_types::{Allocation, AllocationId, AllocationState, VclusterName};
-use lattice_view::HomeRule;
+use lattice_view::{HomeRule, LastPlan, Planned, View, plan::plan_of};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
@@ -86,7 +82,7 @@ impl PlanCache {
         if let Some(made) = &*slot {
             // Wait times and walltimes advance without changes, so a plan is used no longer than a scheduler's period.
             let age = made.at.elapsed();
-            let is_of_this = made.version >= view.version && age < PERIOD;
+            let is_of_this = made.version >= view.version && age < PLAN_PERIOD;
             let is_fresh = age < FRESH && made.planned.explanation(newest).is_some();
             if is_of_this || is_fresh {
                 return Some(made.planned.clone());

@@ -7,7 +7,7 @@ use lattice_mesh::{
 };
 use lattice_quorum_state::State;
 use lattice_quorum_types::{
-    AllocationId, Applied, Command, Envelope, Outcome, ProjectPath, Refusal, UnixMillis,
+    AllocationId, Applied, Command, Envelope, NodeId, Outcome, ProjectPath, Refusal, UnixMillis,
     VclusterName,
     command::{Principal, Privilege, SCHEMA},
     dag::{DagSpec, MemberSpec},

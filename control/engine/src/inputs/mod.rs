@@ -14,9 +14,8 @@ mod storage;
 pub use sources::SourceError;
 pub use sources::Sources;
 
-pub use lattice_view::Inputs;
 pub use lattice_view::{
-    left,
+    Inputs, left,
     state::inputs::{Price, Source, System},
 };
 

@@ -8,8 +8,10 @@
 //! that can separate its clients sets `counts: others`, and nothing is subtracted.
 
 use super::answer::{self, AnswerError};
-use crate::scheduling_config::{BandwidthUnit, Counts};
-use crate::web_client::FetchError;
+use crate::{
+    scheduling_config::{BandwidthUnit, Counts},
+    web_client::FetchError,
+};
 
 /// Reason why a source returned no bandwidth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

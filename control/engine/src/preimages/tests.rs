@@ -1,6 +1,5 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::view::GossipedNode;
 use lattice_agent_rpc::GetPreimage;
 use lattice_conformance::{Class, ClassMark, EarlierDigest, Reading, Value};
 use lattice_mesh::{
@@ -8,6 +7,7 @@ use lattice_mesh::{
     Validity,
 };
 use lattice_placement::{Health, Liveness};
+use lattice_view::GossipedNode;
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},
@@ -75,7 +75,8 @@ impl World {
             heard: true,
         });
         self.peers.push(mesh);
-        Arc::make_mut(&mut self.view.nodes).insert(id, Arc::new(entry));
+        self.view.insert(entry);
+        self.view.settle(lattice_quorum_types::UnixMillis(1));
         asked
     }
 
@@ -197,9 +198,10 @@ fn living_nodes_that_name_a_record_have_it_perhaps() {
             let beside = beside.map(|digest| (class, EarlierDigest { schema: 1, digest }));
             seen.earlier.extend(beside);
         }
-        let node = Arc::new(node);
-        Arc::make_mut(&mut view.nodes).insert(node.id.clone(), Arc::clone(&node));
-        node
+        let id = node.id.clone();
+        view.insert(node);
+        view.settle(lattice_quorum_types::UnixMillis(1));
+        view.nodes[&id].clone()
     };
     // Published as an earlier mark, or for another class.
     let liar = put("a0", Class::Nic, other, Some(wanted));

@@ -8,7 +8,6 @@ use crate::{
     core::Core,
     error::ProposeError,
     tasks::reconciler::{Reconciler, ReconcilerPace},
-    view::NodeEntry,
 };
 use async_trait::async_trait;
 use lattice_ledger::{Ledger, UNKNOWN_GPUS, Usage};
@@ -21,6 +20,7 @@ use lattice_quorum_types::{
     usage_record::{UsageRecord, UsageRecordsHead, Use},
     view::{Answer, Query},
 };
+use lattice_view::NodeEntry;
 use lattice_waldur::{
     client::WaldurClient,
     cluster::{AccountedCluster, ClusterError, NodeHardware, UsageTotals},

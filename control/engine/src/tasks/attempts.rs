@@ -17,7 +17,6 @@ use crate::{
         faults, orphans,
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::{NodeEntry, View},
 };
 use futures::future::join_all;
 use lattice_agent_rpc::{AttemptKey, AttemptStatus, Terminate};
@@ -28,6 +27,7 @@ use lattice_quorum_types::{
     command::Fence,
     node::Holder,
 };
+use lattice_view::{NodeEntry, View};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -14,13 +14,14 @@ mod users;
 
 pub use users::{prove, unasked};
 
-use crate::{core::Core, observed_state, view::View};
+use crate::{core::Core, observed_state};
 use lattice_quorum_types::{
     NodeId,
     attestation::Proof,
     command::{AttestedNode, ExpectedNode},
     refusal::{ProofFault, Unproven},
 };
+use lattice_view::View;
 use proof::proof;
 use signed_attestation::{SignedAttestation, differs, read};
 use std::{
@@ -99,7 +100,7 @@ impl Attestations {
             .map(|(node, _)| (node, None))
             .collect();
         if !cleared.is_empty() {
-            observed_state::attestations(&self.core, &cleared);
+            observed_state::contradictions(&self.core, &cleared);
         }
     }
 
@@ -132,7 +133,9 @@ impl Attestations {
             let known = self.known.get(node);
             let entry = view.node(node);
             matches!(known, Some((_, AttestationResult::Refused)))
-                || entry.is_some_and(|of| view.is_judged(of) && of.no_sensitive().is_some())
+                || entry.is_some_and(|of| {
+                    view.is_judged(of) && of.conformance().no_sensitive.as_deref().is_some()
+                })
         };
         let mut nodes = nodes.iter().map(|expected| &expected.node);
         nodes.find(|node| is_refused(node)).cloned()
@@ -141,7 +144,7 @@ impl Attestations {
     fn confirm_one(&mut self, view: &View, node: &NodeId) -> Option<Proof> {
         let entry = view.node(node)?;
         // The current gossip of the node may not yet have been judged against its baseline.
-        if !view.is_judged(entry) || entry.no_sensitive().is_some() {
+        if !view.is_judged(entry) || entry.conformance().no_sensitive.as_deref().is_some() {
             return None;
         }
         let said = match self.known.get(node) {
@@ -187,7 +190,7 @@ impl Attestations {
     fn refuse(&mut self, node: NodeId, reason: String) {
         tracing::warn!(%node, reason, "node excluded from sensitive allocations for now");
         let refused = BTreeMap::from([(node.clone(), Some(reason))]);
-        observed_state::attestations(&self.core, &refused);
+        observed_state::contradictions(&self.core, &refused);
         self.known
             .insert(node, (Instant::now(), AttestationResult::Refused));
     }

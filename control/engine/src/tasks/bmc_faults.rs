@@ -45,13 +45,13 @@ impl NameFaults {
         let view = self.core.view();
         let all = self.core.bmc.all_parts().into_iter();
         let news = all.filter_map(|(id, parts)| {
-            let (known, named) = (&view.node(&id)?.named, parts.named());
+            let (known, named) = (&view.node(&id)?.bmc_faults, parts.named());
             (**known != named).then_some((id, named))
         });
         let news: BTreeMap<_, _> = news.collect();
         match news.is_empty() {
             true => 0,
-            false => observed_state::named(&self.core, news),
+            false => observed_state::bmc_faults(&self.core, news),
         }
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     async fn batches_bmc_faults_into_few_views() {
         let world = World::new();
         let names: Vec<_> = (0..64).map(|n| id(&format!("b{n:03}"))).collect();
-        let seen = |_| crate::view::GossipedNode::before(BTreeMap::new());
+        let seen = |_| lattice_view::GossipedNode::before(BTreeMap::new());
         let cell = names.iter().map(|node| (node.clone(), seen(node)));
         observed_state::cell(&world.core, "c0", cell.collect());
         let running = NameFaults::new(world.core.clone()).run();
@@ -83,7 +83,7 @@ mod tests {
                 .core
                 .view()
                 .node(node)
-                .is_none_or(|e| e.named.reasons.is_empty())
+                .is_none_or(|e| e.bmc_faults.reasons.is_empty())
         };
         for node in &names {
             world

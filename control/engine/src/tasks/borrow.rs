@@ -9,13 +9,11 @@ mod tests;
 
 use crate::{
     core::Core,
-    plans::plan_of,
     tasks::{
         activation::due,
         reconciler::{Reconciler, ReconcilerPace},
         schedule::preemption_search,
     },
-    view::View,
 };
 use lattice_placement::{
     Blocker, ClusterView, Plan,
@@ -31,7 +29,8 @@ use lattice_quorum_types::{
     progress::{AfterCheckpoint, MoveReason},
 };
 use lattice_view::{
-    Movement, bursts, is_least_of_service, settings::movement::requested_gpu_ms, whole,
+    Movement, View, bursts, is_least_of_service, plan::plan_of,
+    settings::movement::requested_gpu_ms, whole,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;

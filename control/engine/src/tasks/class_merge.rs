@@ -7,11 +7,11 @@ use crate::{
     core::Core,
     observed_state,
     tasks::activation::{Activation, BmcWakeUp, due},
-    view::{MergedMark, NodeEntry, View},
 };
 use futures::{StreamExt, stream};
 use lattice_conformance::{Class, ClassMark, ClassRecord, Schemas};
 use lattice_quorum_types::NodeId;
+use lattice_view::{NodeEntry, View, node::MergedMark};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ pub struct ClassMerge {
 #[derive(Debug)]
 struct MergeSource {
     parts: Arc<Parts>,
-    united: BTreeMap<Class, MergedMark>,
+    merged: BTreeMap<Class, MergedMark>,
     /// No input was missing.
     is_whole: bool,
 }
@@ -44,18 +44,18 @@ struct MergeSource {
 impl MergeSource {
     /// Whether the merge is still valid and its records are still available.
     fn holds(&self, core: &Core, entry: &NodeEntry, parts: &Arc<Parts>) -> bool {
-        let is_at_hand = |united: &MergedMark| {
-            let earlier = united.earlier.map(|earlier| earlier.digest);
-            let mut digests = united.mark.digest().into_iter().chain(earlier);
+        let is_at_hand = |merged: &MergedMark| {
+            let earlier = merged.earlier.map(|earlier| earlier.digest);
+            let mut digests = merged.mark.digest().into_iter().chain(earlier);
             digests.all(|digest| core.preimages.record(&digest).is_some())
         };
         self.is_whole
             && Arc::ptr_eq(&self.parts, parts)
-            && entry.united == self.united
+            && entry.merged == self.merged
             && self
-                .united
+                .merged
                 .iter()
-                .all(|(class, united)| entry.said(*class) == united.base && is_at_hand(united))
+                .all(|(class, merged)| entry.published(*class) == merged.base && is_at_hand(merged))
     }
 }
 
@@ -91,17 +91,17 @@ impl ClassMerge {
         });
         let todo: Vec<_> = todo.collect();
         let (core, seen) = (&self.core, &view);
-        let unite = |(node, entry, parts): (NodeId, Arc<NodeEntry>, Arc<Parts>)| async move {
-            let (united, is_whole) = of(core, seen, &entry, &parts).await;
+        let merge = |(node, entry, parts): (NodeId, Arc<NodeEntry>, Arc<Parts>)| async move {
+            let (merged, is_whole) = of(core, seen, &entry, &parts).await;
             let done = MergeSource {
                 parts,
-                united,
+                merged,
                 is_whole,
             };
             (node, done)
         };
         // A node with a slow record delays no other.
-        let mut all = stream::iter(todo).map(unite).buffer_unordered(AT_A_TIME);
+        let mut all = stream::iter(todo).map(merge).buffer_unordered(AT_A_TIME);
         let mut count = 0;
         let mut found = BTreeMap::new();
         let mut tell_at = None;
@@ -110,22 +110,22 @@ impl ClassMerge {
                 next = all.next() => next,
                 () = due(tell_at) => {
                     tell_at = None;
-                    observed_state::united(core, std::mem::take(&mut found));
+                    observed_state::merged_marks(core, std::mem::take(&mut found));
                     continue;
                 }
             };
             let Some((node, done)) = next else {
                 break;
             };
-            if view.node(&node).is_some_and(|e| e.united != done.united) {
-                found.insert(node.clone(), done.united.clone());
+            if view.node(&node).is_some_and(|e| e.merged != done.merged) {
+                found.insert(node.clone(), done.merged.clone());
                 tell_at.get_or_insert_with(|| Instant::now() + GATHER);
                 count += 1;
             }
             self.done.insert(node, done);
         }
         if !found.is_empty() {
-            observed_state::united(core, found);
+            observed_state::merged_marks(core, found);
         }
         count
     }
@@ -138,10 +138,10 @@ async fn of(
     entry: &NodeEntry,
     parts: &Parts,
 ) -> (BTreeMap<Class, MergedMark>, bool) {
-    let mut united = BTreeMap::new();
+    let mut merged = BTreeMap::new();
     let mut is_whole = true;
     for (class, part) in &parts.records {
-        let base = entry.said(*class);
+        let base = entry.published(*class);
         let record = match base {
             Some(mark @ ClassMark::Complete { .. }) => {
                 match agents_record(core, view, entry, mark).await {
@@ -149,20 +149,20 @@ async fn of(
                         Some(record) => record,
                         // Two schemas without a common version cannot be merged.
                         None => {
-                            united.insert(*class, MergedMark::unknown(base));
+                            merged.insert(*class, MergedMark::unknown(base));
                             continue;
                         }
                     },
                     // Without the agent record, the BMC record alone is incomplete.
                     None => {
                         is_whole = false;
-                        united.insert(*class, MergedMark::unknown(base));
+                        merged.insert(*class, MergedMark::unknown(base));
                         continue;
                     }
                 }
             }
             Some(ClassMark::Incomplete) => {
-                united.insert(*class, MergedMark::unknown(base));
+                merged.insert(*class, MergedMark::unknown(base));
                 continue;
             }
             Some(ClassMark::Disabled) | None => part.clone(),
@@ -183,9 +183,9 @@ async fn of(
             mark,
             earlier,
         };
-        united.insert(*class, whole);
+        merged.insert(*class, whole);
     }
-    (united, is_whole)
+    (merged, is_whole)
 }
 
 /// Merges the records of agent and BMC of one class, in the older of the two schemas; a record with keys of two schemas

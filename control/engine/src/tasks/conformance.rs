@@ -10,15 +10,17 @@ mod fetch;
 
 use crate::{
     core::Core,
-    drift::{self, ComparisonResult},
     history::{HistoryError, PastClassState},
     observed_state,
     tasks::activation::{Activation, due},
-    view::{GossipedNode, NodeEntry, View},
 };
 use fetch::Fetches;
 use lattice_conformance::{ClassMark, ClassRecord, Digest};
 use lattice_quorum_types::NodeId;
+use lattice_view::{
+    NodeEntry, View,
+    drift::{self, ComparisonResult},
+};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -161,7 +163,7 @@ impl Conformance {
             return;
         }
         self.untold_since = None;
-        observed_state::judged(&self.core, found);
+        observed_state::comparison(&self.core, found);
     }
 
     /// Runs one round until no fetch is under way, including fetches that failed before.
@@ -194,7 +196,7 @@ async fn promptly(core: &Core) {
     loop {
         core.unjudged().await;
         if timeout(PROMPTLY, core.judged()).await.is_err() {
-            observed_state::judged(core, compare(core, &core.view()).0);
+            observed_state::comparison(core, compare(core, &core.view()).0);
         }
     }
 }
@@ -209,7 +211,7 @@ fn compare(core: &Core, view: &View) -> (ComparisonResult, BTreeSet<Digest>) {
         }
         record.map(|record| ClassRecord::clone(&record))
     };
-    let judged = drift::judge(view, &at_hand);
+    let judged = drift::compare(view, &at_hand);
     (judged, missing.into_inner())
 }
 
@@ -217,7 +219,7 @@ impl Conformance {
     /// Looks up, once, the last known state of at most `most` nodes that have not gossiped since this control started.
     async fn recall(&mut self, most: usize) {
         let view = self.core.view();
-        let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.was.is_none();
+        let is_unheard = |entry: &NodeEntry| entry.seen.is_none() && entry.last_known.is_none();
         let unheard = view.nodes.values().filter(|entry| is_unheard(entry));
         let unheard = unheard.filter(|entry| !self.recalled.contains(&entry.id));
         let unheard: Vec<&Arc<NodeEntry>> = unheard.take(most).collect();
@@ -238,7 +240,7 @@ impl Conformance {
             }
             self.recalled.insert(node.clone());
         }
-        observed_state::recalled(&self.core, found);
+        observed_state::last_known(&self.core, found);
     }
 }
 
@@ -269,14 +271,8 @@ async fn recall(core: &Core, entry: &NodeEntry) -> Result<Option<NodeEntry>, His
     }
     let documents = core.history.documents(vec![name]).await?;
     let document = documents.into_iter().next().map(|(_, document)| document);
-    let mut was = entry.clone();
-    was.seen = Some(GossipedNode::before(marks));
-    // Current BMC readings without agent data would hide everything else.
-    was.united.clear();
-    (was.effective, was.common) = (None, None);
-    was.document_digest = document.as_ref().map(|(digest, _)| *digest);
-    was.document = document.map(|(_, document)| Arc::new(document));
-    Ok(Some(was))
+    let document = document.map(|(digest, document)| (digest, Arc::new(document)));
+    Ok(Some(entry.as_last_known(marks, document)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use crate::{
     core::Core,
     tasks::reconciler::{Reconciler, ReconcilerPace},
-    view::View,
 };
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, UnixMillis,
@@ -12,6 +11,7 @@ use lattice_quorum_types::{
     command::Fence,
     progress::{MoveReason, Tally},
 };
+use lattice_view::View;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

@@ -10,7 +10,6 @@ use crate::{
         readmission::{self, ReportedFailure},
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::{NodeEntry, View},
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
@@ -18,6 +17,7 @@ use lattice_quorum_types::{
     command::{Fence, Principal, Privilege},
     node::Lifecycle,
 };
+use lattice_view::{NodeEntry, View};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -276,7 +276,7 @@ fn recovered(view: &View, now: UnixMillis, kept_out: Duration) -> Vec<NodeId> {
             && record.holder.is_none()
             && record.lifecycle != Lifecycle::Joining
             && entry.liveness == Liveness::Alive
-            && !entry.takes_no_work()
+            && !entry.rejects_allocations()
     };
     let recovered = view.nodes.values().filter(is_recovered);
     recovered.map(|entry| entry.id.clone()).collect()
@@ -311,13 +311,10 @@ mod tests {
 
     fn is_admissible(entry: NodeEntry) -> bool {
         let nodes = BTreeMap::from([(entry.id.clone(), Arc::new(entry))]);
-        let view = View {
-            base: BaseView {
-                nodes: Arc::new(nodes),
-                ..BaseView::default()
-            },
-            ..View::default()
-        };
+        let view = View::from(BaseView {
+            nodes: Arc::new(nodes),
+            ..BaseView::default()
+        });
         !recovered(&view, NOW, KEPT_OUT).is_empty()
     }
 
@@ -336,10 +333,8 @@ mod tests {
             &["executor.journal"]
         )));
         assert!(!is_admissible(entry("root", KEPT_OUT_MS, &[])));
-        let silent = NodeEntry {
-            liveness: Liveness::Suspect,
-            ..entry(OWNER, KEPT_OUT_MS, &[])
-        };
+        let mut silent = entry(OWNER, KEPT_OUT_MS, &[]);
+        silent.liveness = Liveness::Suspect;
         assert!(!is_admissible(silent));
         let mut held = entry(OWNER, KEPT_OUT_MS, &[]);
         let holder = testing::entry("n1").record.and_then(|record| record.holder);

@@ -6,7 +6,6 @@ use crate::{
     error::AgentError,
     history::{Cursor, HistoryError},
     tasks::activation::Activation,
-    view::View,
 };
 use futures::StreamExt;
 use lattice_agent_rpc::{GetHistory, HistoryPage};
@@ -16,6 +15,7 @@ use lattice_conformance::{
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,

@@ -14,7 +14,6 @@ use crate::{
     core::Core,
     history::{DrainTurn, HistoryError, NodeObservation, TimedObservations},
     tasks::activation::Activation,
-    view::{NodeEntry, View},
 };
 use audit::{audited, unaudited_states};
 use lattice_placement::Liveness;
@@ -23,6 +22,7 @@ use lattice_quorum_types::{
     id::BaselineName,
     node::{DrainReason, Lifecycle},
 };
+use lattice_view::{NodeEntry, View};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -261,7 +261,7 @@ pub async fn show(core: Arc<Core>, dispatch: Arc<Lease>) {
         core.publish(Wakes::Readers, |view| {
             let changed = view.dispatches != dispatches;
             view.dispatches = dispatches;
-            view.acts();
+            view.set_acting();
             // No node or allocation changed, but this change makes subscribers read the view again.
             changed.then(|| vec![Change::Observed(Arc::default())])
         });

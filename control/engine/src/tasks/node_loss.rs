@@ -9,13 +9,13 @@
 use crate::{
     core::Core,
     tasks::reconciler::{Reconciler, ReconcilerPace},
-    view::View,
 };
 use lattice_mesh::Role;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     AllocationId, AllocationState, Command, NodeId, allocation::StopCause, command::Fence,
 };
+use lattice_view::View;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -1,9 +1,10 @@
 //! Orphaned attempts: attempts that run on a node no longer held for them. The node was taken by force, the attempt was
 //! superseded, or a restored quorum has no record of it.
 
-use crate::{core::Core, error::AgentError, view::View};
+use crate::{core::Core, error::AgentError};
 use lattice_agent_rpc::{AttemptKey, AttemptStatus};
 use lattice_quorum_types::{Allocation, NodeId, command::RankReport, wire::Unavailable};
+use lattice_view::View;
 use std::collections::BTreeSet;
 
 /// Maximum number of attempts named in a text; the others are only counted.

@@ -11,7 +11,6 @@ use crate::{
     error::ProposeError,
     sanitize,
     tasks::reconciler::{Reconciler, ReconcilerPace},
-    view::View,
 };
 use futures::StreamExt;
 use lattice_agent_rpc::{AttemptKey, Ping};
@@ -23,6 +22,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
+use lattice_view::View;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -290,7 +290,7 @@ async fn report_lost(
 
 /// Ranks that have not ended and were assigned under another boot than the node last reported.
 fn over(view: &View) -> Vec<RebootedRank> {
-    let of_node = |entry: &Arc<crate::view::NodeEntry>| {
+    let of_node = |entry: &Arc<lattice_view::NodeEntry>| {
         let (holder, now) = (entry.record.as_ref()?.holder?, entry.boot.as_ref()?);
         let allocation = view.allocation(holder.allocation)?;
         if allocation.attempt != holder.attempt {

@@ -13,13 +13,13 @@ use crate::{
         readmission::{self, GateError, ReportedFailure},
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::{NodeEntry, View},
 };
 use lattice_conformance::Class;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Command, Envelope, NodeId, VclusterName, command::Fence, node::Lifecycle,
 };
+use lattice_view::{NodeEntry, View};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     task::JoinSet,

@@ -24,7 +24,6 @@ use crate::{
         reconciler::{Reconciler, ReconcilerPace},
         schedule::under_boots,
     },
-    view::View,
 };
 use futures::{StreamExt as _, stream};
 use lattice_placement::{
@@ -38,6 +37,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Applied, Command, NodeId, Refusal, Revision,
     UnixMillis, VclusterName, command::Fence,
 };
+use lattice_view::View;
 use read::Reading;
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -13,7 +13,6 @@ use crate::{
         reboots,
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::{Planned, View},
 };
 use lattice_placement::{Blocker, ClusterView, Delta, Plan, Planner, record::Outcome};
 use lattice_quorum_types::{
@@ -22,9 +21,8 @@ use lattice_quorum_types::{
     size,
     wire::MAX_COMMAND_BYTES,
 };
-use lattice_view::HomeRule;
 use lattice_view::{
-    changes, delta,
+    HomeRule, Planned, View, changes, delta,
     settings::{
         movement::{SettingMisfit, misfits, movement_of},
         scheduler::policy,
@@ -51,7 +49,7 @@ use unassigned::{Of, Unassigned, UnassignedReason, pending};
 
 /// Submissions within the spacing are planned together.
 const PACE: ReconcilerPace = ReconcilerPace {
-    period: crate::plans::PERIOD,
+    period: crate::timings::PLAN_PERIOD,
     spacing: Duration::from_millis(20),
 };
 /// Time for which a plan without placements stays valid while nothing but the time changes. Slightly less than the
@@ -460,7 +458,7 @@ impl Schedule {
         // long. No other task publishes about this vCluster.
         let view = self.core.view();
         let before = view.plan.of(&self.vcluster);
-        let waiting = planned.news(before);
+        let waiting = planned.news(before.map(|before| &**before));
         let nobody = planned.waiting().next().is_none() && plan.placements.is_empty();
         let same = before.is_some_and(|before| {
             waiting.is_empty() && before.waiting().count() == planned.waiting().count()

@@ -16,9 +16,9 @@ use crate::{
         scale::Scale,
         schedule::{self, Schedule},
     },
-    view::View,
 };
 use lattice_quorum_types::{VclusterName, id::LeaseName};
+use lattice_view::View;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -217,7 +217,7 @@ impl Schedulers {
         }
         self.core.publish(Wakes::Readers, |view| {
             view.schedules = Arc::new(held);
-            view.acts();
+            view.set_acting();
             // No node or allocation changed, but this change makes subscribers read the view again.
             Some(vec![Change::Observed(Arc::default())])
         });

@@ -8,7 +8,6 @@
 use crate::{
     core::{Core, TrustNews},
     tasks::activation::Activation,
-    view::NodeEntry,
 };
 use futures::StreamExt;
 use lattice_mesh::{PushTrust, SignedBundle, TrustBundle, TrustedAuthority};
@@ -17,6 +16,7 @@ use lattice_quorum_types::{
     NodeId,
     view::{Answer, Query, TrustView},
 };
+use lattice_view::NodeEntry;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -304,7 +304,7 @@ pub async fn watch_own(core: Arc<Core>) {
 
 async fn tell(
     core: &Core,
-    view: &crate::View,
+    view: &lattice_view::View,
     node: &NodeId,
     bundle: SignedBundle,
 ) -> Result<u64, String> {

@@ -9,7 +9,6 @@ use crate::{
     feed::{Change, Observed},
     tasks::activation::Activation,
     usage::{DAY_MS, KEPT_DAYS},
-    view::NodeEntry,
 };
 use gpus::Gpus;
 use lattice_ledger::{Ledger, UsageScope};
@@ -20,7 +19,7 @@ use lattice_quorum_types::{
     view::{Answer, Query},
     wire::Unavailable,
 };
-use lattice_view::{Hours, UsedTime};
+use lattice_view::{Hours, NodeEntry, UsedTime};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -100,7 +99,7 @@ impl<'a> Following<'a> {
             self.publish();
             activation.next().await;
             let known = self.core.usage_ledger.ask(Ledger::last).unwrap_or(0);
-            let is_told_of_more = self.core.view().facts > known;
+            let is_told_of_more = self.core.view().usage_records > known;
             let is_due =
                 asked_at.is_none_or(|at| self.core.now().since(at) >= PERIOD.as_millis() as u64);
             if !(is_told_of_more || is_due) {

@@ -9,12 +9,12 @@ mod tests;
 use crate::{
     core::Core,
     tasks::reconciler::{Reconciler, ReconcilerPace},
-    view::View,
 };
 use futures::{StreamExt, stream};
 use lattice_agent_rpc::{Wipe, WipeStatus};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, command::Fence};
+use lattice_view::View;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Pace of the reconciler; a wipe takes from seconds to hours.

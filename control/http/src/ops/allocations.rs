@@ -10,7 +10,7 @@ use lattice_api::{
     page::Page,
     problem::Problem,
 };
-use lattice_engine::{Core, LastPlan, View, explanation};
+use lattice_engine::{Core, explanation};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, ProjectPath, Refusal,
     checkpoint::TIMEOUT_MS,
@@ -18,6 +18,7 @@ use lattice_quorum_types::{
     event::EventKind,
     view::{Answer, Query},
 };
+use lattice_view::{LastPlan, View};
 use std::{ops::Bound, sync::Arc};
 
 /// Records read from the quorum at a time.

@@ -15,16 +15,17 @@ use lattice_api::{
     project::Changed,
 };
 use lattice_conformance::{Class, baseline::Expectation};
-use lattice_engine::{
-    Core, ParsedBaseline, View,
-    baselines::{expectation, form},
-};
+use lattice_engine::{Core, baseline_form};
 use lattice_quorum_types::{
     Command, NodeId, Outcome, Refusal,
     baseline::{ClassRule, Definition, Rule},
     hostlist,
     id::BaselineName,
     view::{Answer, Query},
+};
+use lattice_view::{
+    View,
+    baselines::{ParsedBaseline, expectation},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,8 +109,8 @@ fn shown(view: &View, kept: &ParsedBaseline, keys: Keys) -> BaselineView {
         && report.number == view.baselines.number;
     let judged = report.judged.get(&record.name);
     let count = judged.map_or(0, BTreeSet::len);
-    let of_this = |by: &lattice_engine::DriftReference| {
-        matches!(by, lattice_engine::DriftReference::Baseline { name, version, .. }
+    let of_this = |by: &lattice_view::drift::DriftReference| {
+        matches!(by, lattice_view::drift::DriftReference::Baseline { name, version, .. }
             if *name == record.name && *version == record.version)
     };
     let differ: BTreeSet<&NodeId> = report
@@ -202,7 +203,7 @@ pub(crate) async fn set(
 ) -> Result<BaselineSet, Problem> {
     caller.check_whole(Role::Operator, "setting a baseline")?;
     let name = name(text)?;
-    let wanted = form::read(name.as_str(), &request)?;
+    let wanted = baseline_form::read(name.as_str(), &request)?;
     let model = match &wanted.model {
         None => BTreeMap::new(),
         Some(model) => model::records(core, model, &wanted).await?,

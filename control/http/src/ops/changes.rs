@@ -6,11 +6,12 @@ use lattice_api::{
     event::{Change, Changes, Compacted, Exhausted, Observed, StreamEvent, Waiting},
     project::ProjectView,
 };
-use lattice_engine::{Change as CoreChange, Core, Observed as CoreObserved, View, explanation};
+use lattice_engine::{Change as CoreChange, Core, Observed as CoreObserved, explanation};
 use lattice_quorum_types::{
     Event,
     event::{AllocationChange, EventKind},
 };
+use lattice_view::View;
 
 /// Converts a change for a caller. `None` if the change is not visible to the caller (a lease, an enrolment, or another
 /// tenant's object).
@@ -90,7 +91,7 @@ fn one(
         }
         EventKind::Node { record } => {
             let entry = view.node(&record.id)?;
-            let node = nodes::shown_as(view, entry, Some(record));
+            let node = nodes::shown_as(core, view, entry, Some(record));
             Some(Change::Node {
                 // A subscriber replaces the node with this record, so it has the same form as in the list.
                 record: Box::new(nodes::told(caller, nodes::with_bmc(core, node, entry))),
@@ -163,7 +164,7 @@ fn seen(core: &Core, view: &View, caller: &Caller, observed: &CoreObserved) -> O
         Some(Waiting { id: id.0, reason })
     });
     let nodes = nodes.map(|entry| {
-        let node = nodes::shown(view, entry);
+        let node = nodes::shown(core, view, entry);
         nodes::told(caller, nodes::with_bmc(core, node, entry))
     });
     let exhausted = observed

@@ -11,8 +11,12 @@ use lattice_api::{
 use lattice_conformance::{
     Class, ClassMark, ClassState, CohortKey, Group, NoMajority, Reading, Scope, Value,
 };
-use lattice_engine::{Core, DriftReference, DriftedNode, NodeEntry, Report, Unknown, View};
+use lattice_engine::Core;
 use lattice_quorum_types::{NodeId, UnixMillis, hostlist};
+use lattice_view::{
+    NodeEntry, View,
+    drift::{ClusterDrift, DriftReference, DriftedNode, UnknownClass},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Folds node names to a hostlist. The names come from the view and are valid; an invalid name would be left out.
@@ -108,7 +112,7 @@ fn why_not_read(core: &Core, view: &View, name: &str, scope: &Scope) -> Option<&
 
 pub(crate) async fn drift(core: &Core) -> DriftReportView {
     let view = core.view();
-    let report: &Report = &view.judged;
+    let report: &ClusterDrift = &view.judged;
     let drifted = report.drifted.iter();
     let mut shown: Vec<DriftView> = drifted.map(|d| self::drifted(&view, d)).collect();
     let asked = report.drifted.iter().take(ASKED_OF_HISTORY);
@@ -166,7 +170,7 @@ async fn silent<'n>(
     let (mut found, mut left) = (BTreeMap::new(), ASKED_OF_HISTORY);
     for id in nodes.collect::<BTreeSet<_>>() {
         let entry = view.node(id).filter(|entry| entry.is_silent());
-        if entry.is_some_and(|entry| entry.answered_at().is_none()) {
+        if entry.is_some() && core.reply_times.of(id).is_none() {
             if left == 0 {
                 continue;
             }
@@ -181,8 +185,8 @@ async fn silent<'n>(
 
 /// Time at which a silent node was last present; `None` if the node is not silent or the time is unknown.
 pub(super) async fn as_of(core: &Core, view: &View, node: &NodeId) -> Option<UnixMillis> {
-    let entry = view.node(node).filter(|entry| entry.is_silent())?;
-    if let Some(at) = entry.answered_at() {
+    view.node(node).filter(|entry| entry.is_silent())?;
+    if let Some(at) = core.reply_times.of(node) {
         return Some(at);
     }
     let kept = core.history.last_heard(node.to_string()).await;
@@ -266,8 +270,13 @@ fn drifted(view: &View, d: &DriftedNode) -> DriftView {
     }
 }
 
+<<<<<<< HEAD
 /// View of an unknown class; `left` is the number of history lookups still allowed.
 async fn unknown(core: &Core, view: &View, u: &Unknown, left: &mut usize) -> UnknownView {
+=======
+/// `left`: number of history lookups still allowed.
+async fn unknown(core: &Core, view: &View, u: &UnknownClass, left: &mut usize) -> UnknownView {
+>>>>>>> 5a05b43b (view: move View, drift, baselines and plans into the pure crate)
     let mark = view.as_known(&u.node).map(NodeEntry::marks);
     let mark = mark.and_then(|marks| marks.get(&u.class));
     let why = match mark {

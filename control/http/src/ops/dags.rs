@@ -8,13 +8,14 @@ use lattice_api::{
     page::Page,
     problem::{Kind, Problem, field_of},
 };
-use lattice_engine::{Core, View};
+use lattice_engine::Core;
 use lattice_quorum_types::{
     Allocation, AllocationId, Command, Outcome, ProjectPath, Refusal,
     dag::{Dag, DagSpec, DagState},
     id::DagId,
     view::{Answer, Query},
 };
+use lattice_view::View;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Records read from the quorum at a time.

@@ -7,7 +7,7 @@ use lattice_api::{
     problem::{Kind, Problem},
 };
 use lattice_engine::{
-    Core, View,
+    Core,
     tasks::{
         faults,
         node_evidence::{Freshness, bmc},
@@ -20,6 +20,7 @@ use lattice_quorum_types::{
     event::EventKind,
     node::{DrainReason, Node},
 };
+use lattice_view::View;
 use std::sync::Arc;
 
 /// Drains a node; with `force_release`, also takes the node from its holder.

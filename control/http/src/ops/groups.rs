@@ -2,9 +2,10 @@
 
 use lattice_api::problem::{Kind, Problem};
 use lattice_conformance::{Class, ClassMark, Digest, Group, Scope, groups, union_digest};
-use lattice_engine::{Core, View};
+use lattice_engine::Core;
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -144,7 +145,14 @@ impl ComparisonSide {
 fn together(view: &View, digits: &str) -> Vec<Scope> {
     let entries = view.nodes.values().filter(|entry| entry.seen.is_some());
     let kinds: BTreeSet<Vec<(Class, ClassMark)>> = entries
-        .map(|entry| entry.common_marks().iter().map(|(c, m)| (*c, *m)).collect())
+        .map(|entry| {
+            entry
+                .conformance()
+                .common_marks()
+                .iter()
+                .map(|(c, m)| (*c, *m))
+                .collect()
+        })
         .collect();
     let kinds: Vec<BTreeMap<Class, ClassMark>> = kinds
         .into_iter()

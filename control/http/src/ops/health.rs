@@ -8,13 +8,10 @@ use lattice_api::{
     problem::Problem,
 };
 use lattice_conformance::{Class, Inventory, health::Reason};
-use lattice_engine::{
-    AgentError, Core,
-    node_health::NodeHealth,
-    view::{EXECUTOR_REASONS, SILENT},
-};
+use lattice_engine::{AgentError, Core, node_health::NodeHealth};
 use lattice_placement::Health;
 use lattice_quorum_types::{NodeId, UnixMillis};
+use lattice_view::node::{EXECUTOR_REASONS, SILENT};
 use serde::Serialize;
 use std::cmp::Reverse;
 

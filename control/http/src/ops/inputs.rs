@@ -1,7 +1,8 @@
 //! Metrics of the site's scheduling inputs.
 
-use lattice_engine::{View, exposition::Exposition};
+use lattice_engine::exposition::Exposition;
 use lattice_quorum_types::UnixMillis;
+use lattice_view::View;
 
 const BYTES_IN_MB: f64 = 1e6;
 

@@ -16,9 +16,10 @@ use lattice_conformance::{
     Class, ClassMark, Difference, Inventory, KeyVerdict, Milliwatts, NodeDocument, Power, Reading,
     Value, health::Severity,
 };
-use lattice_engine::{AgentError, Core, NodeEntry, ReadingKind, View, bmc::RequestedReading};
+use lattice_engine::{AgentError, Core, ReadingKind, bmc::RequestedReading};
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{NodeId, ProjectPath, Revision, UnixMillis, node::Node};
+use lattice_view::{NodeEntry, View};
 use std::{ops::Bound, time::Duration};
 use tokio::time::timeout;
 
@@ -58,7 +59,7 @@ pub(crate) fn list(
     let view = core.view();
     let entries = view.nodes.range((start, Bound::Unbounded));
     let page = paging::page(entries, limit, |(id, _)| id.to_string());
-    Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(&view, entry), entry))))
+    Ok(page.map(|(_, entry)| told(caller, with_bmc(core, shown(core, &view, entry), entry))))
 }
 
 /// Shows one node: with its certificate for operators of the whole cluster, and with the agent's power reading if no
@@ -79,7 +80,7 @@ pub(crate) fn get(core: &Core, node: &str) -> Result<NodeView, Problem> {
     let view = core.view();
     let entry = view.node(&node_id(node)?);
     let entry = entry.ok_or_else(|| Problem::unknown_node(node))?;
-    Ok(with_bmc(core, shown(&view, entry), entry))
+    Ok(with_bmc(core, shown(core, &view, entry), entry))
 }
 
 /// Adds to each incomplete class its last complete state.
@@ -222,7 +223,7 @@ pub(crate) async fn reprobe(core: &Core, caller: &Caller, node: &str) -> Result<
     let view = core.view();
     // Agent data is compared with the marks that the agent published; BMC data is reported separately.
     let entry = view.node(&id);
-    let announced = |class: &Class| entry.and_then(|entry| entry.said(*class));
+    let announced = |class: &Class| entry.and_then(|entry| entry.published(*class));
     let marks = read.marks().into_iter();
     let differs = marks.filter(|(class, mark)| announced(class) != Some(*mark));
     let differs = differs.map(|(class, _)| class.to_string()).collect();
@@ -347,12 +348,17 @@ async fn diff_majority(core: &Core, node: &str) -> Result<DiffView, Problem> {
 }
 
 /// View of a node.
-pub(crate) fn shown(view: &View, entry: &NodeEntry) -> NodeView {
-    shown_as(view, entry, entry.record.as_ref())
+pub(crate) fn shown(core: &Core, view: &View, entry: &NodeEntry) -> NodeView {
+    shown_as(core, view, entry, entry.record.as_ref())
 }
 
 /// View of a node with a replicated record other than that of the view.
-pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) -> NodeView {
+pub(crate) fn shown_as(
+    core: &Core,
+    view: &View,
+    entry: &NodeEntry,
+    record: Option<&Node>,
+) -> NodeView {
     let seen = entry.seen.as_ref();
     let (verdict, reasons) = entry.shown_health();
     let drain = record.map_or(&[][..], |r| &r.drain);
@@ -382,7 +388,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
             .map(|r| r.home.to_string()),
         liveness: liveness(entry.liveness).to_owned(),
         liveness_reason: entry.liveness_reason.clone(),
-        last_seen: entry.answered_at().map(time),
+        last_seen: core.reply_times.of(&entry.id).map(time),
         health: HealthView {
             verdict: health(verdict).to_owned(),
             reasons,
@@ -390,7 +396,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
         cell: seen.map(|s| s.cell.clone()),
         group: entry.group().map(str::to_owned),
         facts: entry.document.as_deref().map(facts).unwrap_or_default(),
-        fingerprint: entry.fingerprint().map(|d| d.to_string()),
+        fingerprint: entry.conformance().fingerprint.map(|d| d.to_string()),
         classes: entry
             .marks()
             .iter()
@@ -402,7 +408,7 @@ pub(crate) fn shown_as(view: &View, entry: &NodeEntry, record: Option<&Node>) ->
             .clone()
             .or_else(|| seen.and_then(|s| s.boot_id.clone())),
         agent_version: seen.and_then(|s| s.agent_version.clone()),
-        claim_refused: entry.claim_refused.clone(),
+        claim_refused: entry.contradiction.clone(),
         power: None,
         certificate: None,
         revision: record.map_or(Revision(0), |r| r.revision),

@@ -9,7 +9,7 @@ use lattice_api::{
     reservation::{ReservationConflictView, ReservationRequest, ReservationView},
     text,
 };
-use lattice_engine::{Core, View};
+use lattice_engine::Core;
 use lattice_quorum_types::{
     AllocationId, Command, NodeId, Refusal, UnixMillis,
     event::EventKind,
@@ -18,6 +18,7 @@ use lattice_quorum_types::{
     node::Lifecycle,
     reservation::{Reservation, ReservationSpec},
 };
+use lattice_view::View;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn name(text: &str) -> Result<ReservationName, Problem> {

@@ -7,11 +7,12 @@ use lattice_api::{
     status::StatusView,
 };
 use lattice_conformance::{Milliwatts, Reading};
-use lattice_engine::{Core, View, bmc::SILENT};
+use lattice_engine::{Core, bmc::SILENT};
 use lattice_quorum_types::{
     node::Lifecycle,
     view::{Answer, Query},
 };
+use lattice_view::View;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Age of the view above which it is stale, milliseconds. The quorum is then queried with a short timeout.
@@ -89,7 +90,7 @@ pub(crate) fn by_liveness(view: &View) -> BTreeMap<String, u64> {
 }
 
 pub(crate) fn nodes_held(view: &View) -> u64 {
-    let held = |n: &&std::sync::Arc<lattice_engine::NodeEntry>| {
+    let held = |n: &&std::sync::Arc<lattice_view::NodeEntry>| {
         n.record.as_ref().is_some_and(|r| r.holder.is_some())
     };
     count(view.nodes.values().filter(held))
@@ -104,7 +105,7 @@ pub(crate) fn nodes_drifted(view: &View) -> Option<u64> {
 
 /// Number of nodes for which drift is unknown. Retired nodes that are gone are not counted.
 pub(crate) fn nodes_not_judged(view: &View) -> u64 {
-    let is_there = |node: &&std::sync::Arc<lattice_engine::NodeEntry>| {
+    let is_there = |node: &&std::sync::Arc<lattice_view::NodeEntry>| {
         let record = node.record.as_ref();
         node.seen.is_some() || record.is_none_or(|r| r.lifecycle != Lifecycle::Retired)
     };

@@ -9,10 +9,7 @@ use lattice_api::{
     AllocationRequest, Submitted, allocation::Sight, outlook::OutlookView, problem::Kind,
     problem::Problem,
 };
-use lattice_engine::{
-    Core, LastPlan, NodeEntry, Planned, View, core::DryRunsBusy, explanation,
-    tasks::borrow::sharers,
-};
+use lattice_engine::{Core, core::DryRunsBusy, explanation, tasks::borrow::sharers};
 use lattice_placement::{Placement, Plan, RequestedReservation, check_possible_within};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, Outcome, Refusal, Revision, VclusterName,
@@ -21,7 +18,7 @@ use lattice_quorum_types::{
     spec::AllocationSpec,
     view::{Answer, Query},
 };
-use lattice_view::HomeRule;
+use lattice_view::{HomeRule, LastPlan, NodeEntry, Planned, View};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Number of the allocation in a dry run, ordered after every submitted one.

@@ -11,13 +11,14 @@ use lattice_api::{
         TenantView,
     },
 };
-use lattice_engine::{Core, View};
+use lattice_engine::Core;
 use lattice_quorum_types::{
     Command, ProjectPath,
     budget::{MAX_BURST_PPM, WHOLE_PPM},
     limit::{LimitPatch, Patch},
     view::{Answer, Query},
 };
+use lattice_view::View;
 use std::ops::Bound;
 
 /// Checks that the text names a tenant rather than a project below one.

@@ -12,7 +12,7 @@ use lattice_api::{
     project::Changed,
     vcluster::{VclusterNodes, VclusterNodesRequest, VclusterRequest, VclusterView},
 };
-use lattice_engine::{Core, View};
+use lattice_engine::Core;
 use lattice_quorum_types::{
     Command, NodeId, Refusal, Revision, VclusterName,
     event::EventKind,
@@ -22,6 +22,7 @@ use lattice_quorum_types::{
     vcluster::{DEFAULT_VCLUSTER, Vcluster},
     view::{Answer, LeaseView, Query},
 };
+use lattice_view::View;
 use std::collections::BTreeMap;
 
 fn name(field: &str, text: &str) -> Result<VclusterName, Problem> {

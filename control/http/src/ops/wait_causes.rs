@@ -1,10 +1,10 @@
 //! Dependencies and mutexes for which a blocked allocation waits.
 
 use super::elements::index_of;
-use lattice_engine::View;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, terms::Condition, terms::WaitsFor,
 };
+use lattice_view::View;
 use std::{cell::OnceCell, collections::BTreeMap};
 
 /// Maximum number of allocations named in a text; the others are counted.

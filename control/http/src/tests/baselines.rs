@@ -6,10 +6,11 @@ use lattice_client::{
     api::baseline::{BaselineRequest, BaselineView, ClassForm},
 };
 use lattice_conformance::{Class, ClassRecord, Digest, Reading};
-use lattice_engine::observed_state::{self, PingOutcome};
+use lattice_engine::observed_state;
 use lattice_engine::tasks::conformance::Conformance;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, Outcome, command::Fence, id::LeaseName};
+use lattice_view::PingOutcome;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -12,9 +12,10 @@ use lattice_conformance::{
     Class, ClassMark, ClassRecord, Milliwatts, Power, Reading,
     health::{Action, Reason, Severity},
 };
-use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::NameFaults, view::MergedMark};
+use lattice_engine::{bmc::Parts, observed_state, tasks::bmc_faults::NameFaults};
 use lattice_placement::{ConformanceKey, Health};
 use lattice_quorum_types::{NodeId, UnixMillis};
+use lattice_view::node::MergedMark;
 use std::collections::BTreeMap;
 
 pub(super) fn reason(code: &str, entity: &str, severity: Severity) -> Reason {
@@ -128,12 +129,12 @@ async fn missing_bmc_class_is_unknown_and_blocks_nothing() {
     let id = NodeId::new("gpu001").unwrap();
     assert_eq!(eye.node("gpu001").await.unwrap().health.verdict, "healthy");
     let untold = MergedMark {
-        base: fixture.core.view().node(&id).unwrap().said(Class::Bmc),
+        base: fixture.core.view().node(&id).unwrap().published(Class::Bmc),
         mark: ClassMark::Incomplete,
         earlier: None,
     };
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observed_state::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
+    observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let node = eye.node("gpu001").await.unwrap();
     assert_eq!(node.health.verdict, "unknown");
     assert_eq!(node.health.reasons, ["bmc.incomplete"]);
@@ -279,9 +280,9 @@ async fn reason_lists_agree() {
         untold: Default::default(),
     };
     fixture.core.bmc.put_parts(id.clone(), parts);
-    let untold = MergedMark::unknown(fixture.core.view().node(&id).unwrap().said(Class::Bmc));
+    let untold = MergedMark::unknown(fixture.core.view().node(&id).unwrap().published(Class::Bmc));
     let untold = BTreeMap::from([(Class::Bmc, untold)]);
-    observed_state::united(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
+    observed_state::merged_marks(&fixture.core, BTreeMap::from([(id.clone(), untold)]));
     let mut shown = eye.node("gpu001").await.unwrap().health.reasons;
     let health = eye.health("gpu001", false).await.unwrap();
     let mut told: Vec<String> = health.reasons.iter().map(|r| r.code.clone()).collect();
@@ -302,7 +303,7 @@ async fn a_node_without_a_configured_bmc_is_not_unknown_in_groups_of_bmcs() {
     let fixture = ApiFixture::furnished().await;
     let eye = fixture.client("eye");
     let view = fixture.core.view();
-    let off = |(id, entry): (&NodeId, &std::sync::Arc<lattice_engine::NodeEntry>)| {
+    let off = |(id, entry): (&NodeId, &std::sync::Arc<lattice_view::NodeEntry>)| {
         let mut seen = entry.seen.clone().unwrap();
         if id.as_str() != "gpu002" {
             seen.marks.insert(Class::Bmc, ClassMark::Disabled);

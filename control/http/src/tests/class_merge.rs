@@ -7,7 +7,7 @@ use crate::{Caller, Role};
 use lattice_api::baseline::{BaselineRequest, ClassForm};
 use lattice_conformance::{Class, ClassMark, ClassRecord, Inventory, Reading};
 use lattice_engine::{
-    DriftedNode, ReadingKind, Unknown,
+    ReadingKind,
     bmc::{Parts, RequestedReading},
     observed_state,
     tasks::{
@@ -22,13 +22,16 @@ use lattice_engine::{
             world::{NODE, World},
         },
     },
-    view::GossipedNode,
 };
 use lattice_quorum_types::{
     Command, Outcome, UnixMillis,
     attestation::SchemaDigest,
     command::ExpectedNode,
     spec::{AllocationSpec, Requeue},
+};
+use lattice_view::{
+    GossipedNode,
+    drift::{DriftedNode, UnknownClass},
 };
 use std::{
     collections::BTreeMap,
@@ -163,7 +166,7 @@ impl UniteFixture {
         self.world.core.view().judged.drifted.clone()
     }
 
-    fn unknown(&self) -> Vec<Unknown> {
+    fn unknown(&self) -> Vec<UnknownClass> {
         let unknown = self.world.core.view().judged.unknown.clone();
         let of_bios = unknown.into_iter().filter(|u| u.class == Class::Bios);
         of_bios.collect()
@@ -173,7 +176,9 @@ impl UniteFixture {
         let view = self.world.core.view();
         view.node(&id(NODE))
             .unwrap()
-            .no_sensitive()
+            .conformance()
+            .no_sensitive
+            .as_deref()
             .map(str::to_owned)
     }
 
@@ -472,7 +477,7 @@ async fn a_reading_that_is_made_now_prints_the_fingerprint_that_everybody_shows(
     };
     let shown = || {
         let view = core.view();
-        let fingerprint = view.node(&id(NODE)).unwrap().fingerprint();
+        let fingerprint = view.node(&id(NODE)).unwrap().conformance().fingerprint;
         fingerprint.map(|digest| digest.to_string())
     };
     agent_reads(&fixture, dmi("2.1.0"));
@@ -507,7 +512,7 @@ async fn many_bmc_readings_make_few_views() {
     assert!(
         names
             .iter()
-            .all(|node| !view.node(node).unwrap().united.is_empty())
+            .all(|node| !view.node(node).unwrap().merged.is_empty())
     );
     let views = view.version - before;
     assert!(views < 16, "{views} views of 64 nodes");

@@ -6,9 +6,10 @@ use lattice_client::{
     SubmitOptions,
     api::event::{Change, Changes, StreamEvent},
 };
-use lattice_engine::observed_state::{self, PingOutcome};
+use lattice_engine::observed_state;
 use lattice_placement::Liveness;
 use lattice_quorum_types::{NodeId, Revision};
+use lattice_view::PingOutcome;
 use std::collections::BTreeMap;
 
 async fn changes(events: &mut lattice_client::EventStream) -> Changes {

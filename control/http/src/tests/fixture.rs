@@ -10,7 +10,7 @@ use lattice_agent_rpc::{
 };
 use lattice_client::{AllocationRequest, Client, Endpoint, SubmitOptions};
 use lattice_conformance::{Class, ClassMark, Digest, Inventory};
-use lattice_engine::{Core, core::Parts, fold, observed_state, view::GossipedNode};
+use lattice_engine::{Core, core::Parts, fold, observed_state};
 use lattice_mesh::{
     Authority, Clock, Credentials, Mesh, MeshConfig, Pin, Role, Router, SystemClock, Validity,
 };
@@ -23,6 +23,7 @@ use lattice_quorum_types::{
     id::LeaseName,
     node::Lifecycle,
 };
+use lattice_view::GossipedNode;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;
 use std::{

@@ -6,10 +6,8 @@ use lattice_conformance::{
     health::{Action, Severity},
     history::{Cause, Entry, Event, EventKind, ReasonChange, Record},
 };
-use lattice_engine::{
-    history::Cursor,
-    observed_state::{self, PingOutcome},
-};
+use lattice_engine::{history::Cursor, observed_state};
+use lattice_view::PingOutcome;
 
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;

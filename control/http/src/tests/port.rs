@@ -7,8 +7,9 @@ use crate::{
     state::{Api, Bounds},
 };
 use lattice_conformance::{LimitState, Milliwatts, Power, Reading, health::Severity};
-use lattice_engine::{Report, drift::ComparisonResult, observed_state};
+use lattice_engine::observed_state;
 use lattice_quorum_types::{NodeId, UnixMillis};
+use lattice_view::drift::{ClusterDrift, ComparisonResult};
 use std::{
     collections::BTreeSet,
     io::{ErrorKind, Read as _, Write as _},
@@ -225,16 +226,16 @@ async fn no_verdict_before_first_comparison() {
     assert_eq!(lines, ["lattice_nodes_not_judged 24"]);
     assert_eq!(status, (None, 24));
     let nodes = ["gpu001", "gpu002", "gpu003"].map(|name| NodeId::new(name).unwrap());
-    let report = Report {
+    let report = ClusterDrift {
         compared: nodes.clone().into(),
         pending: [nodes[2].clone()].into(),
-        ..Report::default()
+        ..ClusterDrift::default()
     };
     let judged = ComparisonResult {
         report,
         ..ComparisonResult::default()
     };
-    observed_state::judged(&fixture.core, judged);
+    observed_state::comparison(&fixture.core, judged);
     let (lines, status) = told().await;
     let is = ["lattice_nodes_drifted 0", "lattice_nodes_not_judged 22"];
     assert_eq!(

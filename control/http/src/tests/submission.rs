@@ -10,13 +10,10 @@ use lattice_client::{
     api::{allocation::ConstraintsBody, outlook::OutlookView},
 };
 use lattice_conformance::{NodeDocument, NodeResources, Reading};
-use lattice_engine::{
-    core::Wakes,
-    inputs::System,
-    observed_state::{self, PingOutcome},
-};
+use lattice_engine::{core::Wakes, inputs::System, observed_state};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{Command, NodeId, UnixMillis, node::Lifecycle};
+use lattice_view::PingOutcome;
 use std::sync::Arc;
 use tonic::Code;
 use v1::allocations_client::AllocationsClient;

@@ -89,7 +89,7 @@ async fn one_plan_answers_all_of_same_view() {
         let core = world.core.clone();
         async move {
             let plan = core.plan_for(&view, [&*of]).await;
-            plan.shared(&vcluster()).unwrap()
+            plan.of(&vcluster()).cloned().unwrap()
         }
     };
     let (one, two) = tokio::join!(
@@ -113,11 +113,11 @@ async fn dry_run_plan_is_as_fresh_as_scheduler() {
     let view = world.core.view();
     let ask = async || {
         let plan = world.core.plan_for(&view, [&*waits]).await;
-        plan.shared(&vcluster()).unwrap()
+        plan.of(&vcluster()).cloned().unwrap()
     };
     let first = ask().await;
     tokio::time::pause();
-    tokio::time::advance(PERIOD - std::time::Duration::from_millis(1)).await;
+    tokio::time::advance(PLAN_PERIOD - std::time::Duration::from_millis(1)).await;
     assert!(Arc::ptr_eq(&first, &ask().await));
     tokio::time::advance(std::time::Duration::from_millis(1)).await;
     assert!(!Arc::ptr_eq(&first, &ask().await));

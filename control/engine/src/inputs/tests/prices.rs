@@ -3,13 +3,11 @@
 use super::site::{
     DEADLINE, ManualClock, OFTEN, ReadingControl, ServiceBehaviour, Site, asking, core, empty, web,
 };
-use crate::{
-    inputs::{
-        Source,
-        sources::{Origin, Prices, SourceRequest},
-    },
-    view::View,
+use crate::inputs::{
+    Source,
+    sources::{Origin, Prices, SourceRequest},
 };
+use lattice_view::View;
 use std::{fs, sync::Arc};
 
 fn prices(clock: &ManualClock, origin: Origin) -> ReadingControl {

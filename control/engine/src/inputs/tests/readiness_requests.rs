@@ -8,10 +8,10 @@ use crate::{
         sources::{Readiness, SourceRequest},
     },
     tasks::testing::world::World,
-    view::View,
 };
 use lattice_placement::Fraction;
 use lattice_quorum_types::{AllocationId, spec::Requeue};
+use lattice_view::View;
 use std::{collections::BTreeMap, time::Duration};
 
 fn readiness(site: &Site, max_age: Duration) -> SourceRequest {

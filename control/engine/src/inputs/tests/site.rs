@@ -4,7 +4,6 @@ use crate::{
     core::{Core, Parts},
     inputs::{Source, sources::SourceRequest},
     store::Store,
-    view::View,
     web_client::{Trust, Web, client},
 };
 use axum::{
@@ -23,6 +22,7 @@ use lattice_quorum_types::{
     view::{Answer, Hot, Query, WatchItem},
     wire::Unavailable,
 };
+use lattice_view::View;
 use reqwest::{StatusCode, Url};
 use std::{
     collections::BTreeMap,

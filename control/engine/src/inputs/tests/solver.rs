@@ -1,17 +1,15 @@
 //! Inputs from sources reach the solver, incrementally and from scratch alike.
 
 use crate::{
-    fold,
     inputs::{Inputs, Price, System},
     tasks::testing::{allocation, entry},
-    view::View,
 };
 use lattice_conformance::{NodeDocument, NodeResources, Reading};
 use lattice_placement::{Factors, Fraction, Planner, Policy, StorageView};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, UnixMillis, VclusterName, spec::Demand, view::Hot,
 };
-use lattice_view::{BaseView, delta, whole};
+use lattice_view::{BaseView, View, delta, whole};
 use std::sync::Arc;
 
 fn vcluster() -> VclusterName {
@@ -59,13 +57,10 @@ fn left(view: &View) -> Option<i64> {
 #[test]
 fn a_budget_is_left_by_others_and_by_what_running_work_was_promised() {
     use AllocationState::{Completed, Pending, Running, Starting, Stopping};
-    let mut view = View {
-        base: BaseView {
-            inputs: scratch(1_000, None),
-            ..BaseView::default()
-        },
-        ..View::default()
-    };
+    let mut view = View::from(BaseView {
+        inputs: scratch(1_000, None),
+        ..BaseView::default()
+    });
     assert_eq!(left(&view), Some(1_000));
     // A pending allocation has no bandwidth granted.
     view.set_allocation(says(1, Pending, None, 300));
@@ -123,17 +118,14 @@ fn reread_state_counts_promise_once() {
         allocations: vec![says(1, AllocationState::Running, None, 100)],
         ..Hot::default()
     };
-    let mut view = View {
-        base: BaseView {
-            inputs: scratch(1_000, None),
-            ..BaseView::default()
-        },
-        ..View::default()
-    };
-    fold::replace(&mut view, hot());
-    fold::replace(&mut view, hot());
+    let mut view = View::from(BaseView {
+        inputs: scratch(1_000, None),
+        ..BaseView::default()
+    });
+    view.replace(hot());
+    view.replace(hot());
     assert_eq!(left(&view), Some(900));
-    fold::replace(&mut view, Hot::default());
+    view.replace(Hot::default());
     assert_eq!(left(&view), Some(1_000));
 }
 
@@ -236,10 +228,8 @@ fn what_is_known_moves_the_factors_and_what_is_not_weighs_as_unknown() {
             ..NodeResources::default()
         },
     };
-    let node = crate::NodeEntry {
-        document: Some(Arc::new(document)),
-        ..node
-    };
+    let mut node = node;
+    node.document = Some(Arc::new(document));
     view.nodes = Arc::new([(node.id.clone(), Arc::new(node))].into());
     let [ready, energy, checkpoint] = of(factors(&view));
     assert_eq!(ready, 0.8);

@@ -13,10 +13,10 @@ use crate::{
     },
     scheduling_config::{BandwidthUnit, Counts},
     tasks::testing::allocation,
-    view::View,
 };
 use lattice_mesh::SystemClock;
 use lattice_quorum_types::{AllocationState, Revision, view::Hot};
+use lattice_view::View;
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::Semaphore,

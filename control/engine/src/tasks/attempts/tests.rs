@@ -17,10 +17,11 @@ fn view(state: AllocationState, generation: u64) -> View {
         rank("a", RankPhase::Running { at }),
         rank("b", RankPhase::Assigned),
     ];
-    let entry = |name| NodeEntry {
-        seen: Some(testing::seen(generation)),
-        boot: Some("b1".to_owned()),
-        ..testing::entry(name)
+    let entry = |name| {
+        let mut entry = testing::entry(name);
+        entry.seen = Some(testing::seen(generation));
+        entry.boot = Some("b1".to_owned());
+        entry
     };
     let mut free = entry("c");
     if let Some(record) = &mut free.record {

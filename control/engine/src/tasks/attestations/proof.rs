@@ -1,26 +1,23 @@
 //! Proof behind the assignment of a sensitive job to one node.
 
 use super::signed_attestation::SignedAttestation;
-use crate::{
-    baselines::BaselineChoice,
-    view::{NodeEntry, View},
-};
 use lattice_conformance::{ClassMark, Digest, EarlierDigest};
 use lattice_quorum_types::{
     attestation::{BaselineVersion, ClassAttestation, Completed, Proof, SchemaDigest},
     baseline::Sensitive,
 };
+use lattice_view::{NodeEntry, View, baselines::BaselineChoice};
 
 /// Builds the proof for this node: its attestation, the values completed from BMC readings, and the baselines that were
 /// applied. The node must be judged in its current state, and its attestation must match its gossip.
 pub(super) fn proof(view: &View, entry: &NodeEntry, said: SignedAttestation) -> Proof {
     // A completed value that was derived from another base does not complete this attestation.
-    let of_now = entry.united.iter();
-    let of_now = of_now.filter(|(class, united)| entry.said(**class) == united.base);
-    let completed = of_now.filter_map(|(class, united)| {
+    let of_now = entry.merged.iter();
+    let of_now = of_now.filter(|(class, merged)| entry.published(**class) == merged.base);
+    let completed = of_now.filter_map(|(class, merged)| {
         let made = Completed {
             base: said.attestation.classes.get(class.name()).copied(),
-            whole: class_claim(united.mark, united.earlier)?,
+            whole: class_claim(merged.mark, merged.earlier)?,
         };
         Some((class.to_string(), made))
     });

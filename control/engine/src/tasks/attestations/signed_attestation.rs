@@ -1,12 +1,13 @@
 //! Attestation of one node: requested directly, verified, and compared with the planned state.
 
 use super::proof::schema_digest;
-use crate::{baselines, core::Core, view::NodeEntry};
+use crate::core::Core;
 use bytes::Bytes;
 use lattice_agent_rpc::GetAttestation;
 use lattice_conformance::{Class, EarlierDigest};
 use lattice_mesh::{Role, StatementSignature};
 use lattice_quorum_types::{NodeId, UnixMillis, attestation::Attestation};
+use lattice_view::{NodeEntry, baselines};
 use std::time::Duration;
 
 /// Maximum difference between the reading time of an attestation and the clock of this control, in either direction,
@@ -84,7 +85,7 @@ pub(super) fn differs(attestation: &Attestation, entry: &NodeEntry) -> Option<St
         return Some("it attests another vendor, product or GPUs than its document has".to_owned());
     }
     let differs = |class: &Class| {
-        let gossiped = entry.said(*class).and_then(|mark| mark.digest());
+        let gossiped = entry.published(*class).and_then(|mark| mark.digest());
         let claimed = attestation.classes.get(class.name());
         let beside = entry.seen.as_ref().and_then(|seen| seen.earlier.get(class));
         let is_claimed = |earlier: &EarlierDigest| {

@@ -3,18 +3,16 @@ use super::{
     signed_attestation::{MAX_AGE_MS, check},
     *,
 };
-use crate::{
-    tasks::testing::{
-        self,
-        world::{self, World},
-    },
-    view::NodeEntry,
+use crate::tasks::testing::{
+    self,
+    world::{self, World},
 };
 use lattice_conformance::{Class, ClassMark, Digest};
 use lattice_quorum_types::{
     UnixMillis,
     attestation::{Attestation, ClassAttestation},
 };
+use lattice_view::NodeEntry;
 
 const NONCE: [u8; 16] = [3; 16];
 const NOW: UnixMillis = UnixMillis(1_000_000);
@@ -39,11 +37,10 @@ fn entry(boot: &str, digest: u8) -> NodeEntry {
     let mark = ClassMark::Complete { schema: 1, digest };
     seen.marks.insert(Class::Gpu, mark);
     seen.marks.insert(Class::Bmc, ClassMark::Disabled);
-    NodeEntry {
-        seen: Some(seen),
-        boot: Some(boot.to_owned()),
-        ..testing::entry("a")
-    }
+    let mut entry = testing::entry("a");
+    entry.seen = Some(seen);
+    entry.boot = Some(boot.to_owned());
+    entry
 }
 
 #[test]
@@ -107,7 +104,7 @@ async fn repeated_staleness_is_reported_after_one_retry() {
         off_ms: 200_000,
         limit_ms: 120_000,
     })];
-    let said = || world.core.view().node(&node)?.claim_refused.clone();
+    let said = || world.core.view().node(&node)?.contradiction.clone();
     let mut attestations = Attestations::new(world.core.clone());
     for refused in [&first[..], &again[..]] {
         assert_eq!(said(), None);
@@ -123,14 +120,4 @@ async fn repeated_staleness_is_reported_after_one_retry() {
     );
     assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     assert!(attestations.under_way.is_empty());
-}
-
-#[test]
-fn a_refused_node_has_no_known_conformance() {
-    use lattice_placement::ConformanceKey;
-    let mut entry = entry("b1", 1);
-    let known = entry.facts().conformance;
-    entry.claim_refused = Some("it differs".to_owned());
-    assert_eq!(entry.facts().conformance, ConformanceKey::Unknown);
-    assert!(known == ConformanceKey::Unknown || entry.fingerprint().is_some());
 }

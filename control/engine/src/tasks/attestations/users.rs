@@ -5,7 +5,7 @@ use super::{
     proof::proof,
     signed_attestation::{SignedAttestation, differs, read},
 };
-use crate::{core::Core, view::View};
+use crate::core::Core;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use lattice_quorum_types::{
@@ -13,6 +13,7 @@ use lattice_quorum_types::{
     attestation::{Attestation, Proof},
     command::{AttestedNode, ExpectedNode},
 };
+use lattice_view::View;
 use std::collections::BTreeMap;
 
 /// Returns placeholder entries for nodes of a node claim before any node is queried. Ownership and fit can be checked
@@ -70,7 +71,7 @@ pub async fn prove(core: &Core, nodes: &[NodeId]) -> Result<Vec<AttestedNode>, V
 
 fn proven_by(view: &View, node: &NodeId, said: SignedAttestation) -> Result<AttestedNode, String> {
     let entry = view.node(node).ok_or("the node is unknown")?;
-    if let Some(reason) = entry.no_sensitive() {
+    if let Some(reason) = entry.conformance().no_sensitive.as_deref() {
         return Err(reason.to_owned());
     }
     if !view.is_judged(entry) {

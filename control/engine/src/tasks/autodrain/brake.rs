@@ -3,11 +3,11 @@
 //! One rule, one budget and one hold apply to all automatic drains, whether for conformance or for health.
 
 use super::cause::Cause;
-use crate::view::View;
 use lattice_quorum_types::{
     NodeId, Revision, UnixMillis,
     node::{DrainReason, Lifecycle, Node},
 };
+use lattice_view::View;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Length of the time window, milliseconds.
@@ -203,13 +203,10 @@ mod tests {
             }
             (entry.id.clone(), Arc::new(entry))
         };
-        View {
-            base: BaseView {
-                nodes: Arc::new((0..nodes).map(entry).collect()),
-                ..BaseView::default()
-            },
-            ..View::default()
-        }
+        View::from(BaseView {
+            nodes: Arc::new((0..nodes).map(entry).collect()),
+            ..BaseView::default()
+        })
     }
 
     #[test]

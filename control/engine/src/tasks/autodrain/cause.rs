@@ -8,10 +8,10 @@ use crate::{
         faults,
         node_evidence::{self, Answer, Freshness, bmc::Bmc},
     },
-    view::{EXECUTOR_REASONS, NodeEntry, View},
 };
 use lattice_placement::Health;
 use lattice_quorum_types::NodeId;
+use lattice_view::{NodeEntry, View, node::EXECUTOR_REASONS};
 
 /// Cause of an automatic drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

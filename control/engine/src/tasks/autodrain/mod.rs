@@ -24,11 +24,11 @@ use crate::{
         faults,
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::View,
 };
 use brake::Brake;
 pub(crate) use cause::Cause;
 use lattice_quorum_types::{Applied, Command, NodeId, Revision, command::Fence, node::Node};
+use lattice_view::View;
 use node_queries::{DrainIntent, NodeAnswer, NodeQueries, candidates, is_member};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -11,13 +11,13 @@ use crate::{
         node_evidence::{Answer, Freshness},
         readmission,
     },
-    view::{NodeEntry, View},
 };
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     NodeId, Revision,
     node::{Lifecycle, Node},
 };
+use lattice_view::{NodeEntry, View};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     task::{JoinError, JoinSet},

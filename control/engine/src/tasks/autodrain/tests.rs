@@ -158,7 +158,7 @@ async fn other_policies_drain_nothing() {
         fixture.has(&nic("28.39"), Some(&nic("28.39"))).await;
         assert_eq!(fixture.pass().await, AutoDrainReport::default());
         let entry = fixture.world.core.view().node(&id(NODE)).unwrap().clone();
-        assert!(entry.no_sensitive().is_some());
+        assert!(entry.conformance().no_sensitive.as_deref().is_some());
         assert_eq!(entry.facts().deprioritised, policy == Policy::Deprioritise);
     }
 }

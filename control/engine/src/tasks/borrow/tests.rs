@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::{
-    observed_state::{self, PingOutcome},
+    observed_state,
     tasks::testing::{self, id, world::World},
 };
 use lattice_placement::Liveness;
@@ -20,6 +20,7 @@ use lattice_quorum_types::{
     vcluster::VclusterPatch,
     view::{Answer, Query},
 };
+use lattice_view::PingOutcome;
 
 /// Settings of the owner: a short grace period, and a minute for a checkpoint.
 fn owner_settings() -> SchedulerPatch {
@@ -286,7 +287,7 @@ async fn shrinking_service_keeps_other_nodes() {
     let found = PingOutcome {
         liveness: Liveness::Alive,
         reason: None,
-        boot: Some(("b1".to_owned(), Instant::now())),
+        boot: Some(("b1".to_owned(), std::time::Duration::ZERO)),
         reached_at: None,
     };
     observed_state::liveness(core, &[(lent.clone(), found)].into());

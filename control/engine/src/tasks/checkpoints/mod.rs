@@ -15,7 +15,6 @@ use crate::{
         activation::due,
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::View,
 };
 use lattice_agent_rpc::CheckpointStatus;
 use lattice_placement::movement::checkpoint::Policy;
@@ -25,6 +24,7 @@ use lattice_quorum_types::{
     command::{Fence, RankReport},
     progress::RankCheckpoint,
 };
+use lattice_view::View;
 use requests::{Part, RequestOutcome};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};

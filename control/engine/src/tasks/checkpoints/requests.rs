@@ -1,6 +1,6 @@
 //! Checkpoint requests: which agent to call for which part, and how to read its answer.
 
-use crate::{core::Core, error::AgentError, view::View};
+use crate::{core::Core, error::AgentError};
 use lattice_agent_rpc::{
     AttemptKey, CheckpointOrder, CheckpointRefused, CheckpointStatus, WriteCheckpoint,
 };
@@ -10,6 +10,7 @@ use lattice_quorum_types::{
     checkpoint::{CheckpointFailure, CheckpointOutcome},
     progress::{AfterCheckpoint, RankCheckpoint},
 };
+use lattice_view::View;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Timeout for an agent to record an order and answer.

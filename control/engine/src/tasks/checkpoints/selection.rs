@@ -1,6 +1,6 @@
 //! Checkpoint selection: running jobs for which the benefit of a checkpoint exceeds its cost.
 
-use crate::{core::Core, view::View};
+use crate::core::Core;
 use lattice_placement::{
     Fraction, factors,
     movement::checkpoint::{
@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     Allocation, AllocationState, Command, UnixMillis, VclusterName, progress::CHECKPOINT_GAP,
     terms::CheckpointTrigger,
 };
-use lattice_view::settings::movement::requested_gpu_ms;
+use lattice_view::{View, settings::movement::requested_gpu_ms};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Returns commands for the checkpoints to begin now.

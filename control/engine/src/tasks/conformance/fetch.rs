@@ -1,16 +1,12 @@
 //! Fetches of missing documents and records from the nodes that name them. Concurrency is limited. A failed fetch is
 //! repeated after a pause, which grows while the nodes that name the item do not change.
 
-use crate::{
-    core::Core,
-    observed_state,
-    preimages::Preimages,
-    view::{NodeEntry, View},
-};
+use crate::{core::Core, observed_state, preimages::Preimages};
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use lattice_conformance::{Class, ClassRecord, Digest, NodeDocument};
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
+use lattice_view::{NodeEntry, View};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
@@ -272,7 +268,9 @@ fn wanted(view: &View, missing: &BTreeSet<Digest>) -> BTreeMap<FetchRequest, u64
         if records.is_empty() {
             continue;
         }
-        let said = Class::ALL.into_iter().flat_map(|class| node.names(class));
+        let said = Class::ALL
+            .into_iter()
+            .flat_map(|class| node.conformance().digests(class));
         for digest in said {
             if let Some(hasher) = records.get_mut(&digest) {
                 names(hasher);
@@ -295,7 +293,11 @@ fn naming<'v>(
     digest: Digest,
 ) -> Option<(Class, &'v NodeEntry)> {
     nodes.find_map(|node| {
-        let names = |class: &Class| node.names(*class).any(|name| name == digest);
+        let names = |class: &Class| {
+            node.conformance()
+                .digests(*class)
+                .any(|name| name == digest)
+        };
         Class::ALL
             .into_iter()
             .find(names)

@@ -8,7 +8,6 @@ use crate::{
         id,
         world::{NODE, World},
     },
-    view::MergedMark,
 };
 use lattice_conformance::{
     Class, NodeDocument, Reading,
@@ -18,6 +17,8 @@ use lattice_quorum_types::{
     Command, VclusterName,
     baseline::{Definition, Policy},
 };
+use lattice_view::GossipedNode;
+use lattice_view::node::MergedMark;
 
 fn nic() -> ClassRecord {
     let mut record = ClassRecord::new(Class::Nic);
@@ -115,8 +116,7 @@ async fn silent_gossip_keeps_last_state() {
         mark: ClassRecord::new(Class::Bmc).state().mark(),
         earlier: None,
     };
-    unheard.united = BTreeMap::from([(Class::Bmc, of_bmc)]);
-    unheard.merge_marks();
+    unheard.merged = BTreeMap::from([(Class::Bmc, of_bmc)]);
     let was = recall(&world.core, &unheard).await.unwrap().unwrap();
     assert_eq!(was.marks()[&Class::Nic], nic().state().mark());
     assert_eq!(was.document_digest, Some(document().0));
@@ -128,9 +128,9 @@ async fn silent_gossip_keeps_last_state() {
             .is_none()
     );
     // The stored state is applied only where the node gossips nothing.
-    observed_state::recalled(&world.core, vec![was.clone()]);
+    observed_state::last_known(&world.core, vec![was.clone()]);
     let gossips = world.core.view();
-    assert!(gossips.node(&id(NODE)).unwrap().was.is_none());
+    assert!(gossips.node(&id(NODE)).unwrap().last_known.is_none());
     observed_state::cell(
         &world.core,
         &view.node(&id(NODE)).unwrap().seen.as_ref().unwrap().cell,
@@ -220,7 +220,7 @@ async fn silent_node_delays_no_other() {
     observed_state::cell(&world.core, "c0", cell);
     let judging = tokio::spawn(Conformance::new(world.core.clone()).run());
     let is_judged = async {
-        let is_b = |d: &crate::view::DriftedNode| d.node == id("b");
+        let is_b = |d: &lattice_view::drift::DriftedNode| d.node == id("b");
         while !world.core.view().judged.drifted.iter().any(is_b) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

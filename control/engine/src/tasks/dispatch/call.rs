@@ -1,12 +1,13 @@
 //! Agent calls for one rank, and whether a launch may have arrived.
 
 use super::{NeededCall, Target, workload};
-use crate::{core::Core, error::AgentError, sanitize, view::View};
+use crate::{core::Core, error::AgentError, sanitize};
 use lattice_agent_rpc::{
     AttemptStatus, Launch, LaunchRefused, Ping, SetWalltime, Terminate, WalltimeRefused,
     WalltimeStatus,
 };
 use lattice_quorum_types::{Allocation, NodeId};
+use lattice_view::View;
 use std::{net::SocketAddr, time::Duration};
 
 /// Timeout for an agent to record an attempt and answer.

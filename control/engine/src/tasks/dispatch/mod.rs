@@ -20,7 +20,6 @@ use crate::{
         lease::Lease,
         reconciler::{Reconciler, ReconcilerPace},
     },
-    view::View,
 };
 use call::{CallResult, call_agent};
 use lattice_agent_rpc::{AttemptKey, LaunchRefused};
@@ -30,6 +29,7 @@ use lattice_quorum_types::{
     allocation::{Rank, RankPhase},
     command::Fence,
 };
+use lattice_view::View;
 use refused::{Boots, RefusedLaunch};
 use std::{
     collections::{BTreeMap, BTreeSet},

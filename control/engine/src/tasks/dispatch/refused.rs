@@ -6,7 +6,6 @@ use crate::{
     error::ProposeError,
     observed_state, sanitize,
     tasks::{faults, lease::Lease, reboots},
-    view::View,
 };
 use lattice_agent_rpc::LaunchRefused;
 use lattice_quorum_types::{
@@ -14,6 +13,7 @@ use lattice_quorum_types::{
     allocation::{RankExit, StopCause},
     command::Fence,
 };
+use lattice_view::View;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
@@ -150,9 +150,9 @@ async fn other_boot(
 fn is_fault_of_node(view: &View, node: &NodeId, refused: &LaunchRefused) -> bool {
     match refused {
         LaunchRefused::JournalFailed { .. } => true,
-        LaunchRefused::UserNotAllowed { .. } => {
-            view.node(node).is_some_and(|node| node.takes_no_work())
-        }
+        LaunchRefused::UserNotAllowed { .. } => view
+            .node(node)
+            .is_some_and(|node| node.rejects_allocations()),
         // Only reached when the reported boot id is invalid.
         LaunchRefused::OtherBoot { .. } => true,
         LaunchRefused::StaleEpoch { .. } => false,

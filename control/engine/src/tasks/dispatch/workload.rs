@@ -1,11 +1,12 @@
 //! Workload of an attempt, and its environment.
 
-use crate::{core::Core, view::View};
+use crate::core::Core;
 use lattice_agent_rpc::{CheckpointSetup, Restore};
 use lattice_quorum_types::{
     Allocation,
     spec::{OutputFiles, Workload},
 };
+use lattice_view::View;
 
 /// Workload of an allocation; an array element has that of its array. Environment variables that only the cluster can
 /// provide are added, and values set by the user take precedence.

@@ -3,10 +3,8 @@
 
 use super::{Compared, RecordedState, cut};
 use crate::{
-    baselines::ParsedBaseline,
     core::Core,
     history::{NodeObservation, TimedObservations},
-    view::{NodeEntry, View},
 };
 use lattice_api::audit::{summary, word};
 use lattice_quorum_types::{
@@ -15,6 +13,7 @@ use lattice_quorum_types::{
     id::BaselineName,
     view::{Answer, Query},
 };
+use lattice_view::{NodeEntry, View, baselines::ParsedBaseline};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -1,8 +1,9 @@
 //! Suspicion periods: when a node was suspect and became alive again.
 
 use super::{HOUR_MS, MOST_TURNS, cut};
-use crate::{history::NodeObservation, view::NodeEntry};
+use crate::history::NodeObservation;
 use lattice_placement::Liveness;
+use lattice_view::NodeEntry;
 use std::collections::VecDeque;
 
 /// Suspicion state of one node.

@@ -6,22 +6,17 @@
 //!
 //! Gossip provides only an address to try; the address of the last answer is tried as well.
 
-use crate::{
-    core::Core,
-    observed_state::{self, PingOutcome},
-    sanitize,
-    timings::Timings,
-    view::{NodeEntry, View},
-};
+use crate::{core::Core, observed_state, sanitize, timings::Timings};
 use futures::future::select_ok;
 use judge::{Answers, PeerReports, Thresholds, judge_all};
 use lattice_agent_rpc::Ping;
 use lattice_placement::Liveness;
 use lattice_quorum_types::NodeId;
+use lattice_view::{NodeEntry, PingOutcome, View};
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -42,7 +37,7 @@ const MAX_ROUNDS: usize = 128;
 struct Track {
     answers: Answers,
     /// Boot id in the last answer, and when the answer arrived.
-    boot: Option<(String, Instant)>,
+    boot: Option<(String, Duration)>,
     /// Address of the last answer.
     reached_at: Option<SocketAddr>,
     next_ping: Instant,
@@ -56,7 +51,7 @@ struct Track {
 struct PingAnswer {
     node: NodeId,
     boot: String,
-    at: Instant,
+    at: Duration,
     addr: SocketAddr,
 }
 
@@ -177,8 +172,7 @@ impl Pings {
             let Some(entry) = view.node(&node) else {
                 continue;
             };
-            let at = self.core.now().0;
-            entry.answered_at.store(at, Ordering::Relaxed);
+            self.core.reply_times.set(&node, self.core.now());
             if entry.liveness != Liveness::Alive {
                 tracing::info!(%node, before = ?entry.liveness, "node answers");
             }
@@ -217,6 +211,7 @@ impl Pings {
         let now = Instant::now();
         let mut report = LivenessReport::default();
         self.tracks.retain(|id, _| view.node(id).is_some());
+        self.core.reply_times.retain(|id| view.node(id).is_some());
         for entry in view.nodes.values() {
             let is_due = |track: &Track| track.next_ping <= now;
             let due = self.tracks.get(&entry.id).is_none_or(is_due);
@@ -290,7 +285,7 @@ impl Pings {
             };
             let (answer, _) = select_ok(addrs.into_iter().map(ping)).await.ok()?;
             let (boot, addr) = answer;
-            let at = Instant::now();
+            let at = core.since_start(Instant::now());
             Some(PingAnswer {
                 node,
                 boot,
@@ -359,7 +354,7 @@ fn is_shown(entry: &NodeEntry, track: &Track, liveness: Liveness, reason: Option
 /// Whether the view shows the boot of the last ping. Another answer may have reported a later boot.
 fn is_boot_shown(entry: &NodeEntry, track: &Track) -> bool {
     track.boot.as_ref().is_none_or(|(boot, at)| {
-        entry.boot.as_ref() == Some(boot) || entry.boot_heard_at.is_some_and(|known| known > *at)
+        entry.boot.as_ref() == Some(boot) || entry.boot_replied_at.is_some_and(|known| known > *at)
     })
 }
 

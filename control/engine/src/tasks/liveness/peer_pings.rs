@@ -1,10 +1,11 @@
 //! Independent evidence of liveness: other agents ping a node that is silent to this control.
 
 use super::judge::PeerReports;
-use crate::{core::Core, view::View};
+use crate::core::Core;
 use futures::future::join_all;
 use lattice_agent_rpc::{PingPeer, PingReply};
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

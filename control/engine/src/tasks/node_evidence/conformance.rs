@@ -4,17 +4,14 @@ use super::{
     Answer, Freshness,
     bmc::{Bmc, BmcReadingOutcome},
 };
-use crate::{
-    ReadingKind,
-    baselines::{BaselineChoice, ParsedBaseline},
-    core::Core,
-    drift::differs,
-    error::AgentError,
-    tasks::class_merge,
-    view::{NodeEntry, View},
-};
+use crate::{ReadingKind, core::Core, error::AgentError, tasks::class_merge};
 use lattice_conformance::{Class, CohortKey, Inventory, baseline::BaselineVerdict};
 use lattice_quorum_types::{NodeId, baseline::Policy};
+use lattice_view::{
+    NodeEntry, View,
+    baselines::{BaselineChoice, ParsedBaseline},
+    drift::differs,
+};
 use std::sync::Arc;
 
 /// A class covered by a drain rule, with its baseline; `None` if several baselines apply.

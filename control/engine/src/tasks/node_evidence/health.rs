@@ -5,9 +5,10 @@ use super::{
     Answer, Freshness,
     bmc::{self, Bmc},
 };
-use crate::{core::Core, error::AgentError, node_health::NodeHealth, view::View};
+use crate::{core::Core, error::AgentError, node_health::NodeHealth};
 use lattice_agent_rpc::GetHealth;
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 
 /// Maximum age of a pass that counts as recent, milliseconds. An agent reads its node when it starts, and its gossip
 /// and document take a few seconds to arrive here. Passes are a minute apart, so for a node that has run longer a new

@@ -1,14 +1,13 @@
 //! Node choice for a growing service.
 
 use super::TargetSize;
-use crate::{core::Core, view::View};
+use crate::core::Core;
 use lattice_placement::{
     Blocker, PendingView, RunningView,
     movement::scale::{GrowthRequest, Source, choose},
 };
 use lattice_quorum_types::{Allocation, NodeId, allocation::Rank, command::ExpectedNode};
-use lattice_view::HomeRule;
-use lattice_view::whole;
+use lattice_view::{HomeRule, View, whole};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Chooses nodes on a blocking thread; `None` while the process ends.

@@ -1,9 +1,10 @@
 //! Metric readings of services.
 
-use crate::{core::Core, metrics_source::UnknownMetricReason, view::View};
+use crate::{core::Core, metrics_source::UnknownMetricReason};
 use futures::future::join_all;
 use lattice_agent_rpc::{GetUsage, Part};
 use lattice_quorum_types::{Allocation, NodeId, allocation::RankPhase, scale::Metric};
+use lattice_view::View;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Timeout of a usage request; an agent may have to read its GPUs first.

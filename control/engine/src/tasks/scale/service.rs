@@ -1,6 +1,5 @@
 //! Scaling inputs from the records of a service and its nodes.
 
-use crate::view::View;
 use lattice_placement::movement::scale::{Damping, HeldNode, ScalePolicy};
 use lattice_quorum_types::{
     Allocation, NodeId, ProjectPath, UnixMillis,
@@ -8,6 +7,7 @@ use lattice_quorum_types::{
     limit::Resource,
     node::Node,
 };
+use lattice_view::View;
 use std::collections::BTreeMap;
 
 const MILLION: f64 = 1e6;

@@ -6,12 +6,11 @@ use crate::{
     core::Wakes,
     exposition::Exposition,
     metrics_source::Metrics,
-    observed_state::{self, PingOutcome},
+    observed_state,
     tasks::testing::{
         self, id,
         world::{NODE, World},
     },
-    view::Planned,
 };
 use axum::extract::Query;
 use lattice_placement::{Layout, Liveness, Plan, PlannedReservation};
@@ -27,6 +26,7 @@ use lattice_quorum_types::{
     spec::{AllocationSpec, Requeue, Workload},
     vcluster::{Vcluster, VclusterDefinition, VclusterPatch},
 };
+use lattice_view::{PingOutcome, Planned};
 use std::sync::Mutex;
 use tokio::{net::TcpListener, sync::Notify, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
@@ -190,7 +190,7 @@ impl ScaleFixture {
                 true => addr,
                 false => testing::seen(1).addr,
             };
-            let seen = crate::view::GossipedNode {
+            let seen = lattice_view::GossipedNode {
                 addr,
                 ..testing::seen(1)
             };
@@ -201,7 +201,7 @@ impl ScaleFixture {
             let found = PingOutcome {
                 liveness: Liveness::Alive,
                 reason: None,
-                boot: Some(("b1".to_owned(), Instant::now())),
+                boot: Some(("b1".to_owned(), std::time::Duration::ZERO)),
                 reached_at: None,
             };
             (name.clone(), found)

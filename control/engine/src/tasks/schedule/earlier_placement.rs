@@ -2,11 +2,9 @@
 //! become free meanwhile.
 
 use super::promises::{self, Promise};
-use crate::view::View;
 use lattice_placement::{Health, Liveness, PendingView};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
-use lattice_view::HomeRule;
-use lattice_view::waiting as as_planned;
+use lattice_view::{HomeRule, View, waiting as as_planned};
 use std::collections::BTreeMap;
 
 /// Jobs that wait for promised nodes while at least as many other nodes may be free. A job that is placed loses its

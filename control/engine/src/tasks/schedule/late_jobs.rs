@@ -1,9 +1,8 @@
 //! Selection of late jobs, for which preemption is considered in this cycle, in turn.
 
-use crate::view::View;
 use lattice_placement::{PendingView, Plan, Planner};
 use lattice_quorum_types::{AllocationId, UnixMillis};
-use lattice_view::Rules;
+use lattice_view::{Rules, View};
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Maximum number of jobs for which victims are sought in one cycle: each search takes several plans.

@@ -2,7 +2,7 @@
 //! nodes to the job; `promises.rs` handles the promise.
 
 use super::late_jobs::LateJob;
-use crate::{core::Core, view::View};
+use crate::core::Core;
 use lattice_placement::{
     ClusterView, Plan, PlannedReservation, Policy,
     movement::preempt::{self, CheckpointAbility, HolderFacts, Input, Victims, choose},
@@ -11,7 +11,7 @@ use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, UnixMillis, VclusterName,
     command::{CheckpointAsked, Victim},
 };
-use lattice_view::{Rules, bursts};
+use lattice_view::{Rules, View, bursts};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},

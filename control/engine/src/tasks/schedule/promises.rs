@@ -6,7 +6,7 @@ use super::{
     unassigned::{REFUSED_FOR, passes},
     under_boots,
 };
-use crate::{error::ProposeError, view::View};
+use crate::error::ProposeError;
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, Command, NodeId, Refusal, UnixMillis, VclusterName,
@@ -14,6 +14,7 @@ use lattice_quorum_types::{
     node::{Lifecycle, Node},
     size,
 };
+use lattice_view::View;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 

@@ -1,6 +1,9 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::view::NodeEntry;
+use crate::{
+    observed_state,
+    tasks::testing::{self, world::World},
+};
 use lattice_placement::Liveness;
 use lattice_quorum_types::{
     Allocation, AllocationId, AllocationState, NodeId, ProjectPath, UnixMillis,
@@ -10,7 +13,7 @@ use lattice_quorum_types::{
     project::Project,
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
-use lattice_view::{BaseView, Hours, UsedTime};
+use lattice_view::{BaseView, Hours, NodeEntry, UsedTime};
 use std::collections::BTreeMap;
 
 mod inputs;
@@ -105,16 +108,13 @@ fn view(
     used: u64,
 ) -> Arc<View> {
     let project = project(used);
-    Arc::new(View {
-        base: BaseView {
-            revision: Revision(revision),
-            projects: Arc::new([(project.path.clone(), project)].into()),
-            nodes: Arc::new(nodes.iter().map(|n| (n.id.clone(), n.clone())).collect()),
-            allocations: Arc::new(allocations.iter().map(|a| (a.id, a.clone())).collect()),
-            ..BaseView::default()
-        },
-        ..View::default()
-    })
+    Arc::new(View::from(BaseView {
+        revision: Revision(revision),
+        projects: Arc::new([(project.path.clone(), project)].into()),
+        nodes: Arc::new(nodes.iter().map(|n| (n.id.clone(), n.clone())).collect()),
+        allocations: Arc::new(allocations.iter().map(|a| (a.id, a.clone())).collect()),
+        ..BaseView::default()
+    }))
 }
 
 #[test]
@@ -242,7 +242,6 @@ fn planner_receives_limited_sensitive_usage() {
 /// view is older.
 #[test]
 fn no_assignment_names_a_boot_that_is_known_to_be_over() {
-    use crate::tasks::testing;
     use lattice_quorum_types::{
         NodeId,
         allocation::{Rank, RankExit, RankPhase},
@@ -259,10 +258,8 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
     let evidence = "boot b1 was over before a launch was taken, b2 is".to_owned();
     let over = &RankExit::NeverStarted { evidence };
     let named = |waits: Allocation, shown: &str| {
-        let node = NodeEntry {
-            boot: Some(shown.to_owned()),
-            ..testing::entry("a")
-        };
+        let mut node = testing::entry("a");
+        node.boot = Some(shown.to_owned());
         let planned = ExpectedNode {
             node: node.id.clone(),
             version: 1,
@@ -282,7 +279,6 @@ fn no_assignment_names_a_boot_that_is_known_to_be_over() {
 
 #[test]
 fn degraded_node_is_last_choice_and_never_sensitive() {
-    use crate::tasks::testing;
     use lattice_conformance::Digest;
     use lattice_placement::Health;
     let free = |name: &str, health: Health| {
@@ -318,16 +314,12 @@ fn degraded_node_is_last_choice_and_never_sensitive() {
 /// A request that no member accepts would fail with everything proposed with it.
 #[tokio::test]
 async fn unfit_attestation_stops_only_that_job() {
-    use crate::{
-        observed_state::{self, PingOutcome},
-        tasks::testing::{self, world::World},
-        view::GossipedNode,
-    };
     use lattice_conformance::{Class, ClassMark, Digest};
     use lattice_quorum_types::{
         Outcome,
         attestation::{Attestation, ClassAttestation},
     };
+    use lattice_view::{GossipedNode, PingOutcome};
     let world = World::new();
     let names = ["a", "b", "c"];
     for node in names.into_iter().skip(1).map(testing::id) {
@@ -359,7 +351,7 @@ async fn unfit_attestation_stops_only_that_job() {
     let found = PingOutcome {
         liveness: Liveness::Alive,
         reason: None,
-        boot: Some(("b1".to_owned(), tokio::time::Instant::now())),
+        boot: Some(("b1".to_owned(), std::time::Duration::ZERO)),
         reached_at: None,
     };
     let each = names.map(testing::id);
@@ -424,7 +416,6 @@ async fn unfit_attestation_stops_only_that_job() {
 /// Another node answers a ping all the time, and each answer makes a view.
 #[tokio::test]
 async fn unchanged_view_is_not_replanned() {
-    use crate::tasks::testing::{self, world::World};
     let world = World::new();
     let constraints = Constraints {
         gpu_models: vec!["none of them".to_owned()],
@@ -488,7 +479,6 @@ async fn unchanged_view_is_not_replanned() {
 /// Every plan derives the misfits again, many times a second.
 #[tokio::test]
 async fn logs_settings_that_do_not_fit_when_they_change() {
-    use crate::tasks::testing::world::World;
     use lattice_quorum_types::{
         scheduler::{CheckpointSettings, SchedulerSettings},
         vcluster::{Vcluster, VclusterDefinition},

@@ -3,9 +3,9 @@
 //! An allocation that is rejected repeatedly would take its nodes from those behind it in every plan, and no job would
 //! run on them.
 
-use crate::view::{NotAssigned, View};
 use lattice_placement::{Blocker, Placement, Plan};
 use lattice_quorum_types::{Allocation, AllocationId, NodeId, Refusal, Revision, hostlist};
+use lattice_view::{NotAssigned, View};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -19,13 +19,10 @@ fn defined(names: &[String]) -> View {
         };
         (name, record)
     };
-    View {
-        base: BaseView {
-            vclusters: Arc::new(names.iter().map(vcluster).collect()),
-            ..BaseView::default()
-        },
-        ..View::default()
-    }
+    View::from(BaseView {
+        vclusters: Arc::new(names.iter().map(vcluster).collect()),
+        ..BaseView::default()
+    })
 }
 
 fn held(schedulers: &Schedulers) -> BTreeMap<String, u64> {

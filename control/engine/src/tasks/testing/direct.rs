@@ -226,7 +226,7 @@ async fn sensitive_work_waits_for_the_nodes_own_claim() {
     let nodes = planned(&world, 2);
     assert!(attestations.confirm(&world.core.view(), &nodes).is_none());
     let view = world.core.view();
-    let refused = view.node(&id(NODE)).unwrap().claim_refused.clone();
+    let refused = view.node(&id(NODE)).unwrap().contradiction.clone();
     assert!(refused.unwrap().contains("other digests"));
 }
 

@@ -13,7 +13,6 @@ mod launches;
 mod walltimes;
 pub mod world;
 
-use crate::view::{GossipedNode, NodeEntry, View};
 use lattice_agent_rpc::AttemptKey;
 use lattice_placement::{Health, Liveness};
 use lattice_quorum_types::{
@@ -23,7 +22,7 @@ use lattice_quorum_types::{
     node::{Holder, Lifecycle, Node},
     spec::{AllocationSpec, Constraints, Requeue, Workload},
 };
-use lattice_view::BaseView;
+use lattice_view::{BaseView, GossipedNode, NodeEntry, View};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The attempt in these views.
@@ -56,12 +55,10 @@ pub fn entry(name: &str) -> NodeEntry {
         promised: None,
         reclaimed_at: None,
     };
-    NodeEntry {
-        record: Some(record),
-        seen: Some(seen(1)),
-        liveness: Liveness::Alive,
-        ..NodeEntry::new(id(name))
-    }
+    let mut entry = NodeEntry::registered(record);
+    entry.seen = Some(seen(1));
+    entry.liveness = Liveness::Alive;
+    entry
 }
 
 /// Gossip of an agent with this generation number.
@@ -120,13 +117,10 @@ pub fn allocation(state: AllocationState, ranks: Vec<Rank>) -> Allocation {
 
 pub fn view_of(nodes: impl IntoIterator<Item = NodeEntry>, held: Allocation) -> View {
     let nodes = nodes.into_iter().map(|n| (n.id.clone(), Arc::new(n)));
-    let mut view = View {
-        base: BaseView {
-            nodes: Arc::new(nodes.collect()),
-            ..BaseView::default()
-        },
-        ..View::default()
-    };
+    let mut view = View::from(BaseView {
+        nodes: Arc::new(nodes.collect()),
+        ..BaseView::default()
+    });
     view.set_allocation(held);
     view
 }
@@ -143,9 +137,7 @@ pub fn view_of_rank(
         boot: assigned_under.map(str::to_owned),
         phase,
     };
-    let node = NodeEntry {
-        boot: confirmed.map(str::to_owned),
-        ..entry(name)
-    };
+    let mut node = entry(name);
+    node.boot = confirmed.map(str::to_owned);
     view_of([node], allocation(AllocationState::Running, vec![rank]))
 }

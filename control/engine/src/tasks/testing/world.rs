@@ -7,13 +7,11 @@ use super::{
 use crate::{
     Store, Timings,
     core::{Core, Parts},
-    fold,
-    observed_state::{self, PingOutcome},
+    observed_state,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use lattice_agent_rpc::{AttemptKey, HistoryPage};
 use lattice_conformance::{Class, ClassMark, Digest, NodeDocument};
-use lattice_gossip::HistoryMark;
 use lattice_mesh::{
     Authority, Clock as _, Credentials, Identity, Mesh, MeshConfig, Role, Router, SystemClock,
     Validity,
@@ -37,6 +35,7 @@ use lattice_quorum_types::{
     view::{Answer, Query, WatchItem},
     wire::Unavailable,
 };
+use lattice_view::{PingOutcome, node::JournalPosition};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
@@ -108,11 +107,11 @@ impl StateCopy {
         };
         let facts = self.state().usage_records_head().last;
         core.restart(|view| {
-            fold::replace(view, *hot);
-            fold::replace_baselines(view, *baselines);
+            view.replace(*hot);
+            view.replace_baselines(*baselines);
             let named = budgets.into_iter().map(|b| (b.tenant.clone(), Arc::new(b)));
             view.budgets = Arc::new(named.collect());
-            view.facts = facts;
+            view.usage_records = facts;
         });
     }
     fn apply(&self, envelope: &Envelope) -> Result<Applied, Refusal> {
@@ -272,7 +271,7 @@ impl World {
         let found = PingOutcome {
             liveness,
             reason: None,
-            boot: Some((boot.to_owned(), at)),
+            boot: Some((boot.to_owned(), self.core.since_start(at))),
             reached_at: Some(self.agent.local_addr()),
         };
         observed_state::liveness(&self.core, &BTreeMap::from([(id(NODE), found)]));
@@ -294,7 +293,7 @@ impl World {
 
     /// Simulates gossip of these marks for the node.
     pub fn gossips(&self, marks: BTreeMap<Class, ClassMark>) {
-        let seen = crate::view::GossipedNode {
+        let seen = lattice_view::GossipedNode {
             marks,
             ..super::seen(1)
         };
@@ -305,7 +304,7 @@ impl World {
     pub fn verdict_is(&self, health: lattice_placement::Health, codes: &[&str]) {
         let view = self.core.view();
         let known = view.node(&id(NODE)).and_then(|entry| entry.seen.clone());
-        let seen = crate::view::GossipedNode {
+        let seen = lattice_view::GossipedNode {
             health,
             health_reasons: codes.iter().map(|&code| code.to_owned()).collect(),
             ..known.unwrap_or_else(|| super::seen(1))
@@ -313,9 +312,9 @@ impl World {
         self.gossip_is(seen);
     }
 
-    fn gossip_is(&self, seen: crate::view::GossipedNode) {
+    fn gossip_is(&self, seen: lattice_view::GossipedNode) {
         let addr = self.agent.local_addr();
-        let seen = crate::view::GossipedNode { addr, ..seen };
+        let seen = lattice_view::GossipedNode { addr, ..seen };
         observed_state::cell(&self.core, "c0", BTreeMap::from([(id(NODE), seen)]));
     }
 
@@ -323,8 +322,8 @@ impl World {
     pub fn has_journal(&self, page: HistoryPage) {
         let (journal, seq) = (page.journal, page.last);
         self.says.lock().unwrap().history = Some(page);
-        self.gossip_is(crate::view::GossipedNode {
-            history: Some(HistoryMark { journal, seq }),
+        self.gossip_is(lattice_view::GossipedNode {
+            history: Some(JournalPosition { journal, seq }),
             ..super::seen(1)
         });
     }

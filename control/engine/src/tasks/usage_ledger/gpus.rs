@@ -1,9 +1,9 @@
 //! GPU counts of nodes: as reported, and the last reported value while a node is silent. The counts are stored on disk,
 //! so that a node that is down when control starts keeps the GPU count that its usage is based on.
 
-use crate::view::View;
 use lattice_host::durable;
 use lattice_quorum_types::NodeId;
+use lattice_view::View;
 use std::{
     collections::BTreeMap,
     fs, io,

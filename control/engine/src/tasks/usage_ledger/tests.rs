@@ -1,9 +1,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use crate::{
-    tasks::testing::world::{NODE, World},
-    view::View,
-};
+use crate::tasks::testing::world::{NODE, World};
 use lattice_ledger::UsageScope;
 use lattice_quorum_types::{
     AllocationState, Command, NodeId, ProjectPath, UnixMillis,
@@ -12,7 +9,7 @@ use lattice_quorum_types::{
     command::RankReport,
     limit::{LimitPatch, Patch},
 };
-use lattice_view::{Hours, TenantStandings, UsedTime, bursts};
+use lattice_view::{Hours, TenantStandings, UsedTime, View, bursts};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 

@@ -11,8 +11,9 @@ use lattice_conformance::{
     baseline::{Constraint, Deviation, Expectation},
     diff as compare,
 };
-use lattice_engine::{Core, ParsedBaseline};
+use lattice_engine::Core;
 use lattice_quorum_types::NodeId;
+use lattice_view::baselines::ParsedBaseline;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Compares a baseline with a node or another baseline.

@@ -4,8 +4,8 @@ use crate::ops::{groups, node_id, nodes::agent_problem};
 use lattice_api::problem::{Kind, Problem};
 use lattice_conformance::{Class, ClassMark, ClassRecord, ClassState, Group, Scope};
 use lattice_engine::{
-    Core, NodeEntry, ReadingKind,
-    baselines::form::{CheckedBaseline, ExpectedClass, Model},
+    Core, ReadingKind,
+    baseline_form::{CheckedBaseline, ExpectedClass, Model},
     compare::as_said,
 };
 use lattice_placement::Liveness;
@@ -13,6 +13,7 @@ use lattice_quorum_types::{
     NodeId,
     baseline::{ClassRule, Rule},
 };
+use lattice_view::NodeEntry;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Maximum number of distinct mark sets of a group for which records are requested.
@@ -156,7 +157,7 @@ fn unlike(member: &NodeEntry, class: Class, record: &ClassRecord) -> Option<Stri
         return Some(format!("{class}: {}", told.collect::<Vec<_>>().join(", ")));
     }
     let own = member.marks().get(&class).copied();
-    let common = member.common_marks().get(&class).copied();
+    let common = member.conformance().common_marks().get(&class).copied();
     let is_common = || match common {
         Some(ClassMark::Complete { schema, .. }) => {
             let told = record.under(schema).ok();
@@ -191,7 +192,7 @@ async fn whole(
         .collect();
     let changing = records
         .iter()
-        .filter(|(class, record)| entry.said(**class) != Some(record.state().mark()));
+        .filter(|(class, record)| entry.published(**class) != Some(record.state().mark()));
     let changing: Vec<Class> = changing.map(|(class, _)| *class).collect();
     if !changing.is_empty() {
         let why = "it is changing: its last reading differs from the published one";

@@ -2,13 +2,14 @@
 
 use lattice_api::baseline::BaselineStanding;
 use lattice_conformance::{ClassRecord, Digest, baseline::Expectation};
-use lattice_engine::{Core, View, baselines::ParsedBaseline, drift};
+use lattice_engine::Core;
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     baseline::{Baseline, CohortSelector, Definition, Policy},
     hostlist,
     id::BaselineName,
 };
+use lattice_view::{View, baselines::ParsedBaseline, drift};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -45,12 +46,12 @@ pub(super) fn of(
         let record = core.preimages.record(digest);
         record.map(|record| ClassRecord::clone(&record))
     };
-    let report = drift::judge(&view, &record).report;
+    let report = drift::compare(&view, &record).report;
     let judged = report.judged.get(name).cloned().unwrap_or_default();
     let mut differ: BTreeMap<&NodeId, Policy> = BTreeMap::new();
     for drifted in &report.drifted {
         match &drifted.by {
-            lattice_engine::DriftReference::Baseline {
+            lattice_view::drift::DriftReference::Baseline {
                 name: by, policy, ..
             } if by == name => {
                 let worst = differ.entry(&drifted.node).or_insert(*policy);

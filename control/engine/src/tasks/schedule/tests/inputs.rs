@@ -256,13 +256,9 @@ fn reservation(nodes: &[&str], from: u64) -> Arc<Reservation> {
 
 fn reserving(view: &Arc<View>, reservations: &[Arc<Reservation>]) -> Arc<View> {
     let named = reservations.iter().map(|r| (r.name.clone(), r.clone()));
-    Arc::new(View {
-        base: BaseView {
-            reservations: Arc::new(named.collect()),
-            ..view.base.clone()
-        },
-        ..View::clone(view)
-    })
+    let mut view = View::clone(view);
+    view.reservations = Arc::new(named.collect());
+    Arc::new(view)
 }
 
 #[test]
@@ -270,10 +266,9 @@ fn reports_reservation_changes() {
     let plain = folded(1, &[well("a")], &[allocation(1, AllocationState::Pending)]);
     let made = reserving(&plain, &[reservation(&["a"], 30)]);
     // A node of another vCluster answers; the reservations are unchanged.
-    let same = Arc::new(View {
-        version: 9,
-        ..View::clone(&made)
-    });
+    let mut same = View::clone(&made);
+    same.version = 9;
+    let same = Arc::new(same);
     let changed = reserving(&plain, &[reservation(&["a", "elsewhere"], 10 * MINUTE)]);
     let seen = followed(&[
         plain.clone(),
@@ -337,13 +332,9 @@ fn with_settings(
         };
         (name(vcluster), known)
     });
-    Arc::new(View {
-        base: BaseView {
-            vclusters: Arc::new(vclusters.into()),
-            ..view.base.clone()
-        },
-        ..View::clone(view)
-    })
+    let mut view = View::clone(view);
+    view.vclusters = Arc::new(vclusters.into());
+    Arc::new(view)
 }
 
 /// A node of the vCluster itself, one borrowed from another, and one lent to another.

@@ -3,7 +3,6 @@
 use super::*;
 use crate::{
     explanation::explain,
-    plans::plan_of,
     tasks::{
         reconciler,
         schedule::unassigned::{ASIDE, Of, REFUSED_FOR, Unassigned, UnassignedReason},
@@ -18,6 +17,7 @@ use lattice_quorum_types::{
     command::LimitChange,
     limit::{LimitPatch, Patch},
 };
+use lattice_view::plan::plan_of;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(super) fn submit(world: &World, edit: impl FnOnce(&mut AllocationSpec)) -> AllocationId {

@@ -8,14 +8,12 @@ use crate::{
     Store, Timings,
     core::{Core, Parts},
     decisions::Decisions,
-    fold,
-    observed_state::{self, PingOutcome},
+    fold, observed_state,
     tasks::{
         borrow::Borrow, checkpoints::Checkpoints, deadline_resume::DeadlineResumeTask,
         dispatch::Dispatch, lease::Lease, node_loss::NodeLoss, reconciler::Reconciler,
         scale::Scale, schedule::Schedule, testing,
     },
-    view::GossipedNode,
 };
 use futures::{
     FutureExt as _,
@@ -31,6 +29,7 @@ use lattice_quorum_types::{
     wire::Unavailable,
 };
 use lattice_replay::day::{PingState, START, Site};
+use lattice_view::{GossipedNode, PingOutcome};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -196,9 +195,10 @@ impl DayControl {
     /// Applies the results of pings.
     fn pings(&self) {
         let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+        let now = self.core.since_start(Instant::now());
         let found = self.site.heard().into_iter().map(|(node, heard)| {
             let (liveness, boot) = match heard {
-                PingState::Alive(boot) => (Liveness::Alive, Some((boot, Instant::now()))),
+                PingState::Alive(boot) => (Liveness::Alive, Some((boot, now))),
                 PingState::Suspect => (Liveness::Suspect, None),
                 PingState::Unreachable => (Liveness::Unreachable, None),
             };

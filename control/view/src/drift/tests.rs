@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::tasks::testing;
+use crate::BaseView;
+use crate::testing;
 use lattice_conformance::{ClassRecord, Digest, Identity, NodeDocument, Reading};
 use lattice_placement::ConformanceKey;
 use lattice_quorum_types::UnixMillis;
@@ -11,7 +12,6 @@ use lattice_quorum_types::{
     baseline::{Baseline, ClassRule, CohortSelector, Constraint, Definition, Rule, Scalar},
     node::Lifecycle,
 };
-use lattice_view::BaseView;
 
 fn nic(firmware: &str, driver: &str) -> ClassRecord {
     let mut record = ClassRecord::new(Class::Nic);
@@ -39,7 +39,7 @@ impl Fleet {
                 records.insert(digest, record.clone());
             }
             entry.seen.as_mut().unwrap().marks.insert(Class::Nic, mark);
-            entry.note_marks(UnixMillis(7_000));
+            testing::settle(&mut entry, UnixMillis(7_000));
             entry.document = Some(Arc::new(NodeDocument {
                 version: 1,
                 node: (*name).to_owned(),
@@ -55,19 +55,16 @@ impl Fleet {
             }));
             (entry.id.clone(), Arc::new(entry))
         });
-        let mut view = View {
-            base: BaseView {
-                nodes: Arc::new(entries.collect()),
-                ..BaseView::default()
-            },
-            ..View::default()
-        };
+        let mut view = View::from(BaseView {
+            nodes: Arc::new(entries.collect()),
+            ..BaseView::default()
+        });
         Arc::make_mut(&mut view.baselines).replace(baselines);
         Self { view, records }
     }
 
     fn judge(&self) -> ComparisonResult {
-        judge(&self.view, &|digest: &Digest| {
+        compare(&self.view, &|digest: &Digest| {
             self.records.get(digest).cloned()
         })
     }
@@ -297,6 +294,7 @@ fn placement_sees_what_follows() {
     let digest = Digest([1; 32]);
     let mark = ClassMark::Complete { schema: 1, digest };
     entry.seen.as_mut().unwrap().marks.insert(Class::Nic, mark);
+    testing::settle(&mut entry, UnixMillis(1));
     assert!(matches!(
         entry.facts().conformance,
         ConformanceKey::Known(_)
@@ -306,6 +304,7 @@ fn placement_sees_what_follows() {
         deprioritised: true,
         ..BaselineEffect::default()
     }));
+    testing::settle(&mut entry, UnixMillis(1));
     let facts = entry.facts();
     assert_eq!(facts.conformance, ConformanceKey::Unknown);
     assert!(facts.deprioritised);
@@ -334,6 +333,7 @@ fn what_was_judged_on_something_else_does_not_count_as_judged() {
         .unwrap()
         .marks
         .insert(Class::Nic, ClassMark::Incomplete);
+    testing::settle(&mut other, UnixMillis(1));
     assert!(
         !fleet.view.is_judged(&other),
         "it says something else by now"
@@ -356,7 +356,7 @@ fn odd_one_out(
     odd: &str,
     record: &ClassRecord,
     baseline_of: &ClassRecord,
-    says: impl Fn(&mut crate::view::GossipedNode, bool),
+    says: impl Fn(&mut crate::GossipedNode, bool),
 ) -> BTreeMap<String, BaselineEffect> {
     let nodes = [("a", Some(record.clone())), ("b", Some(record.clone()))];
     let of = rule(Policy::Drain, exact(baseline_of));
@@ -367,8 +367,9 @@ fn odd_one_out(
         fleet.records.insert(digest, record);
     }
     for (name, node) in Arc::make_mut(&mut fleet.view.nodes) {
-        let seen = Arc::make_mut(node).seen.as_mut().unwrap();
-        says(seen, name.as_str() == odd);
+        let entry = Arc::make_mut(node);
+        says(entry.seen.as_mut().unwrap(), name.as_str() == odd);
+        testing::settle(entry, UnixMillis(7_000));
     }
     let effects = fleet.judge().effects.into_iter();
     effects
@@ -442,7 +443,9 @@ fn down_node_keeps_its_place() {
         let before = fleet.judge();
         assert_eq!(before.report.drifted.len(), 1);
         let entries = Arc::make_mut(&mut fleet.view.nodes);
-        Arc::make_mut(entries.get_mut(&id("d")).unwrap()).leave();
+        let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
+        entry.leave();
+        testing::settle(entry, UnixMillis(1));
         let after = fleet.judge();
         assert_eq!(after.report.drifted, before.report.drifted);
         assert!(!after.effects.contains_key(&id("d")));
@@ -466,10 +469,8 @@ fn what_is_not_known_yet_is_no_zero() {
     assert_eq!(fleet.view.drifted_keys(&id("a")), Some(0));
     // A node that was never seen, and a node with a document still to be fetched, have no known data.
     let entries = Arc::make_mut(&mut fleet.view.nodes);
-    let unheard = NodeEntry {
-        seen: None,
-        ..testing::entry("e")
-    };
+    let mut unheard = testing::entry("e");
+    unheard.seen = None;
     entries.insert(id("e"), Arc::new(unheard));
     let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
     entry.document = None;
@@ -502,6 +503,7 @@ fn a_class_of_which_nothing_is_known_is_no_zero_either() {
         let entry = Arc::make_mut(entries.get_mut(&id("d")).unwrap());
         let marks = &mut entry.seen.as_mut().unwrap().marks;
         marks.insert(Class::Bios, ClassMark::Incomplete);
+        testing::settle(entry, UnixMillis(1));
         fleet.view.judged = Arc::new(fleet.judge().report);
         let report = &fleet.view.judged;
         assert!(report.unknown.iter().any(|u| u.node == id("e")));

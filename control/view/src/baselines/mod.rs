@@ -4,7 +4,6 @@
 //! cohort selectors the one with more parts comes first. Where two baselines of equal rank match a node, neither
 //! applies and the class is unknown there: an operator must resolve the conflict.
 
-pub mod form;
 #[cfg(test)]
 mod tests;
 
@@ -58,7 +57,7 @@ pub struct ClassBaseline {
 
 /// Outcome of the selection of a baseline for one class of one node.
 #[derive(Debug, Clone)]
-pub(crate) enum BaselineChoice {
+pub enum BaselineChoice {
     /// This baseline applies.
     One(Arc<ParsedBaseline>),
     /// No baseline applies, because these are equally specific.
@@ -100,7 +99,7 @@ impl ParsedBaseline {
     }
 
     /// Whether the selector matches this node. A more specific baseline may still take precedence.
-    pub(crate) fn is_for(&self, node: &NodeId, key: Option<&CohortKey>) -> bool {
+    pub fn is_for(&self, node: &NodeId, key: Option<&CohortKey>) -> bool {
         self.rank(node, key.map(cohort).as_ref()).is_some()
     }
 
@@ -154,7 +153,7 @@ pub fn expectation(class: Class, rule: &Rule) -> Result<Expectation, String> {
 }
 
 /// Converts a scalar into a value as probes write it.
-pub(crate) fn value(scalar: &Scalar) -> Value {
+pub fn value(scalar: &Scalar) -> Value {
     match scalar {
         Scalar::Flag(flag) => Value::Flag(*flag),
         Scalar::Number(number) => Value::Number(*number),
@@ -164,7 +163,7 @@ pub(crate) fn value(scalar: &Scalar) -> Value {
 }
 
 /// Converts a cohort key of a node into the quorum's cohort type.
-pub(crate) fn cohort(key: &CohortKey) -> Cohort {
+pub fn cohort(key: &CohortKey) -> Cohort {
     Cohort {
         vendor: key.vendor.clone(),
         product: key.product.clone(),
@@ -175,7 +174,7 @@ pub(crate) fn cohort(key: &CohortKey) -> Cohort {
 
 impl Baselines {
     /// Replaces all baselines.
-    pub(crate) fn replace(&mut self, records: Vec<Baseline>) {
+    pub fn replace(&mut self, records: Vec<Baseline>) {
         let kept = records
             .into_iter()
             .map(|record| (record.name.clone(), Arc::new(ParsedBaseline::new(record))));
@@ -192,7 +191,7 @@ impl Baselines {
     }
 
     /// Removes a baseline.
-    pub(crate) fn remove(&mut self, name: &BaselineName) {
+    pub fn remove(&mut self, name: &BaselineName) {
         self.by_name.remove(name);
         self.number += 1;
     }
@@ -213,11 +212,7 @@ impl Baselines {
     }
 
     /// Selects the baseline for each class of a node. Without a cohort only baselines that list the node can match.
-    pub(crate) fn of(
-        &self,
-        node: &NodeId,
-        cohort: Option<&CohortKey>,
-    ) -> BTreeMap<Class, BaselineChoice> {
+    pub fn of(&self, node: &NodeId, cohort: Option<&CohortKey>) -> BTreeMap<Class, BaselineChoice> {
         let cohort = cohort.map(self::cohort);
         let mut by_class: BTreeMap<Class, Vec<(Rank, Arc<ParsedBaseline>)>> = BTreeMap::new();
         for kept in self.by_name.values() {
@@ -244,7 +239,7 @@ impl Baselines {
     }
 
     /// Whether a node of unknown cohort might match a cohort baseline with policy drain.
-    pub(crate) fn might_drain(&self) -> bool {
+    pub fn might_drain(&self) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());
         of_cohorts.any(|kept| kept.classes.values().any(|c| c.policy == Policy::Drain))
@@ -252,10 +247,7 @@ impl Baselines {
 
     /// Whether a node of unknown cohort might match a cohort baseline that is strict for sensitive allocations, in a
     /// class that no entry of `speaking` covers.
-    pub(crate) fn might_concern_sensitive(
-        &self,
-        speaking: &BTreeMap<Class, BaselineChoice>,
-    ) -> bool {
+    pub fn might_concern_sensitive(&self, speaking: &BTreeMap<Class, BaselineChoice>) -> bool {
         let of_cohorts = self.by_name.values();
         let mut of_cohorts = of_cohorts.filter(|kept| kept.record.definition.cohort.is_some());
         of_cohorts.any(|kept| {

@@ -1,8 +1,6 @@
-//! Drift of nodes as the view holds it: the report of the last comparison, and the effects of baselines on a node.
+//! Drift of all nodes, as found by one comparison.
 
-use super::NodeEntry;
-use crate::baselines::Baselines;
-use lattice_conformance::{Class, ClassMark, EarlierDigest, NoMajority};
+use lattice_conformance::{Class, NoMajority};
 use lattice_quorum_types::{
     NodeId, UnixMillis,
     baseline::{Policy, Sensitive},
@@ -54,7 +52,7 @@ pub struct DriftedNode {
 
 /// A class of a node that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Unknown {
+pub struct UnknownClass {
     /// Node with the unknown class.
     pub node: NodeId,
     /// Class that is unknown.
@@ -65,15 +63,15 @@ pub struct Unknown {
     pub baseline: Option<BaselineName>,
 }
 
-/// Complete drift report.
+/// Drift of all nodes, from baselines and cohorts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ClusterDrift {
     /// Drift, ordered by node, class and key.
     pub drifted: Vec<DriftedNode>,
     /// Keys on which a cohort has no majority.
     pub no_majority: Vec<NoMajority>,
     /// Unknown classes, ordered by node.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<UnknownClass>,
     /// Nodes without a reference: no baseline applies, and the cohort is too small.
     pub alone: Vec<String>,
     /// Nodes that were compared with a reference.
@@ -84,31 +82,4 @@ pub struct Report {
     pub judged: BTreeMap<BaselineName, BTreeSet<NodeId>>,
     /// Revision of the baselines used for this report.
     pub number: u64,
-}
-
-/// Consequences for one node of the baselines that apply to it, and the marks they were computed from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BaselineEffect {
-    /// Reason why the node receives no sensitive allocations.
-    pub no_sensitive: Option<String>,
-    /// The node receives new allocations only if no other node fits.
-    pub deprioritised: bool,
-    /// Differences from baselines with policy drain.
-    pub drain: Option<String>,
-    /// A class under a baseline with policy drain is unknown, or such a baseline might apply.
-    pub(crate) drain_unknown: bool,
-    pub(crate) marks: BTreeMap<Class, ClassMark>,
-    pub(crate) earlier: BTreeMap<Class, EarlierDigest>,
-    pub(crate) has_cohort: bool,
-    pub(crate) number: u64,
-}
-
-impl BaselineEffect {
-    /// Whether the effect was computed from the present marks of the node and the present baselines.
-    pub(crate) fn is_of(&self, entry: &NodeEntry, baselines: &Baselines) -> bool {
-        self.number == baselines.number
-            && self.marks == *entry.marks()
-            && self.earlier == *entry.earlier()
-            && self.has_cohort == entry.cohort().is_some()
-    }
 }

@@ -33,7 +33,7 @@ pub struct NotAssigned {
 
 impl NotAssigned {
     /// Whether users see the same explanation; changes of the score do not count.
-    fn is_told_as(&self, other: &Self) -> bool {
+    fn is_shown_as(&self, other: &Self) -> bool {
         let (a, b) = (&self.explanation, &other.explanation);
         let numbers = (a.needed, a.total) == (b.needed, b.total);
         numbers && a.steps == b.steps && a.blocker == b.blocker
@@ -94,7 +94,7 @@ impl Planned {
         let planned = self.plan.waiting.news(waiting);
         let others = self.not_assigned.iter().filter(|(id, now)| {
             let then = not_assigned.get(id);
-            !then.is_some_and(|then| now.is_told_as(then))
+            !then.is_some_and(|then| now.is_shown_as(then))
         });
         planned.chain(others.map(|(id, _)| *id)).collect()
     }
@@ -106,8 +106,8 @@ pub struct LastPlan(BTreeMap<VclusterName, Arc<Planned>>);
 
 impl LastPlan {
     /// Last plan of one vCluster; `None` where this control does not schedule it, or has not planned it yet.
-    pub fn of(&self, vcluster: &VclusterName) -> Option<&Planned> {
-        self.0.get(vcluster).map(|planned| &**planned)
+    pub fn of(&self, vcluster: &VclusterName) -> Option<&Arc<Planned>> {
+        self.0.get(vcluster)
     }
 
     /// Reason why an allocation waits; `None` if it does not wait.
@@ -121,17 +121,13 @@ impl LastPlan {
         planned.map_or_else(Weights::default, |planned| planned.plan.weights)
     }
 
-    #[cfg(test)]
-    pub(crate) fn shared(&self, vcluster: &VclusterName) -> Option<Arc<Planned>> {
-        self.0.get(vcluster).cloned()
-    }
-
     /// Replaces the plan of a vCluster.
     pub fn set(&mut self, vcluster: VclusterName, planned: Arc<Planned>) {
         self.0.insert(vcluster, planned);
     }
 
-    pub(crate) fn remove(&mut self, vcluster: &VclusterName) {
+    /// Removes the plan of a vCluster that this control no longer schedules.
+    pub fn remove(&mut self, vcluster: &VclusterName) {
         self.0.remove(vcluster);
     }
 }

@@ -1,16 +1,21 @@
 //! Drift detection: each node is compared with its baseline, or without one with the majority of its cohort. A pure
 //! function of the view and the available records.
 
+mod effect;
+mod report;
 #[cfg(test)]
 mod tests;
 
+pub use effect::{BaselineEffect, differs};
+pub use report::{ClusterDrift, DriftReference, DriftedNode, UnknownClass};
+
 use crate::{
+    View,
     baselines::{BaselineChoice, ClassBaseline, ParsedBaseline},
-    view::{BaselineEffect, DriftReference, DriftedNode, NodeEntry, Report, Unknown, View},
+    node::NodeEntry,
 };
 use lattice_conformance::{
-    Class, ClassMark, DriftReport, EarlierDigest, KeyVerdict, Preimages,
-    baseline::{BaselineVerdict, Deviation},
+    Class, ClassMark, DriftReport, EarlierDigest, KeyVerdict, Preimages, baseline::BaselineVerdict,
     drift,
 };
 use lattice_quorum_types::{
@@ -30,80 +35,30 @@ const NOT_AT_HAND: &str = "preimage not at hand";
 #[derive(Debug, Clone, Default)]
 pub struct ComparisonResult {
     /// Drift by baseline and cohort.
-    pub report: Report,
+    pub report: ClusterDrift,
     /// Cohort drift, without baselines.
     pub cohorts: DriftReport,
     /// Effects for every node that gossips, while there are baselines.
     pub effects: BTreeMap<NodeId, Arc<BaselineEffect>>,
 }
 
-impl BaselineEffect {
-    fn note(
-        &mut self,
-        kept: &ParsedBaseline,
-        class: Class,
-        rule: &ClassBaseline,
-        standing: &BaselineVerdict,
-    ) {
-        let label = kept.label();
-        let no_sensitive = match standing {
-            BaselineVerdict::Conforms => return,
-            BaselineVerdict::Differs(found) => {
-                let words = differs(found);
-                if rule.policy >= Policy::Deprioritise {
-                    self.deprioritised = true;
-                }
-                if rule.policy == Policy::Drain {
-                    let words = format!("differs from baseline {label}: {words}");
-                    self.drain = Some(match self.drain.take() {
-                        Some(before) => format!("{before}; {words}"),
-                        None => words.clone(),
-                    });
-                }
-                format!("it differs from baseline {label}: {words}")
-            }
-            BaselineVerdict::Unknown { why } => {
-                self.drain_unknown |= rule.policy == Policy::Drain;
-                format!("baseline {label} cannot be checked in class {class}: {why}")
-            }
-        };
-        if rule.sensitive == Sensitive::Strict {
-            self.no_sensitive.get_or_insert(no_sensitive);
-        }
-    }
-}
-
-/// Text for deviations, such as `nic.0.firmware is 28.39, not 28.41, and 2 keys more`.
-pub(crate) fn differs(found: &[Deviation]) -> String {
-    let mut differ = found.iter().filter(|d| d.verdict == KeyVerdict::Differs);
-    let Some(first) = differ.next() else {
-        return "no known value".to_owned();
-    };
-    let words = format!("{} is {}, not {}", first.key, first.found, first.expected);
-    match differ.count() {
-        0 => words,
-        1 => format!("{words}, and 1 key more"),
-        more => format!("{words}, and {more} keys more"),
-    }
-}
-
 /// Compares every known node. A node that no longer gossips is compared by its last known state; it gets no effect.
-pub fn judge(view: &View, preimages: &impl Preimages) -> ComparisonResult {
-    let compared: Vec<_> = view.as_known_all().map(NodeEntry::conformance).collect();
+pub fn compare(view: &View, preimages: &impl Preimages) -> ComparisonResult {
+    let compared: Vec<_> = view.as_known_all().map(NodeEntry::compared).collect();
     let cohorts = drift(&compared, preimages);
     let mut judged = ComparisonResult::default();
     judged.report.number = view.baselines.number;
-    let mut spoken_for = ApplicableBaseline::default();
+    let mut applicable = ApplicableBaselines::default();
     if !view.baselines.is_empty() {
         let mut seen = BTreeMap::new();
         for entry in view.as_known_all() {
-            let effect = judge_node(
+            let effect = compare_node(
                 view,
                 entry,
                 preimages,
                 &mut seen,
                 &mut judged,
-                &mut spoken_for,
+                &mut applicable,
             );
             let gossips = |entry: &Arc<NodeEntry>| entry.seen.is_some();
             if view.node(&entry.id).is_some_and(gossips) {
@@ -111,7 +66,7 @@ pub fn judge(view: &View, preimages: &impl Preimages) -> ComparisonResult {
             }
         }
     }
-    add_cohorts(view, &cohorts, &spoken_for, &mut judged.report);
+    add_cohorts(view, &cohorts, &applicable, &mut judged.report);
     judged.report.drifted.sort();
     judged.report.unknown.sort();
     note_compared(view, &mut judged.report);
@@ -120,7 +75,7 @@ pub fn judge(view: &View, preimages: &impl Preimages) -> ComparisonResult {
 }
 
 /// Fills in the nodes that were compared, and the nodes with data still to be fetched.
-fn note_compared(view: &View, report: &mut Report) {
+fn note_compared(view: &View, report: &mut ClusterDrift) {
     let lacks_document = |entry: &NodeEntry| {
         let announced = entry.seen.as_ref().and_then(|seen| seen.document);
         announced.is_some() && entry.document.is_none()
@@ -142,9 +97,9 @@ fn note_compared(view: &View, report: &mut Report) {
 
 /// Baseline that applies to a class of a node; `None` where baselines conflict.
 #[derive(Default)]
-struct ApplicableBaseline(BTreeMap<(NodeId, Class), Option<Arc<ParsedBaseline>>>);
+struct ApplicableBaselines(BTreeMap<(NodeId, Class), Option<Arc<ParsedBaseline>>>);
 
-impl ApplicableBaseline {
+impl ApplicableBaselines {
     /// Whether a baseline covers this key, so that the cohort is not used for it.
     fn covers(&self, node: &NodeId, class: Class, key: &str) -> bool {
         match self.0.get(&(node.clone(), class)) {
@@ -165,13 +120,13 @@ impl ApplicableBaseline {
 /// All inputs of a standing. Two nodes that differ in any of them are compared separately.
 type StandingKey = (BaselineName, Class, ClassMark, Option<EarlierDigest>);
 
-fn judge_node(
+fn compare_node(
     view: &View,
     entry: &NodeEntry,
     preimages: &impl Preimages,
     seen: &mut BTreeMap<StandingKey, BaselineVerdict>,
     judged: &mut ComparisonResult,
-    spoken_for: &mut ApplicableBaseline,
+    applicable: &mut ApplicableBaselines,
 ) -> BaselineEffect {
     let cohort = entry.cohort();
     let mut effect = BaselineEffect {
@@ -193,14 +148,14 @@ fn judge_node(
             BaselineChoice::One(kept) => kept,
             BaselineChoice::Ambiguous(both) => {
                 ambiguous(entry, class, &both, &mut effect, &mut judged.report);
-                spoken_for.0.insert((entry.id.clone(), class), None);
+                applicable.0.insert((entry.id.clone(), class), None);
                 continue;
             }
         };
         let name = &kept.record.name;
         let nodes = judged.report.judged.entry(name.clone()).or_default();
         nodes.insert(entry.id.clone());
-        spoken_for
+        applicable
             .0
             .insert((entry.id.clone(), class), Some(kept.clone()));
         let Some(rule) = kept.classes().get(&class) else {
@@ -220,7 +175,7 @@ fn judge_node(
             (Ok(expectation), None) => expectation.judge(None, earlier, preimages),
         };
         effect.note(&kept, class, rule, &standing);
-        tell(entry, &kept, class, rule, standing, &mut judged.report);
+        report_class(entry, &kept, class, rule, standing, &mut judged.report);
     }
     effect
 }
@@ -230,7 +185,7 @@ fn ambiguous(
     class: Class,
     both: &[Arc<ParsedBaseline>],
     effect: &mut BaselineEffect,
-    report: &mut Report,
+    report: &mut ClusterDrift,
 ) {
     let names: Vec<String> = both
         .iter()
@@ -245,7 +200,7 @@ fn ambiguous(
     if rules().any(|rule| rule.sensitive == Sensitive::Strict) {
         effect.no_sensitive.get_or_insert_with(|| why.clone());
     }
-    report.unknown.push(Unknown {
+    report.unknown.push(UnknownClass {
         node: entry.id.clone(),
         class,
         why,
@@ -253,18 +208,18 @@ fn ambiguous(
     });
 }
 
-fn tell(
+fn report_class(
     entry: &NodeEntry,
     kept: &ParsedBaseline,
     class: Class,
     rule: &ClassBaseline,
     standing: BaselineVerdict,
-    report: &mut Report,
+    report: &mut ClusterDrift,
 ) {
     let node = &entry.id;
     match standing {
         BaselineVerdict::Conforms => {}
-        BaselineVerdict::Unknown { why } => report.unknown.push(Unknown {
+        BaselineVerdict::Unknown { why } => report.unknown.push(UnknownClass {
             node: node.clone(),
             class,
             why,
@@ -297,15 +252,15 @@ fn tell(
 fn add_cohorts(
     view: &View,
     cohorts: &DriftReport,
-    spoken_for: &ApplicableBaseline,
-    report: &mut Report,
+    applicable: &ApplicableBaselines,
+    report: &mut ClusterDrift,
 ) {
     let id = |name: &str| NodeId::new(name).ok();
     for drift in &cohorts.drifts {
         let Some(node) = id(&drift.node) else {
             continue;
         };
-        if spoken_for.covers(&node, drift.class, &drift.key) {
+        if applicable.covers(&node, drift.class, &drift.key) {
             continue;
         }
         let since = view.as_known(&node);
@@ -327,8 +282,8 @@ fn add_cohorts(
         let Some(node) = id(&unknown.node) else {
             continue;
         };
-        if !spoken_for.has(&node, unknown.class) {
-            report.unknown.push(Unknown {
+        if !applicable.has(&node, unknown.class) {
+            report.unknown.push(UnknownClass {
                 node,
                 class: unknown.class,
                 why: unknown.why.clone(),

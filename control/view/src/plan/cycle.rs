@@ -1,17 +1,15 @@
 //! Plan of a vCluster, computed outside its scheduler. A plan depends only on the view and the time, so a control that
 //! does not schedule the vCluster computes the same plan as the control that does, as far as their views are equal.
 
-use crate::view::View;
+use crate::{View, whole};
 use lattice_placement::{PendingView, Plan, Planner};
 use lattice_quorum_types::{AllocationId, UnixMillis, VclusterName};
-use lattice_view::whole;
-use std::time::Duration;
 
 /// Computes the decisions of one scheduling cycle of a vCluster at `now`, with `extra` added to its queue. The start of
 /// `extra` is estimated even if it gets no reservation. `age_ms` is the age of the view. The call builds everything
 /// from the view, without state of an earlier cycle, and blocks meanwhile. Allocations that a scheduler of this control
 /// has set aside are left out.
-pub(crate) fn plan_of(
+pub fn plan_of(
     view: &View,
     vcluster: &VclusterName,
     extra: Option<(AllocationId, PendingView)>,
@@ -29,6 +27,3 @@ pub(crate) fn plan_of(
     given.pending.extend(extra);
     Planner::with_policy(given, view.policy_of(vcluster)).plan_estimating(now, asked)
 }
-
-/// Longest time between two scheduling cycles.
-pub(crate) const PERIOD: Duration = Duration::from_secs(5);
